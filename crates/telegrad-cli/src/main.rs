@@ -1,0 +1,60 @@
+//! The `telegrad` command.
+//!
+//! A crate of its own so that programs that use the library do not build a command line. It may use
+//! the `telegrad` crate and everything below it.
+//!
+//! One file per subcommand, each with its arguments, which are also its help, its completions and
+//! its man page, and a function that does it and gives the exit code.
+
+mod completions;
+mod man;
+mod run;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Remote calls that carry tensors between worker processes.
+#[derive(Debug, Parser)]
+#[command(name = "telegrad", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  telegrad run -n 4 -- ./trainer --epochs 3
+  telegrad run --names master,worker -- ./trainer
+  telegrad help run";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    }
+}
+
+/// Prints a whole text. A reader that has seen enough is no failure.
+fn print(text: &[u8]) -> ExitCode {
+    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error, 1),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Says what went wrong.
+fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
+    // With standard error closed there is nobody to tell; the exit code remains.
+    let _ = writeln!(io::stderr(), "telegrad: {error}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,10 @@
+//! `telegrad run` from the outside: the built command, with shells as workers.
+//!
+//! Tests wait for lines and for the ends of processes, never for time to pass; every wait is bounded.
+
+mod arguments;
+mod failure;
+mod launcher;
+mod output;
+mod signals;
+mod world;

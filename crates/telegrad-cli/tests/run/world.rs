@@ -1,0 +1,57 @@
+//! What a worker finds when it is started.
+
+use crate::launcher::run_sh;
+
+#[test]
+fn every_worker_knows_its_rank_the_size_of_the_world_and_its_name() {
+    let outcome = run_sh(
+        "-n 3 --names a,b,c",
+        "echo rank $RANK of $WORLD_SIZE as $TELEGRAD_NAME",
+    )
+    .wait();
+    let mut lines = outcome.stdout;
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "a | rank 0 of 3 as a",
+            "b | rank 1 of 3 as b",
+            "c | rank 2 of 3 as c"
+        ]
+    );
+    assert_eq!(outcome.stderr, [""; 0]);
+    assert_eq!(outcome.code, Some(0));
+}
+
+#[test]
+fn names_default_to_worker_and_rank() {
+    let world = run_sh("-n 2", "echo $TELEGRAD_NAME");
+    assert_eq!(world.lines(2), ["worker0 | worker0", "worker1 | worker1"]);
+}
+
+#[test]
+fn names_alone_say_how_many_workers() {
+    let world = run_sh("--names ps,trainer", "echo $RANK/$WORLD_SIZE");
+    assert_eq!(world.lines(2), ["ps      | 0/2", "trainer | 1/2"]);
+}
+
+#[test]
+fn all_workers_are_told_the_same_address() {
+    let world = run_sh("-n 2", "echo $MASTER_ADDR:$MASTER_PORT");
+    let lines = world.lines(2);
+    let port = lines[0].strip_prefix("worker0 | 127.0.0.1:").unwrap();
+    assert!(port.parse::<u16>().unwrap() > 0);
+    assert_eq!(lines[1], format!("worker1 | 127.0.0.1:{port}"));
+}
+
+#[test]
+fn two_worlds_at_once_have_two_ports() {
+    let worlds = [(); 2].map(|()| run_sh("-n 1", "echo $MASTER_PORT; exec sleep 1000"));
+    assert_ne!(worlds[0].line(), worlds[1].line());
+}
+
+#[test]
+fn workers_read_nothing() {
+    let world = run_sh("-n 2", "cat; echo end");
+    assert_eq!(world.lines(2), ["worker0 | end", "worker1 | end"]);
+}

@@ -1,0 +1,49 @@
+//! The macros of Telegrad: `#[derive(Wire)]` and `#[remote]`.
+//!
+//! They are a crate of their own because Rust wants procedural macros in one. Users get them
+//! through `telegrad`; nothing here depends on another Telegrad crate, the generated code names them.
+
+mod crate_path;
+mod remote;
+mod wire;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+/// Implements `Wire` for a struct or an enum, so that its values can travel between workers.
+///
+/// | type | encoding |
+/// |---|---|
+/// | struct, tuple struct | array of the fields in order |
+/// | newtype struct | as its field |
+/// | unit struct | nil |
+/// | unit variant | its name |
+/// | other variants | a map of one from the name to the payload: the field of a variant `V(T)`, else an array of the fields |
+///
+/// Every type parameter gets the bound `Wire`. Types that borrow cannot derive it: what arrives is owned.
+#[proc_macro_derive(Wire)]
+pub fn derive_wire(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    wire::expand(&input)
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}
+
+/// Registers a function, or all functions of an `impl` block, to be called from other workers.
+///
+/// The item itself stays as it is and can be called locally as before. The function's name on the
+/// wire is its path, `my_crate::my_module::add` or `my_crate::my_module::Net::forward`.
+///
+/// Arguments, which may be combined:
+///
+/// - `#[remote(name = "add")]` gives the function another name on the wire; on an `impl` block it
+///   replaces what stands before `::method`.
+/// - `#[remote(inline)]` runs the function on the thread that read the request. For functions that
+///   neither block nor compute for long.
+/// - `#[remote(skip)]`, inside an `impl` block only, leaves a function unregistered.
+///
+/// Only concrete functions with owned arguments can be remote: code never travels, values do.
+#[proc_macro_attribute]
+pub fn remote(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    remote::expand(arguments.into(), item.into()).into()
+}

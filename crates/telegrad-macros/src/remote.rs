@@ -1,0 +1,153 @@
+//! `#[remote]`.
+
+mod arguments;
+mod checks;
+mod signature;
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::{Attribute, Error, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, LitStr, Signature};
+
+use crate::crate_path;
+use arguments::Arguments;
+
+/// The item as it was, followed by its registrations, or by what is wrong with it.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let expanded = Arguments::parse(arguments).and_then(|arguments| match syn::parse2(item.clone())? {
+        Item::Fn(function) => of_function(&arguments, &function),
+        Item::Impl(block) => of_impl(&arguments, block),
+        other => Err(Error::new_spanned(
+            &other,
+            "`#[remote]` goes on a function or on an `impl` block with functions",
+        )),
+    });
+    expanded.unwrap_or_else(|error| {
+        let error = error.into_compile_error();
+        // The item is kept, so that its uses do not become errors of their own.
+        let item = without_inner_attributes(item);
+        quote!(#item #error)
+    })
+}
+
+fn of_function(arguments: &Arguments, function: &ItemFn) -> syn::Result<TokenStream> {
+    if let Some(skip) = arguments.skip {
+        return Err(Error::new(
+            skip,
+            "`skip` is for functions inside a `#[remote]` impl block",
+        ));
+    }
+    checks::free_function(&function.sig)?;
+    let ident = &function.sig.ident;
+    let name = match &arguments.name {
+        Some(name) => name.to_token_stream(),
+        None => path_of(&ident.unraw().to_string()),
+    };
+    let callee = ident.to_token_stream();
+    let registration = registration(&name, &function.sig, arguments.inline, &callee, &function.attrs)?;
+    Ok(quote!(#function #registration))
+}
+
+fn of_impl(arguments: &Arguments, mut block: ItemImpl) -> syn::Result<TokenStream> {
+    if let Some(skip) = arguments.skip {
+        return Err(Error::new(
+            skip,
+            "`skip` is for single functions; an impl block without `#[remote]` is skipped",
+        ));
+    }
+    checks::impl_block(&block)?;
+    let self_type = block.self_ty.clone();
+    let mut registrations = TokenStream::new();
+    let mut errors: Option<Error> = None;
+    for item in &mut block.items {
+        let ImplItem::Fn(method) = item else { continue };
+        match of_method(arguments, &self_type, method) {
+            Ok(registration) => registrations.extend(registration),
+            Err(error) => match &mut errors {
+                Some(errors) => errors.combine(error),
+                None => errors = Some(error),
+            },
+        }
+    }
+    match errors {
+        Some(errors) => Err(errors),
+        None => Ok(quote!(#block #registrations)),
+    }
+}
+
+/// Takes the `#[remote(…)]` attribute off the method, if it has one.
+fn of_method(
+    of_block: &Arguments,
+    self_type: &syn::Type,
+    method: &mut ImplItemFn,
+) -> syn::Result<TokenStream> {
+    let arguments = Arguments::take_from(&mut method.attrs)?;
+    if arguments.skip.is_some() {
+        return Ok(TokenStream::new());
+    }
+    checks::method(&method.sig)?;
+    let ident = &method.sig.ident;
+    let name = match (&arguments.name, &of_block.name) {
+        (Some(name), _) => name.to_token_stream(),
+        (None, Some(prefix)) => {
+            LitStr::new(&format!("{}::{}", prefix.value(), ident.unraw()), prefix.span()).to_token_stream()
+        }
+        (None, None) => path_of(&format!("{}::{}", signature::text(self_type), ident.unraw())),
+    };
+    let inline = arguments.inline || of_block.inline;
+    registration(
+        &name,
+        &method.sig,
+        inline,
+        &quote!(<#self_type>::#ident),
+        &method.attrs,
+    )
+}
+
+/// The default name of what stands in the module that the macro is used in.
+fn path_of(within_module: &str) -> TokenStream {
+    quote!(::core::concat!(::core::module_path!(), "::", #within_module))
+}
+
+fn registration(
+    name: &TokenStream,
+    sig: &Signature,
+    inline: bool,
+    callee: &TokenStream,
+    attributes: &[Attribute],
+) -> syn::Result<TokenStream> {
+    let path = crate_path::for_remote()?;
+    let signature = signature::of(sig);
+    // What is compiled only sometimes is registered only then.
+    let conditions = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"));
+    Ok(quote! {
+        #(#conditions)*
+        #[allow(deprecated)]
+        const _: () = {
+            #path::inventory::submit! {
+                #path::Registration {
+                    name: #name,
+                    signature: #signature,
+                    inline: #inline,
+                    type_id: || #path::type_id_of(&#callee),
+                    invoke: |invocation| #path::invoke!(#callee, invocation),
+                }
+            }
+        };
+    })
+}
+
+/// The item without the attributes that only an expansion that succeeds would have taken off.
+fn without_inner_attributes(item: TokenStream) -> TokenStream {
+    let Ok(Item::Impl(mut block)) = syn::parse2::<Item>(item.clone()) else {
+        return item;
+    };
+    for item in &mut block.items {
+        if let ImplItem::Fn(method) = item {
+            method.attrs.retain(|attribute| !arguments::is_remote(attribute));
+        }
+    }
+    block.into_token_stream()
+}

@@ -1,0 +1,158 @@
+//! What may stand in the brackets of `#[remote(…)]`.
+
+use proc_macro2::{Span, TokenStream};
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Attribute, Error, Expr, ExprLit, Lit, LitStr, Meta, Token};
+
+/// The arguments of one `#[remote]`.
+#[derive(Default)]
+pub(super) struct Arguments {
+    pub(super) name: Option<LitStr>,
+    pub(super) inline: bool,
+    /// Where `skip` stands, if it does.
+    pub(super) skip: Option<Span>,
+}
+
+impl Arguments {
+    pub(super) fn parse(tokens: TokenStream) -> syn::Result<Self> {
+        let mut arguments = Self::default();
+        for meta in Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens)? {
+            arguments.add(&meta)?;
+        }
+        match arguments.skip {
+            Some(skip) if arguments.inline || arguments.name.is_some() => Err(Error::new(
+                skip,
+                "`skip` leaves the function unregistered: nothing can be added to that",
+            )),
+            _ => Ok(arguments),
+        }
+    }
+
+    /// Takes the `#[remote(…)]` attributes off a method and reads them.
+    pub(super) fn take_from(attributes: &mut Vec<Attribute>) -> syn::Result<Self> {
+        let mut tokens = TokenStream::new();
+        let mut error = None;
+        for attribute in attributes.extract_if(.., |attribute| is_remote(attribute)) {
+            match attribute.meta {
+                Meta::Path(_) => {}
+                Meta::List(list) => {
+                    tokens.extend(list.tokens);
+                    tokens.extend(quote::quote!(,));
+                }
+                Meta::NameValue(pair) => {
+                    error = Some(Error::new_spanned(pair, "write `#[remote(name = \"…\")]`"));
+                }
+            }
+        }
+        match error {
+            Some(error) => Err(error),
+            None => Self::parse(tokens),
+        }
+    }
+
+    fn add(&mut self, meta: &Meta) -> syn::Result<()> {
+        match meta {
+            Meta::Path(path) if path.is_ident("inline") => self.inline = true,
+            Meta::Path(path) if path.is_ident("skip") => self.skip = Some(path.span()),
+            Meta::NameValue(pair) if pair.path.is_ident("name") => {
+                if self.name.is_some() {
+                    return Err(Error::new_spanned(pair, "a second name: a function has one"));
+                }
+                self.name = Some(name(&pair.value)?);
+            }
+            other if other.path().is_ident("name") => {
+                return Err(Error::new_spanned(other, "write `name = \"…\"`"));
+            }
+            other => {
+                return Err(Error::new_spanned(
+                    other,
+                    "unknown argument: `#[remote]` takes `name = \"…\"`, `inline` and, inside an impl block, `skip`",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether this is our attribute, by whatever path it was reached.
+pub(super) fn is_remote(attribute: &Attribute) -> bool {
+    attribute
+        .path()
+        .segments
+        .last()
+        .is_some_and(|segment| segment.ident == "remote")
+}
+
+fn name(value: &Expr) -> syn::Result<LitStr> {
+    let Expr::Lit(ExprLit {
+        lit: Lit::Str(name), ..
+    }) = value
+    else {
+        return Err(Error::new_spanned(
+            value,
+            "the name must be a string, as in `name = \"add\"`",
+        ));
+    };
+    if name.value().trim().is_empty() {
+        return Err(Error::new_spanned(
+            name,
+            "the name is empty: callers could not name the function",
+        ));
+    }
+    Ok(name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+    use syn::parse_quote;
+
+    use super::*;
+
+    fn error(tokens: TokenStream) -> String {
+        Arguments::parse(tokens)
+            .err()
+            .map_or_else(|| "accepted".into(), |error| error.to_string())
+    }
+
+    #[test]
+    fn name_and_inline_can_be_combined() {
+        let arguments = Arguments::parse(quote!(inline, name = "add")).unwrap();
+        assert!(arguments.inline);
+        assert_eq!(arguments.name.unwrap().value(), "add");
+        assert!(arguments.skip.is_none());
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused_with_what_to_write() {
+        for (tokens, reason) in [
+            (quote!(fast), "unknown argument"),
+            (quote!(inline = true), "unknown argument"),
+            (quote!(name), "write `name = "),
+            (quote!(name = 3), "must be a string"),
+            (quote!(name = ""), "the name is empty"),
+            (quote!(name = "a", name = "b"), "a second name"),
+            (quote!(skip, inline), "leaves the function unregistered"),
+        ] {
+            let error = error(tokens);
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn attributes_of_a_method_are_read_and_taken_off() {
+        let mut method: syn::ImplItemFn = parse_quote! {
+            #[must_use]
+            #[remote(name = "get")]
+            #[telegrad::remote(inline)]
+            fn f(&self) {}
+        };
+        let arguments = Arguments::take_from(&mut method.attrs).unwrap();
+        assert!(arguments.inline);
+        assert_eq!(arguments.name.unwrap().value(), "get");
+        assert_eq!(method.attrs.len(), 1);
+        assert!(method.attrs[0].path().is_ident("must_use"));
+    }
+}

@@ -1,0 +1,157 @@
+//! An allocator that keeps large blocks for reuse.
+//!
+//! Touching fresh pages is several times slower than copying into pages that were touched before,
+//! and a received tensor needs a large block every time: the tensor library frees it, and the
+//! system's allocator would give its pages back to the kernel. This allocator keeps such blocks.
+//! They are aligned to pages, which also avoids the one alignment at which `memcpy` crawls on some
+//! processors, and large ones ask for huge pages.
+//!
+//! A program opts in with two lines:
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOC: telegrad_net::TensorAlloc = telegrad_net::TensorAlloc::new();
+//! # let big = vec![1_u8; 3 << 20];
+//! # let at = big.as_ptr();
+//! # drop(big);
+//! # assert_eq!(vec![2_u8; 3 << 20].as_ptr(), at, "the block is used again");
+//! ```
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr;
+use std::sync::Mutex;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// Blocks from this size on are kept; smaller ones are the system allocator's.
+const LARGE: usize = 512 * 1024;
+
+/// Alignment of a page, which every block has.
+const PAGE: usize = 4096;
+
+/// Blocks from this size on ask for huge pages.
+const HUGE: usize = 4 << 20;
+
+/// Bytes of free blocks that are kept. Beyond, blocks go back to the kernel.
+const KEEP: usize = 1 << 30;
+
+/// Four sizes per doubling, from `LARGE` to beyond any machine: at most a fifth of a block is unused.
+const CLASSES: usize = 4 * 28;
+
+/// A global allocator that keeps large blocks for reuse.
+#[derive(Debug)]
+pub struct TensorAlloc {
+    /// Behind a lock of the standard library, because that never allocates.
+    free: Mutex<Free>,
+}
+
+#[derive(Debug)]
+struct Free {
+    /// Heads of lists of free blocks, one per class; each block starts with a pointer to the next.
+    lists: [*mut Block; CLASSES],
+    bytes: usize,
+}
+
+struct Block {
+    next: *mut Block,
+}
+
+// SAFETY: the pointers are to blocks that no one else uses while they are in the lists, and the
+// lists are only reached through the mutex.
+unsafe impl Send for Free {}
+
+impl TensorAlloc {
+    /// An allocator with nothing kept yet.
+    pub const fn new() -> Self {
+        Self { free: Mutex::new(Free { lists: [ptr::null_mut(); CLASSES], bytes: 0 }) }
+    }
+
+    fn take(&self, class: usize) -> *mut u8 {
+        let size = size_of_class(class);
+        // A thread that panicked while holding the lock did not leave the lists broken: nothing
+        // between taking and releasing it can panic.
+        let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let block = free.lists[class];
+        if !block.is_null() {
+            // SAFETY: blocks in a list were put there by `give`, which wrote `next`.
+            free.lists[class] = unsafe { (*block).next };
+            free.bytes -= size;
+            return block.cast();
+        }
+        drop(free);
+        // SAFETY: a fresh private mapping at an address of the kernel's choice affects nothing else.
+        let mapped = unsafe {
+            mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        };
+        let Ok(start) = mapped else { return ptr::null_mut() };
+        if size >= HUGE {
+            // SAFETY: the range is the mapping just made. Only advice: where it is refused, small pages serve.
+            let _ = unsafe { madvise(start, size, Advice::LinuxHugepage) };
+        }
+        start.cast()
+    }
+
+    /// # Safety
+    /// `start` came from `take(class)` and is not used any more.
+    unsafe fn give(&self, start: *mut u8, class: usize) {
+        let size = size_of_class(class);
+        let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if free.bytes + size > KEEP {
+            drop(free);
+            // SAFETY: the block is exactly one mapping made by `take`, and by this function's
+            // contract nobody uses it.
+            let _ = unsafe { munmap(start.cast(), size) };
+            return;
+        }
+        let block: *mut Block = start.cast();
+        // SAFETY: the block is at least `LARGE` bytes, page-aligned, and ours to write.
+        unsafe { block.write(Block { next: free.lists[class] }) };
+        free.lists[class] = block;
+        free.bytes += size;
+    }
+}
+
+impl Default for TensorAlloc {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The class of a request, if it is one of ours. Depends on the layout alone, so that `dealloc`
+/// finds the same answer as `alloc` did.
+fn class_of(layout: Layout) -> Option<usize> {
+    if layout.size() < LARGE || layout.align() > PAGE {
+        return None;
+    }
+    let class = (0..CLASSES).find(|&class| size_of_class(class) >= layout.size())?;
+    Some(class)
+}
+
+/// `LARGE` times 1, 1.25, 1.5, 1.75, 2, 2.5, …
+fn size_of_class(class: usize) -> usize {
+    (LARGE / 4 * (4 + class % 4)) << (class / 4)
+}
+
+// SAFETY: requests that `class_of` does not claim go to the system allocator, on both ways. The
+// others get a block that is at least as large as its class, page-aligned, and owned by nobody
+// else: fresh from the kernel, or from a list that it has just been taken off. `class_of` gives the
+// same class for the same layout, so a block returns to the list it was made for. Checked under
+// Miri-like reasoning only: Miri knows neither `mmap` nor `madvise`.
+unsafe impl GlobalAlloc for TensorAlloc {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match class_of(layout) {
+            Some(class) => self.take(class),
+            // SAFETY: the caller's promise about `layout` is passed on.
+            None => unsafe { System.alloc(layout) },
+        }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        match class_of(layout) {
+            // SAFETY: by the caller's promise `start` was allocated with this layout, so by `take(class)`.
+            Some(class) => unsafe { self.give(start, class) },
+            // SAFETY: as above, by the system allocator.
+            None => unsafe { System.dealloc(start, layout) },
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Back-pressure: how much one worker may have under way to another.
+//!
+//! A sender has a window. A request takes its length out of it, in units, and the receiver gives
+//! the units back when it starts on the request: what is bounded is the memory of requests that
+//! wait. Giving back at the start and not at the end is what keeps nested calls free of deadlock
+//! (S21): a worker whose threads all wait inside calls still empties its queue.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Bytes in one unit of credit. A small request costs one unit, so this also bounds how many may queue.
+pub const UNIT: u64 = 4096;
+
+/// Units that a request of `length` bytes costs.
+pub(crate) fn units(length: u64) -> u32 {
+    u32::try_from(length.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX)
+}
+
+/// The sender's side.
+pub(crate) struct Window {
+    limit: u64,
+    used: AtomicU64,
+    /// Senders asleep; so that giving back need not lock when there are none.
+    waiters: AtomicU64,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Window {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            limit: (bytes / UNIT).max(1),
+            used: AtomicU64::new(0),
+            waiters: AtomicU64::new(0),
+            lock: Mutex::new(()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Takes `units` unless the window is used up. A message may exceed what is left of the
+    /// window: it would otherwise never go if it were larger than the whole.
+    pub(crate) fn try_take(&self, units: u32) -> bool {
+        self.used.fetch_update(SeqCst, SeqCst, |used| (used < self.limit).then(|| used + u64::from(units))).is_ok()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.used.load(SeqCst) < self.limit
+    }
+
+    pub(crate) fn give_back(&self, units: u32) {
+        // Saturating, because the number comes from the wire.
+        let _ = self.used.fetch_update(SeqCst, SeqCst, |used| Some(used.saturating_sub(units.into())));
+        self.notify();
+    }
+
+    /// Wakes the senders that wait, to look again.
+    pub(crate) fn notify(&self) {
+        if self.waiters.load(SeqCst) > 0 {
+            let _guard = self.lock.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until `ready` or the deadline; false when it was the deadline.
+    pub(crate) fn wait(&self, ready: impl Fn() -> bool, deadline: Option<Instant>) -> bool {
+        self.waiters.fetch_add(1, SeqCst);
+        let mut guard = self.lock.lock();
+        let mut in_time = true;
+        while in_time && !ready() {
+            match deadline {
+                None => self.changed.wait(&mut guard),
+                Some(deadline) => in_time = !self.changed.wait_until(&mut guard, deadline).timed_out(),
+            }
+        }
+        drop(guard);
+        self.waiters.fetch_sub(1, SeqCst);
+        in_time || ready()
+    }
+}
+
+/// The receiver's side: what it owes the sender.
+pub(crate) struct Owed {
+    units: AtomicU32,
+    /// From this many on, a frame of its own carries them; below, they wait for a reply to ride on.
+    threshold: u32,
+}
+
+impl Owed {
+    pub(crate) fn new(window: u64) -> Self {
+        // An eighth: early enough that a sender at the end of its window is not kept waiting, rare
+        // enough that calls without a reply of their own cost next to nothing.
+        Self { units: AtomicU32::new(0), threshold: units(window / 8) }
+    }
+
+    /// Adds units; true when they should be sent now.
+    pub(crate) fn add(&self, units: u32) -> bool {
+        self.units.fetch_add(units, SeqCst).saturating_add(units) >= self.threshold
+    }
+
+    /// Takes all of them, to put them into a header.
+    pub(crate) fn take(&self) -> u32 {
+        if self.units.load(SeqCst) == 0 { 0 } else { self.units.swap(0, SeqCst) }
+    }
+}
+
+/// Takes credit back for the sender at the other end.
+pub(crate) trait GiveBack: Send + Sync {
+    fn give_back(&self, units: u32);
+}
+
+/// A received message's share of the sender's window. Dropping it gives the share back.
+pub struct Credit(Option<(Arc<dyn GiveBack>, u32)>);
+
+impl Credit {
+    /// Credit for nothing, for messages that cost none.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn new(home: Arc<dyn GiveBack>, units: u32) -> Self {
+        Self(Some((home, units)))
+    }
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        if let Some((home, units)) = self.0.take() {
+            home.give_back(units);
+        }
+    }
+}
+
+impl fmt::Debug for Credit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Credit").field(&self.0.as_ref().map_or(0, |(_, units)| *units)).finish()
+    }
+}

@@ -1,0 +1,84 @@
+//! The side that wants a link.
+
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+use std::sync::Arc;
+use std::time::Instant;
+
+use thiserror::Error;
+
+use crate::handshake::{Hello, Lane, Welcome, introduce};
+use crate::listen::admit_mem;
+use crate::socket::SocketLink;
+use crate::stream::Stream;
+use crate::{Address, Link, LinkOptions, Poller, Sink};
+
+/// Why there is no link.
+#[derive(Debug, Error)]
+#[error("cannot reach {address}: {why}")]
+pub struct DialError {
+    /// What was dialled.
+    pub address: Address,
+    /// The reason, for people.
+    pub why: String,
+    /// Whether the other side is there but will not have us: another address will not help.
+    pub refused: bool,
+}
+
+/// What a new link needs from this side.
+pub struct Dialer<'a> {
+    /// What to say of ourselves; `lane` and `link` are filled in.
+    pub hello: Hello,
+    /// Takes what arrives.
+    pub sink: Arc<dyn Sink>,
+    /// How the link is to be.
+    pub options: LinkOptions,
+    /// Watches the link's sockets. Asked for only when there are any.
+    pub poller: &'a dyn Fn() -> std::io::Result<Arc<Poller>>,
+}
+
+/// Makes a link to the worker at `address`.
+///
+/// # Errors
+/// When nobody answers before `deadline`, or whoever does is not the worker wanted, or refuses.
+pub fn dial(address: &Address, dialer: Dialer<'_>, deadline: Instant) -> Result<(Arc<dyn Link>, Welcome), DialError> {
+    let Dialer { mut hello, sink, options, poller } = dialer;
+    let failed = |why: String, refused| DialError { address: address.clone(), why, refused };
+    let broken = |error: std::io::Error| failed(error.to_string(), false);
+    hello.link = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()) << 32 | u64::from(hello.from.rank));
+    if let Address::Mem(name) = address {
+        return admit_mem(name, &hello, sink, options).map_err(|why| failed(why, true));
+    }
+    let lane = |lane| {
+        let stream = connect(address, &options, deadline).map_err(broken)?;
+        let hello = Hello { lane, ..hello.clone() };
+        let welcome = introduce(&stream, &hello, deadline).map_err(|error| {
+            let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
+            failed(error.to_string(), refused)
+        })?;
+        Ok((stream, welcome))
+    };
+    let (control, welcome) = lane(Lane::Control)?;
+    let (bulk, _) = lane(Lane::Bulk)?;
+    let poller = poller().map_err(broken)?;
+    let link = SocketLink::start((control, bulk), hello.to.clone(), sink, options.clone(), poller, false);
+    Ok((link.map_err(broken)?, welcome))
+}
+
+fn connect(address: &Address, options: &LinkOptions, deadline: Instant) -> std::io::Result<Stream> {
+    match address {
+        Address::Tcp(addr) => {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            Stream::tcp(TcpStream::connect_timeout(addr, left)?, options.peer_timeout)
+        }
+        Address::Unix(name) => {
+            let addr = UnixAddr::from_abstract_name(name.as_bytes())?;
+            Ok(Stream::unix(UnixStream::connect_addr(&addr)?))
+        }
+        Address::Mem(_) => Err(std::io::ErrorKind::Unsupported.into()),
+    }
+}

@@ -1,0 +1,195 @@
+//! The first words on a connection.
+//!
+//! Each side sends eight bytes first, magic and version, so that a stranger or another version is
+//! recognised before anything else is read. Then the dialling side sends a `Hello` frame and gets
+//! a `Welcome` or a `Reject` with the reason. This happens once per lane.
+
+use std::time::Instant;
+
+use telegrad_wire::{
+    CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank, Wire, WorldId,
+};
+use thiserror::Error;
+
+use crate::message::Outgoing;
+use crate::stream::{Stream, StreamError};
+
+/// Raised with every change of the frames or of the messages in them.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The first four bytes on every connection.
+pub const PREFACE: [u8; 4] = *b"TGRD";
+
+/// Longest handshake frame. The list of a worker's functions must fit.
+const MAX_HANDSHAKE: u64 = 4 << 20;
+
+/// Who a worker is.
+#[derive(Clone, Debug, PartialEq, Eq, Wire)]
+pub struct Identity {
+    /// Its name, unique in the world.
+    pub name: String,
+    /// Its number in the world.
+    pub rank: Rank,
+    /// Which life of the worker this is.
+    pub incarnation: Incarnation,
+}
+
+/// Which connection of a link this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
+pub enum Lane {
+    /// Small frames.
+    Control,
+    /// Large ones.
+    Bulk,
+}
+
+/// What the dialling side says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Wire)]
+pub struct Hello {
+    /// The world it belongs to.
+    pub world: WorldId,
+    /// Who it is.
+    pub from: Identity,
+    /// The worker it wants.
+    pub to: Identity,
+    /// Digest of the functions it has registered.
+    pub digest: u64,
+    /// Which lane this connection is to be.
+    pub lane: Lane,
+    /// Joins the lanes of one link: the same random number on each.
+    pub link: u64,
+}
+
+/// What the accepting side answers.
+#[derive(Clone, Debug, PartialEq, Eq, Wire)]
+pub struct Welcome {
+    /// Digest of the functions it has registered.
+    pub digest: u64,
+    /// Name and signature of each of them, only when the digests differ.
+    pub functions: Option<Vec<(String, String)>>,
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum HandshakeError {
+    #[error("the first bytes are {found:02x?}: not a Telegrad worker")]
+    Stranger { found: [u8; 4] },
+    #[error("the other side speaks protocol version {theirs}, this worker speaks {PROTOCOL_VERSION}")]
+    Version { theirs: u32 },
+    #[error("{0}")]
+    Rejected(String),
+    #[error("the handshake is broken: {0}")]
+    Broken(String),
+    #[error("nothing but {got} bytes came within the time limit of the handshake")]
+    Silent { got: usize },
+    #[error("the connection ended during the handshake")]
+    Ended,
+}
+
+/// The eight bytes of this version.
+pub fn preface() -> [u8; 8] {
+    let [a, b, c, d] = PREFACE;
+    let [e, f, g, h] = PROTOCOL_VERSION.to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// The dialling side's half.
+pub(crate) fn introduce(stream: &Stream, hello: &Hello, deadline: Instant) -> Result<Welcome, HandshakeError> {
+    let mut out = preface().to_vec();
+    append(&mut out, FrameKind::Hello, hello)?;
+    write(stream, &out, deadline)?;
+    read_preface(stream, deadline)?;
+    let (kind, body) = read(stream, deadline)?;
+    match kind {
+        FrameKind::Welcome => parse(&body),
+        FrameKind::Reject => Err(HandshakeError::Rejected(parse(&body)?)),
+        other => Err(HandshakeError::Broken(format!("{other:?} in answer to a hello"))),
+    }
+}
+
+/// The accepting side's half, up to the answer.
+pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
+    let greeted = read_preface(stream, deadline);
+    if let Err(HandshakeError::Version { .. }) = greeted {
+        // The preface is the one thing that all versions understand, so it is also the answer.
+        write(stream, &preface(), deadline)?;
+    }
+    greeted?;
+    match read(stream, deadline)? {
+        (FrameKind::Hello, body) => parse(&body),
+        (other, _) => Err(HandshakeError::Broken(format!("{other:?} in place of a hello"))),
+    }
+}
+
+/// The accepting side's answer.
+pub(crate) fn answer(
+    stream: &Stream,
+    answer: Result<&Welcome, &str>,
+    deadline: Instant,
+) -> Result<(), HandshakeError> {
+    let mut out = preface().to_vec();
+    match answer {
+        Ok(welcome) => append(&mut out, FrameKind::Welcome, welcome)?,
+        Err(why) => append(&mut out, FrameKind::Reject, &why.to_owned())?,
+    }
+    write(stream, &out, deadline)
+}
+
+fn append(out: &mut Vec<u8>, kind: FrameKind, value: &impl Wire) -> Result<(), HandshakeError> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    let broken = |e: telegrad_wire::WireError| HandshakeError::Broken(e.to_string());
+    let payload: Payload = encoder.finish().map_err(broken)?;
+    Outgoing::new(kind, CallId(0), payload).seal().map_err(broken)?.append(out);
+    Ok(())
+}
+
+fn parse<T: Wire>(body: &[u8]) -> Result<T, HandshakeError> {
+    T::decode(&mut Decoder::new(body)).map_err(|e| HandshakeError::Broken(e.to_string()))
+}
+
+fn read_preface(stream: &Stream, deadline: Instant) -> Result<(), HandshakeError> {
+    let bytes = read_exact(stream, 8, deadline)?;
+    let [a, b, c, d, version @ ..] = bytes.as_slice() else {
+        return Err(HandshakeError::Ended);
+    };
+    let found = [*a, *b, *c, *d];
+    if found != PREFACE {
+        return Err(HandshakeError::Stranger { found });
+    }
+    let theirs = version.iter().rev().fold(0_u32, |n, &byte| n << 8 | u32::from(byte));
+    if theirs != PROTOCOL_VERSION {
+        return Err(HandshakeError::Version { theirs });
+    }
+    Ok(())
+}
+
+fn read(stream: &Stream, deadline: Instant) -> Result<(FrameKind, Vec<u8>), HandshakeError> {
+    let bytes = read_exact(stream, HEADER_LEN, deadline)?;
+    let bytes: &[u8; HEADER_LEN] = bytes.as_slice().try_into().map_err(|_| HandshakeError::Ended)?;
+    let header = FrameHeader::from_bytes(bytes, MAX_HANDSHAKE).map_err(|e| HandshakeError::Broken(e.to_string()))?;
+    if header.length != u64::from(header.body_len) {
+        return Err(HandshakeError::Broken("a handshake frame with tensors".into()));
+    }
+    Ok((header.kind, read_exact(stream, header.body_len as usize, deadline)?))
+}
+
+fn read_exact(stream: &Stream, len: usize, deadline: Instant) -> Result<Vec<u8>, HandshakeError> {
+    // Grows with what really arrives, whatever length was claimed.
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let step = (len - bytes.len()).min(64 * 1024);
+        let start = bytes.len();
+        bytes.resize(start + step, 0);
+        match stream.read_until(&mut bytes[start..], deadline) {
+            Ok(got) => bytes.truncate(start + got),
+            Err(StreamError::TimedOut) => return Err(HandshakeError::Silent { got: start }),
+            Err(_) => return Err(HandshakeError::Ended),
+        }
+    }
+    Ok(bytes)
+}
+
+fn write(stream: &Stream, bytes: &[u8], deadline: Instant) -> Result<(), HandshakeError> {
+    stream.write_all_until(bytes, deadline).map_err(|_| HandshakeError::Ended)
+}

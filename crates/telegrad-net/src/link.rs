@@ -1,0 +1,152 @@
+//! The contract of a link.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use telegrad_wire::WireError;
+use thiserror::Error;
+
+use crate::{Identity, Incoming, Outgoing, Traffic};
+
+/// One end of a connection between two workers. Messages that fit the control lane arrive in the
+/// order in which they were sent; so do those on the bulk lane, among themselves.
+pub trait Link: Send + Sync {
+    /// Who is at the other end.
+    fn peer(&self) -> &Identity;
+
+    /// Hands a message over. Requests need credit: without, the message comes back as
+    /// [`SendError::Full`]. A large message is written by the calling thread, until `deadline` at
+    /// most; what is left of it then is written in the background.
+    fn send(&self, message: Outgoing, flush: Flush, deadline: Option<Instant>) -> Result<(), SendError>;
+
+    /// Writes what was sent with [`Flush::Later`].
+    fn flush(&self);
+
+    /// Waits until a request may be sent again. False when `deadline` came first.
+    fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed>;
+
+    /// Waits until `waiting` is done or `deadline` has come, lending the thread to receiving
+    /// where that helps: a lone caller reads its own reply.
+    fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>);
+
+    /// Receives what is there already, without waiting.
+    fn poll(&self);
+
+    /// Says that somebody's `Waiting::done` may have changed by other means than this link.
+    fn interrupt(&self);
+
+    /// While watched (calls nest), messages are received in the background without anyone waiting.
+    fn watch(&self, on: bool);
+
+    /// Ends the link. Tells the other side why, if it can still hear.
+    fn close(&self, why: &str);
+
+    /// Why the link ended, if it has.
+    fn closed(&self) -> Option<Closed>;
+}
+
+/// Takes what arrives on a link.
+pub trait Sink: Send + Sync {
+    /// A message arrived. Runs on the thread that read it: it must not wait for anything.
+    fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>);
+
+    /// The link has ended; nothing arrives any more. Called once.
+    fn closed(&self, closed: &Closed);
+}
+
+/// Something a thread waits for.
+pub trait Waiting {
+    /// Whether the wait is over.
+    fn done(&self) -> bool;
+
+    /// Sleeps until done or `deadline`, without receiving.
+    fn park(&self, deadline: Option<Instant>);
+}
+
+/// When a message is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// At once, together with what waits.
+    Now,
+    /// With the next [`Link::flush`], so that many small messages share one system call.
+    Later,
+}
+
+/// Why a message was not sent.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The receiver has as much as it wants to hold. The message comes back.
+    #[error("the receiver has no room for more")]
+    Full(Box<Outgoing>),
+    /// The link has ended.
+    #[error("{0}")]
+    Closed(Closed),
+    /// The message cannot be sent over any link.
+    #[error(transparent)]
+    Invalid(#[from] WireError),
+    /// Others were still writing large messages when the deadline came.
+    #[error("the bulk lane was busy until the deadline")]
+    Deadline,
+}
+
+/// How a link ended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{why}")]
+pub struct Closed {
+    /// The other side said goodbye, or this side closed on purpose.
+    pub graceful: bool,
+    /// The reason, for people.
+    pub why: Arc<str>,
+}
+
+/// What a link is made with.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// Longest message, in bytes. Checked before anything is allocated for it.
+    pub max_message: u64,
+    /// Bytes of requests that may be on their way to, or queued at, one peer.
+    pub window: u64,
+    /// How long a waiting thread polls before it sleeps; see [`Spin`](crate::Spin).
+    pub spin: Duration,
+    /// When an unreachable TCP peer counts as lost.
+    pub peer_timeout: Duration,
+    /// Counts bytes and frames.
+    pub traffic: Arc<Traffic>,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            // A 4 GB tensor is beyond what fits in a worker's memory twice on most machines; the
+            // limit is there to refuse nonsense, not to ration.
+            max_message: 16 << 30,
+            window: 256 << 20,
+            // About the cost of the sleep and wake-up that it saves.
+            spin: Duration::from_micros(50),
+            peer_timeout: Duration::from_secs(10),
+            traffic: Arc::default(),
+        }
+    }
+}
+
+/// Work that must always have a thread.
+pub trait Role: Send {
+    /// Does some of it. May leave work behind for this thread, so look after every turn.
+    fn turn(&mut self) -> Turn;
+}
+
+/// Whether a role goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Call `turn` again, on this thread or another.
+    Again,
+    /// The role has ended.
+    Done,
+}
+
+/// Gives threads to roles.
+pub trait Roles: Send + Sync {
+    /// Starts a role. Never waits.
+    fn start(&self, role: Box<dyn Role>);
+}

@@ -1,0 +1,286 @@
+//! The side that is asked for a link.
+
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use rustix::event::epoll::EventFlags;
+
+use crate::handshake::{Hello, HandshakeError, Lane, Welcome, answer, listen as hear};
+use crate::mem::MemLink;
+use crate::poller::{Poller, Source};
+use crate::socket::SocketLink;
+use crate::stream::Stream;
+use crate::{Address, Link, LinkOptions, Role, Sink, Turn};
+
+/// How long a connection may take to say who it is. Strangers that say nothing are dropped then.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Connections that may be in their handshake at a time. Each has a thread, so this bounds what
+/// strangers can cost; members of a world of thousands come through in a few rounds.
+const MAX_HANDSHAKES: usize = 256;
+
+/// Decides who gets a link, and takes the links.
+pub trait Host: Send + Sync {
+    /// Whether this peer may have a link.
+    ///
+    /// # Errors
+    /// The reason why not; the peer is told.
+    fn admit(&self, hello: &Hello) -> Result<Welcome, String>;
+
+    /// What takes the messages of this peer.
+    fn sink(&self, hello: &Hello) -> Arc<dyn Sink>;
+
+    /// How the link to this peer is to be.
+    fn options(&self) -> LinkOptions;
+
+    /// A new link.
+    fn accepted(&self, link: Arc<dyn Link>);
+}
+
+/// Accepts links at one address until it is dropped.
+pub struct Listener {
+    address: Address,
+    /// Nothing for in-memory addresses; those have an entry in [`MEM`].
+    socket: Option<(Arc<Accepting>, usize)>,
+}
+
+/// Starts accepting links.
+///
+/// # Errors
+/// When the address is in use or not of this machine.
+pub fn listen(
+    address: &Address,
+    host: Weak<dyn Host>,
+    poller: &dyn Fn() -> std::io::Result<Arc<Poller>>,
+) -> std::io::Result<Listener> {
+    let socket = match address {
+        Address::Mem(name) => {
+            let mut hosts = MEM.lock();
+            if hosts.get(name).is_some_and(|host| host.strong_count() > 0) {
+                return Err(std::io::ErrorKind::AddrInUse.into());
+            }
+            hosts.insert(name.clone(), host);
+            return Ok(Listener { address: address.clone(), socket: None });
+        }
+        Address::Unix(name) => Socket::Unix(UnixListener::bind_addr(&UnixAddr::from_abstract_name(name.as_bytes())?)?),
+        Address::Tcp(addr) => Socket::Tcp(TcpListener::bind(addr)?),
+    };
+    let address = match &socket {
+        Socket::Unix(_) => address.clone(),
+        Socket::Tcp(listener) => Address::Tcp(listener.local_addr()?),
+    };
+    socket.set_nonblocking()?;
+    let accepting = Arc::new(Accepting {
+        address: address.clone(),
+        socket,
+        host,
+        poller: poller()?,
+        handshakes: Arc::default(),
+        halves: Arc::default(),
+    });
+    let source: Weak<Accepting> = Arc::downgrade(&accepting);
+    let key = accepting.poller.add(accepting.socket.as_fd(), source, EventFlags::IN)?;
+    Ok(Listener { address, socket: Some((accepting, key)) })
+}
+
+impl Listener {
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        match (&self.socket, &self.address) {
+            (Some((accepting, key)), _) => accepting.poller.remove(*key, accepting.socket.as_fd()),
+            (None, Address::Mem(name)) => drop(MEM.lock().remove(name)),
+            (None, _) => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Listener").field(&self.address).finish()
+    }
+}
+
+/// Who listens in this process, by name.
+static MEM: LazyLock<Mutex<FxHashMap<String, Weak<dyn Host>>>> = LazyLock::new(Mutex::default);
+
+/// Accepts a link within this process; returns the dialling side's end.
+pub(crate) fn admit_mem(
+    name: &str,
+    hello: &Hello,
+    sink: Arc<dyn Sink>,
+    options: LinkOptions,
+) -> Result<(Arc<dyn Link>, Welcome), String> {
+    let host = MEM.lock().get(name).and_then(Weak::upgrade).ok_or("nobody listens there")?;
+    let welcome = host.admit(hello)?;
+    let theirs = (hello.from.clone(), host.sink(hello), host.options());
+    let (ours, theirs) = MemLink::pair((hello.to.clone(), sink, options), theirs);
+    host.accepted(theirs);
+    Ok((ours, welcome))
+}
+
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Socket {
+    fn set_nonblocking(&self) -> std::io::Result<()> {
+        match self {
+            Self::Unix(listener) => listener.set_nonblocking(true),
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    fn accept(&self, options: &LinkOptions) -> std::io::Result<(Stream, String)> {
+        match self {
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                let theirs = rustix::net::sockopt::socket_peercred(&stream)?.uid;
+                // Abstract sockets have no file permissions: other users of the host end here.
+                if theirs != rustix::process::geteuid() && !theirs.is_root() {
+                    return Err(std::io::Error::other(format!("a process of user {theirs:?} wants to connect")));
+                }
+                Ok((Stream::unix(stream), "a process on this host".into()))
+            }
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                Ok((Stream::tcp(stream, options.peer_timeout)?, from.to_string()))
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A listening socket.
+struct Accepting {
+    address: Address,
+    socket: Socket,
+    host: Weak<dyn Host>,
+    poller: Arc<Poller>,
+    handshakes: Arc<AtomicUsize>,
+    halves: Arc<Halves>,
+}
+
+/// Control lanes whose bulk lane has not come yet, by the link's number.
+type Halves = Mutex<FxHashMap<u64, (Stream, Instant)>>;
+
+impl Source for Accepting {
+    fn ready(&self, _: EventFlags) -> bool {
+        let Some(host) = self.host.upgrade() else { return false };
+        loop {
+            let (stream, from) = match self.socket.accept(&host.options()) {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) => {
+                    tracing::warn!(address = %self.address, %error, "a connection was not accepted");
+                    return false;
+                }
+            };
+            if self.handshakes.fetch_add(1, SeqCst) >= MAX_HANDSHAKES {
+                self.handshakes.fetch_sub(1, SeqCst);
+                tracing::warn!(address = %self.address, from, "too many connections at once, one was dropped");
+                continue;
+            }
+            self.poller.roles().start(Box::new(Greeting {
+                stream: Some(stream),
+                from,
+                deadline: Instant::now() + HANDSHAKE_LIMIT,
+                host: self.host.clone(),
+                poller: self.poller.clone(),
+                halves: self.halves.clone(),
+                handshakes: self.handshakes.clone(),
+            }));
+        }
+    }
+}
+
+/// One handshake.
+struct Greeting {
+    stream: Option<Stream>,
+    from: String,
+    deadline: Instant,
+    host: Weak<dyn Host>,
+    poller: Arc<Poller>,
+    halves: Arc<Halves>,
+    handshakes: Arc<AtomicUsize>,
+}
+
+impl Role for Greeting {
+    fn turn(&mut self) -> Turn {
+        if let (Some(stream), Some(host)) = (self.stream.take(), self.host.upgrade())
+            && let Err(error) = self.greet(stream, &*host)
+        {
+            tracing::warn!(from = self.from, %error, "a connection was turned away");
+        }
+        Turn::Done
+    }
+}
+
+impl Drop for Greeting {
+    fn drop(&mut self) {
+        self.handshakes.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Greeting {
+    fn greet(&self, stream: Stream, host: &dyn Host) -> Result<(), HandshakeError> {
+        let hello = hear(&stream, self.deadline)?;
+        let welcome = match host.admit(&hello) {
+            Ok(welcome) => welcome,
+            Err(why) => {
+                answer(&stream, Err(&why), self.deadline)?;
+                return Err(HandshakeError::Rejected(why));
+            }
+        };
+        match hello.lane {
+            Lane::Control => {
+                {
+                    let mut halves = self.halves.lock();
+                    let now = Instant::now();
+                    halves.retain(|_, (_, since)| now.duration_since(*since) < HANDSHAKE_LIMIT);
+                    let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
+                    halves.insert(hello.link, (second, now));
+                }
+                answer(&stream, Ok(&welcome), self.deadline)
+            }
+            Lane::Bulk => {
+                let Some((control, _)) = self.halves.lock().remove(&hello.link) else {
+                    let why = "a bulk lane without a control lane";
+                    answer(&stream, Err(why), self.deadline)?;
+                    return Err(HandshakeError::Rejected(why.into()));
+                };
+                // Answered before the link exists: the dialler sends nothing before the answer, and
+                // what it sends then waits in the socket.
+                answer(&stream, Ok(&welcome), self.deadline)?;
+                let sink = host.sink(&hello);
+                let peer = hello.from.clone();
+                let link = SocketLink::start((control, stream), peer, sink, host.options(), self.poller.clone(), true)
+                    .map_err(|error| HandshakeError::Broken(error.to_string()))?;
+                host.accepted(link);
+                Ok(())
+            }
+        }
+    }
+}

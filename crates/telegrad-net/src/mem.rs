@@ -1,0 +1,151 @@
+//! The link between two workers of one process: delivery is a function call.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+use telegrad_wire::{FrameKind, HEADER_LEN, RawTensor};
+
+use crate::credit::{GiveBack, Window, units};
+use crate::message::Sealed;
+use crate::{Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
+
+/// One end of an in-memory link.
+pub(crate) struct MemLink {
+    me: Weak<MemLink>,
+    peer: Identity,
+    /// Takes what arrives at this end.
+    sink: Arc<dyn Sink>,
+    /// The other end; set once, right after both have been made.
+    other: OnceLock<Weak<MemLink>>,
+    /// Credit for what this end sends.
+    window: Window,
+    options: LinkOptions,
+    closed: OnceLock<Closed>,
+}
+
+impl MemLink {
+    /// Both ends of a new link: each with the identity of its peer and the sink of its side.
+    pub(crate) fn pair(
+        (peer_a, sink_a, options_a): (Identity, Arc<dyn Sink>, LinkOptions),
+        (peer_b, sink_b, options_b): (Identity, Arc<dyn Sink>, LinkOptions),
+    ) -> (Arc<Self>, Arc<Self>) {
+        let end = |peer, sink, options: LinkOptions| {
+            Arc::new_cyclic(|me| Self {
+                me: me.clone(),
+                peer,
+                sink,
+                other: OnceLock::new(),
+                window: Window::new(options.window),
+                options,
+                closed: OnceLock::new(),
+            })
+        };
+        let a = end(peer_a, sink_a, options_a);
+        let b = end(peer_b, sink_b, options_b);
+        // Both are fresh, so neither has another end yet.
+        let _ = a.other.set(Arc::downgrade(&b));
+        let _ = b.other.set(Arc::downgrade(&a));
+        (a, b)
+    }
+
+    fn other(&self) -> Option<Arc<Self>> {
+        self.other.get()?.upgrade()
+    }
+
+    /// Makes the message arrive at this end.
+    fn arrive(self: Arc<Self>, from: &Arc<Self>, sealed: Sealed, cost: u32) -> Result<(), SendError> {
+        let Sealed { header, body, tensors, .. } = sealed;
+        let mut raw = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            // Copied like on any other link: the receiver's tensor is its own.
+            raw.push(RawTensor::copy_of(&*tensor)?);
+        }
+        self.options.traffic.received(header.length + HEADER_LEN as u64);
+        let credit = if cost > 0 { Credit::new(from.clone(), cost) } else { Credit::none() };
+        let link: Arc<dyn Link> = self.clone();
+        self.sink.receive(&link, Incoming { header, body: Cow::Owned(body), tensors: raw, credit });
+        Ok(())
+    }
+
+    fn end(&self, closed: Closed) {
+        if self.closed.set(closed.clone()).is_ok() {
+            self.window.notify();
+            self.sink.closed(&closed);
+        }
+    }
+}
+
+impl Link for MemLink {
+    fn peer(&self) -> &Identity {
+        &self.peer
+    }
+
+    fn send(&self, message: Outgoing, _: Flush, _: Option<Instant>) -> Result<(), SendError> {
+        if let Some(closed) = self.closed.get() {
+            return Err(SendError::Closed(closed.clone()));
+        }
+        let sealed = message.seal()?;
+        let length = sealed.header.length;
+        if length > self.options.max_message {
+            let limit = self.options.max_message;
+            return Err(telegrad_wire::WireError::FrameTooLong { length, limit }.into());
+        }
+        let cost = if sealed.header.kind == FrameKind::Request { units(length) } else { 0 };
+        if cost > 0 && !self.window.try_take(cost) {
+            return Err(SendError::Full(Box::new(sealed.unseal())));
+        }
+        let (Some(me), Some(other)) = (self.me.upgrade(), self.other()) else {
+            let closed = Closed { graceful: false, why: "the other worker is gone".into() };
+            self.end(closed.clone());
+            return Err(SendError::Closed(closed));
+        };
+        self.options.traffic.sent(length + HEADER_LEN as u64);
+        other.arrive(&me, sealed, cost)
+    }
+
+    fn flush(&self) {}
+
+    fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
+        let ready = || self.window.has_room() || self.closed.get().is_some();
+        let in_time = self.window.wait(ready, deadline);
+        self.closed().map_or(Ok(in_time), Err)
+    }
+
+    fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
+        if !waiting.done() {
+            waiting.park(deadline);
+        }
+    }
+
+    fn poll(&self) {}
+
+    fn interrupt(&self) {}
+
+    fn watch(&self, _: bool) {}
+
+    fn close(&self, why: &str) {
+        self.end(Closed { graceful: true, why: why.into() });
+        if let Some(other) = self.other() {
+            other.end(Closed { graceful: true, why: why.into() });
+        }
+    }
+
+    fn closed(&self) -> Option<Closed> {
+        self.closed.get().cloned()
+    }
+}
+
+impl GiveBack for MemLink {
+    fn give_back(&self, units: u32) {
+        self.window.give_back(units);
+    }
+}
+
+impl Drop for MemLink {
+    fn drop(&mut self) {
+        if let Some(other) = self.other() {
+            other.end(Closed { graceful: false, why: "the other worker is gone".into() });
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The link over two sockets, Unix or TCP: one for small frames, one for large ones.
+//!
+//! Who reads the control lane changes with the load. While one thread waits for one reply, it
+//! reads the socket itself and no other thread wakes up. As soon as a second thread waits, or
+//! somebody wants to be called back, the poller reads for all of them and what arrives together
+//! is dealt with together. [`SocketLink::wait`] makes that choice.
+
+mod bulk;
+mod reader;
+mod writer;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
+
+use self::bulk::{BulkFrame, BulkLane};
+use self::reader::{ControlReader, Fill};
+use self::writer::{ControlWriter, Written};
+use crate::credit::{GiveBack, Owed, Window, units};
+use crate::message::{INLINE_LIMIT, Incoming, Sealed};
+use crate::poller::{Poller, Source};
+use crate::stream::Stream;
+use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
+
+/// Unwritten bytes of small frames beyond which this link takes no more requests from either side.
+/// Several times what a socket holds, so that it is reached only when the peer does not read.
+const MAX_BACKLOG: usize = 4 << 20;
+
+/// A link over a control and a bulk socket.
+pub(crate) struct SocketLink {
+    me: Weak<SocketLink>,
+    peer: Identity,
+    sink: Arc<dyn Sink>,
+    options: LinkOptions,
+    poller: Arc<Poller>,
+
+    control: Stream,
+    /// Held by the one thread that reads the control lane.
+    reader: Mutex<ControlReader>,
+    writer: ControlWriter,
+    /// What the poller watches the control lane for.
+    interest: Mutex<Interest>,
+
+    bulk: BulkLane,
+
+    /// Credit for what this end sends.
+    window: Window,
+    /// Credit this end has to give back.
+    owed: Owed,
+
+    /// Threads inside `wait`.
+    waiters: AtomicUsize,
+    /// Calls of `watch(true)` not yet taken back.
+    watchers: AtomicUsize,
+    /// A thread reads its own reply.
+    led: AtomicBool,
+    /// The thread that reads its own reply sleeps, or is about to, and needs `wake` to look up.
+    leader_sleeps: AtomicBool,
+    /// Made when a thread first sleeps reading: links that only answer never need it.
+    wake: OnceLock<OwnedFd>,
+
+    closed: OnceLock<Closed>,
+}
+
+/// What the poller is asked to watch a control lane for.
+struct Interest {
+    key: Option<usize>,
+    reading: bool,
+    writing: bool,
+}
+
+impl SocketLink {
+    /// Joins two lanes to a link and has the poller watch them. A link that is `watched` from the
+    /// start is read in the background until it closes: the side that answers calls.
+    pub(crate) fn start(
+        (control, bulk): (Stream, Stream),
+        peer: Identity,
+        sink: Arc<dyn Sink>,
+        options: LinkOptions,
+        poller: Arc<Poller>,
+        watched: bool,
+    ) -> std::io::Result<Arc<Self>> {
+        let link = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            peer,
+            sink,
+            poller: poller.clone(),
+            control,
+            reader: Mutex::new(ControlReader::new(options.spin)),
+            writer: ControlWriter::default(),
+            interest: Mutex::new(Interest { key: None, reading: watched, writing: false }),
+            bulk: BulkLane::new(bulk),
+            window: Window::new(options.window),
+            owed: Owed::new(options.window),
+            waiters: AtomicUsize::new(0),
+            watchers: AtomicUsize::new(usize::from(watched)),
+            led: AtomicBool::new(false),
+            leader_sleeps: AtomicBool::new(false),
+            wake: OnceLock::new(),
+            closed: OnceLock::new(),
+            options,
+        });
+        {
+            let mut interest = link.interest.lock();
+            let source: Weak<SocketLink> = Arc::downgrade(&link);
+            let key = poller.add(link.control.as_fd(), source, interest.flags())?;
+            interest.key = Some(key);
+        }
+        link.bulk.watch(&link)?;
+        Ok(link)
+    }
+
+    fn arc(&self) -> Option<Arc<dyn Link>> {
+        Some(self.me.upgrade()? as Arc<dyn Link>)
+    }
+
+    /// Reads once and delivers every complete frame; false when nothing was there.
+    fn read_batch(&self, reader: &mut ControlReader) -> bool {
+        match reader.fill(&self.control) {
+            Fill::Nothing => return false,
+            Fill::Some => {}
+            Fill::Ended(error) => {
+                let inside = if reader.is_inside_frame() { ", in the middle of a frame" } else { "" };
+                self.end(false, &format!("{}{inside}", error.describe()));
+                return false;
+            }
+        }
+        let Some(me) = self.arc() else { return false };
+        loop {
+            match reader.next_frame() {
+                Ok(Some(message)) => self.deliver(&me, message),
+                Ok(None) => break,
+                Err(error) => {
+                    self.end(false, &format!("the peer sent nonsense: {error}"));
+                    break;
+                }
+            }
+        }
+        // Replies to what was just delivered have been waiting for each other.
+        self.flush();
+        true
+    }
+
+    /// Hands one message to the sink, after the link's own part of it.
+    fn deliver(&self, me: &Arc<dyn Link>, mut message: Incoming<'_>) {
+        let header = &message.header;
+        self.options.traffic.received(header.length + HEADER_LEN as u64);
+        if header.credit > 0 {
+            self.window.give_back(header.credit);
+        }
+        match header.kind {
+            FrameKind::Credit => return,
+            FrameKind::Goodbye => {
+                let why = String::from_utf8_lossy(&message.body).into_owned();
+                return self.end(true, &why);
+            }
+            FrameKind::Request => {
+                if let Some(home) = self.me.upgrade() {
+                    message.credit = Credit::new(home, units(message.header.length));
+                }
+            }
+            _ => {}
+        }
+        self.sink.receive(me, message);
+    }
+
+    /// Reads as the only one who waits, until done or the deadline.
+    fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) {
+        let over = || waiting.done() || self.closed.get().is_some();
+        while !over() {
+            if self.read_batch(reader) {
+                continue;
+            }
+            let mut spin = reader.spin.clone();
+            let found = spin.poll(|| (over() || self.read_batch(reader)).then_some(()));
+            reader.spin = spin;
+            if found.is_some() || over() {
+                continue;
+            }
+            let start = Instant::now();
+            if !self.sleep(&over, deadline) {
+                return;
+            }
+            reader.spin.slept(start.elapsed());
+        }
+    }
+
+    /// Sleeps until the socket is readable, an interrupt, or the deadline; false at the deadline.
+    fn sleep(&self, over: &dyn Fn() -> bool, deadline: Option<Instant>) -> bool {
+        // Without a descriptor for the wake-up, sleep in short steps instead.
+        let wake = self.wake_fd();
+        let step = wake.is_none().then(|| Instant::now() + std::time::Duration::from_millis(1));
+        self.leader_sleeps.store(true, SeqCst);
+        // Whoever finished the wait before the store above did not see a sleeper; so look again.
+        let awake = over() || {
+            let until = match (deadline, step) {
+                (Some(deadline), Some(step)) => Some(deadline.min(step)),
+                (deadline, step) => deadline.or(step),
+            };
+            self.control.wait(PollFlags::IN, wake.map(|fd| fd.as_fd()), until)
+                || deadline.is_none_or(|deadline| Instant::now() < deadline)
+        };
+        self.leader_sleeps.store(false, SeqCst);
+        if let Some(wake) = wake {
+            // Takes back a wake-up that came; none is there most of the time.
+            let _ = rustix::io::read(wake, &mut [0_u8; 8]);
+        }
+        awake
+    }
+
+    fn wake_fd(&self) -> Option<&OwnedFd> {
+        if self.wake.get().is_none() {
+            let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            let _ = self.wake.set(fd);
+        }
+        self.wake.get()
+    }
+
+    /// Changes what the poller watches the control lane for.
+    fn set_interest(&self, change: impl FnOnce(&mut Interest)) {
+        let mut interest = self.interest.lock();
+        let before = interest.flags();
+        change(&mut interest);
+        if let Some(key) = interest.key
+            && interest.flags() != before
+        {
+            self.poller.modify(key, self.control.as_fd(), interest.flags());
+        }
+    }
+
+    fn is_read_in_background(&self) -> bool {
+        self.interest.lock().reading
+    }
+
+    /// Writes small frames that wait.
+    fn write_out(&self) {
+        match self.writer.write(&self.control) {
+            Written::All => {
+                if self.writer.was_stuck() {
+                    self.set_interest(|interest| {
+                        interest.writing = false;
+                        interest.reading = interest.reading || self.watchers.load(SeqCst) > 0;
+                    });
+                    self.window.notify();
+                }
+            }
+            Written::Stuck => self.set_interest(|interest| {
+                interest.writing = true;
+                // A peer that does not read its replies gets no more requests read.
+                if self.writer.backlog() > MAX_BACKLOG {
+                    interest.reading = false;
+                }
+            }),
+            Written::ByOther => {}
+            Written::Ended(error) => self.end(false, &error.describe()),
+        }
+    }
+
+    fn send_small(&self, sealed: &Sealed, flush: Flush) {
+        self.writer.append(sealed);
+        if flush == Flush::Now || self.writer.is_due() {
+            self.write_out();
+        }
+    }
+
+    fn send_large(&self, sealed: Sealed, deadline: Option<Instant>) -> Result<(), SendError> {
+        match self.bulk.write(BulkFrame::new(sealed), deadline, self.poller.roles(), &self.me) {
+            Ok(()) => Ok(()),
+            Err(bulk::WriteError::Deadline) => Err(SendError::Deadline),
+            Err(bulk::WriteError::Ended(error)) => {
+                self.end(false, &error.describe());
+                Err(SendError::Closed(self.why()))
+            }
+        }
+    }
+
+    fn why(&self) -> Closed {
+        let unknown = || Closed { graceful: false, why: "the connection was closed".into() };
+        self.closed.get().cloned().unwrap_or_else(unknown)
+    }
+
+    /// Ends the link, once.
+    fn end(&self, graceful: bool, why: &str) {
+        let closed = Closed { graceful, why: why.into() };
+        if self.closed.set(closed.clone()).is_err() {
+            return;
+        }
+        self.control.shutdown();
+        self.bulk.close(&self.poller);
+        if let Some(key) = self.interest.lock().key.take() {
+            self.poller.remove(key, self.control.as_fd());
+        }
+        self.window.notify();
+        self.sink.closed(&closed);
+        self.interrupt();
+    }
+}
+
+impl Link for SocketLink {
+    fn peer(&self) -> &Identity {
+        &self.peer
+    }
+
+    fn send(&self, message: Outgoing, flush: Flush, deadline: Option<Instant>) -> Result<(), SendError> {
+        if let Some(closed) = self.closed.get() {
+            return Err(SendError::Closed(closed.clone()));
+        }
+        let mut sealed = message.seal()?;
+        let length = sealed.header.length;
+        if length > self.options.max_message {
+            let limit = self.options.max_message;
+            return Err(WireError::FrameTooLong { length, limit }.into());
+        }
+        if sealed.header.kind == FrameKind::Request
+            && (self.writer.backlog() > MAX_BACKLOG || !self.window.try_take(units(length)))
+        {
+            return Err(SendError::Full(Box::new(sealed.unseal())));
+        }
+        sealed.header.credit = self.owed.take();
+        self.options.traffic.sent(length + HEADER_LEN as u64);
+        if length <= INLINE_LIMIT {
+            self.send_small(&sealed, flush);
+            return Ok(());
+        }
+        self.send_large(sealed, deadline)
+    }
+
+    fn flush(&self) {
+        if self.writer.has_waiting() {
+            self.write_out();
+        }
+    }
+
+    fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
+        self.flush();
+        self.watch(true);
+        let room = || self.window.has_room() && self.writer.backlog() <= MAX_BACKLOG;
+        let in_time = self.window.wait(|| room() || self.closed.get().is_some(), deadline);
+        self.watch(false);
+        self.closed().map_or(Ok(in_time), Err)
+    }
+
+    fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
+        if waiting.done() {
+            return;
+        }
+        self.flush();
+        // Counted before trying to read: a leader that leaves after this sees that somebody still
+        // waits, and one that left before has let go of the reader.
+        let others = self.waiters.fetch_add(1, SeqCst);
+        while !waiting.done() && self.closed.get().is_none() && deadline.is_none_or(|d| Instant::now() < d) {
+            let may_lead = others == 0 || !self.is_read_in_background();
+            match self.reader.try_lock() {
+                Some(mut reader) if may_lead => {
+                    self.led.store(true, SeqCst);
+                    self.set_interest(|interest| interest.reading = false);
+                    self.lead(&mut reader, waiting, deadline);
+                    drop(reader);
+                    self.led.store(false, SeqCst);
+                }
+                _ => {
+                    // A leader hands over to the poller when it leaves. Without one it is the poller
+                    // that has the reader, perhaps on its last look: so ask it to go on looking.
+                    if !self.led.load(SeqCst) {
+                        self.set_interest(|interest| interest.reading = true);
+                    }
+                    waiting.park(deadline);
+                }
+            }
+        }
+        let left = self.waiters.fetch_sub(1, SeqCst) - 1;
+        if left > 0 || self.watchers.load(SeqCst) > 0 {
+            self.set_interest(|interest| interest.reading = true);
+        }
+    }
+
+    fn poll(&self) {
+        self.flush();
+        if let Some(mut reader) = self.reader.try_lock() {
+            while self.read_batch(&mut reader) {}
+        }
+    }
+
+    fn interrupt(&self) {
+        if self.leader_sleeps.load(SeqCst)
+            && let Some(wake) = self.wake.get()
+        {
+            // Cannot fail: the counter is far from its limit.
+            let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn watch(&self, on: bool) {
+        if on {
+            if self.watchers.fetch_add(1, SeqCst) == 0 {
+                self.flush();
+                // A thread that reads for itself leaves the reading to the poller when it is done.
+                if self.waiters.load(SeqCst) == 0 {
+                    self.set_interest(|interest| interest.reading = true);
+                }
+            }
+        } else {
+            self.watchers.fetch_sub(1, SeqCst);
+        }
+    }
+
+    fn close(&self, why: &str) {
+        if self.closed.get().is_none() {
+            let mut goodbye = Outgoing::bare(FrameKind::Goodbye, CallId(0));
+            goodbye.payload.body = why.as_bytes().to_vec();
+            // The peer may be gone already; then it needs no goodbye.
+            let _ = self.send(goodbye, Flush::Now, None);
+        }
+        self.end(true, why);
+    }
+
+    fn closed(&self) -> Option<Closed> {
+        self.closed.get().cloned()
+    }
+}
+
+impl Source for SocketLink {
+    fn ready(&self, flags: EventFlags) -> bool {
+        if flags.contains(EventFlags::OUT) {
+            self.write_out();
+        }
+        if !flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            return false;
+        }
+        let Some(mut reader) = self.reader.try_lock() else {
+            // Somebody reads for itself and sees the end as well. Until then, look away: the end
+            // of a connection would be reported again and again.
+            if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+                rustix::thread::sched_yield();
+            }
+            return false;
+        };
+        self.read_batch(&mut reader)
+    }
+
+    fn glance(&self) -> bool {
+        match self.reader.try_lock() {
+            Some(mut reader) if self.is_read_in_background() => self.read_batch(&mut reader),
+            _ => false,
+        }
+    }
+}
+
+impl GiveBack for SocketLink {
+    fn give_back(&self, units: u32) {
+        if self.owed.add(units) {
+            // When the link has ended, nobody is owed anything.
+            let _ = self.send(Outgoing::bare(FrameKind::Credit, CallId(0)), Flush::Now, None);
+        }
+    }
+}
+
+impl Drop for SocketLink {
+    fn drop(&mut self) {
+        self.end(true, "the link was dropped");
+    }
+}
+
+impl Interest {
+    fn flags(&self) -> EventFlags {
+        // The end of the connection is always of interest: calls must fail at once, and the next
+        // one must find out that it needs a new connection.
+        let mut flags = EventFlags::RDHUP;
+        flags.set(EventFlags::IN, self.reading);
+        flags.set(EventFlags::OUT, self.writing);
+        flags
+    }
+}

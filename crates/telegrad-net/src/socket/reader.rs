@@ -1,0 +1,73 @@
+//! The receiving half of the control lane.
+
+use std::time::Duration;
+
+use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
+
+use crate::message::{INLINE_LIMIT, Incoming};
+use crate::stream::{Stream, StreamError};
+use crate::Spin;
+
+/// Room for the longest frame and as much again, so that a read rarely ends inside a frame.
+const CAPACITY: usize = 2 * (HEADER_LEN + INLINE_LIMIT as usize);
+
+/// Cuts what the socket gives into frames.
+pub(crate) struct ControlReader {
+    /// Allocated zeroed, so that the system maps only the pages that traffic touches.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Kept here because it learns from the waits of whoever reads.
+    pub(crate) spin: Spin,
+}
+
+/// What a read brought.
+pub(crate) enum Fill {
+    Some,
+    Nothing,
+    Ended(StreamError),
+}
+
+impl ControlReader {
+    pub(crate) fn new(spin: Duration) -> Self {
+        Self { buffer: vec![0; CAPACITY], start: 0, end: 0, spin: Spin::new(spin) }
+    }
+
+    /// Reads what is there now. All complete frames must have been taken before.
+    pub(crate) fn fill(&mut self, stream: &Stream) -> Fill {
+        // At most one incomplete frame is left; it moves to the front only when it has to.
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.buffer.len() - self.start < CAPACITY / 2 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        match stream.try_read(&mut self.buffer[self.end..]) {
+            Ok(got) => {
+                self.end += got;
+                Fill::Some
+            }
+            Err(StreamError::WouldBlock) => Fill::Nothing,
+            Err(error) => Fill::Ended(error),
+        }
+    }
+
+    /// The next complete frame.
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Incoming<'_>>, WireError> {
+        let ready = &self.buffer[self.start..self.end];
+        let Some((header, rest)) = ready.split_first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let header = FrameHeader::from_bytes(header, INLINE_LIMIT)?;
+        let Some(frame) = rest.get(..header.length as usize) else {
+            return Ok(None);
+        };
+        self.start += HEADER_LEN + frame.len();
+        Incoming::parse(header, frame).map(Some)
+    }
+
+    /// Whether part of a frame is there.
+    pub(crate) fn is_inside_frame(&self) -> bool {
+        self.start < self.end
+    }
+}

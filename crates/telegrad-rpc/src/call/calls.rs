@@ -1,0 +1,201 @@
+//! The calls under way to one worker.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
+use telegrad_wire::{CallId, Decoder, FrameKind, RawTensor, Wire};
+
+use super::Promise;
+use crate::error::{Error, Mismatch, RemoteError};
+use crate::registry::{Registration, Registry};
+use crate::worker::Worker;
+
+/// A link to another worker and the calls made over it.
+pub(crate) struct Outbound {
+    pub(crate) link: Arc<dyn Link>,
+    pub(crate) calls: Arc<Calls>,
+    /// The other side's functions, when they differ from ours.
+    foreign: Option<FxHashMap<String, String>>,
+}
+
+/// One call under way.
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) function: &'static str,
+    pub(crate) started: Instant,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) promise: Promise<Result<Reply, Error>>,
+    /// Nobody will ask for the result, but it runs to its end.
+    pub(crate) detached: AtomicBool,
+}
+
+impl Call {
+    pub(crate) fn new(
+        id: CallId,
+        function: &'static str,
+        started: Instant,
+        limit: Option<Duration>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let (promise, detached) = (Promise::new(), AtomicBool::new(false));
+        Self { id, function, started, limit, deadline, promise, detached }
+    }
+}
+
+/// A result as it came.
+pub(crate) struct Reply {
+    pub(crate) body: Vec<u8>,
+    pub(crate) tensors: Vec<RawTensor>,
+}
+
+/// Takes the replies of one worker to the calls that wait for them.
+pub(crate) struct Calls {
+    worker: Weak<Worker>,
+    /// The callee's name.
+    pub(crate) peer: Arc<str>,
+    pending: Mutex<FxHashMap<u64, Arc<Call>>>,
+}
+
+impl Outbound {
+    pub(crate) fn new(
+        link: Arc<dyn Link>,
+        calls: Arc<Calls>,
+        foreign: Option<Vec<(String, String)>>,
+    ) -> Self {
+        Self { link, calls, foreign: foreign.map(|list| list.into_iter().collect()) }
+    }
+
+    /// Whether the callee has this function with the same signature.
+    pub(crate) fn check(&self, ours: &Registration) -> Result<(), Error> {
+        let Some(foreign) = &self.foreign else { return Ok(()) };
+        let (function, worker) = (ours.name.to_owned(), self.calls.peer.to_string());
+        let mismatch = match foreign.get(ours.name) {
+            None => Mismatch::Missing { function, worker },
+            // A peer in another language has no signatures to compare.
+            Some(theirs) if theirs.is_empty() || theirs == ours.signature => return Ok(()),
+            Some(theirs) => {
+                Mismatch::Signature { function, worker, ours: ours.signature.into(), theirs: theirs.clone() }
+            }
+        };
+        Err(Error::Mismatch(Box::new(mismatch)))
+    }
+
+    /// Gives up a call and tells the callee, which may not have started on it.
+    pub(crate) fn cancel(&self, call: &Call) {
+        if self.calls.remove(call.id).is_some() {
+            // Nobody waits for the effect, and a link that has ended has cancelled everything.
+            let _ = self.link.send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
+        }
+    }
+
+    /// Fails a call whose time has run out.
+    pub(crate) fn expire(&self, call: &Call) {
+        self.cancel(call);
+        let error = Error::Timeout {
+            function: call.function.into(),
+            worker: self.calls.peer.to_string(),
+            limit: call.limit.unwrap_or_default(),
+            elapsed: call.started.elapsed(),
+        };
+        self.calls.finish(call, Err(error));
+        self.link.interrupt();
+    }
+
+    /// Fails the calls whose time has run out; the earliest end of the others.
+    pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
+        let due = |calls: &Calls| -> (Vec<Arc<Call>>, Option<Instant>) {
+            let pending = calls.pending.lock();
+            let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
+            let next = pending.values().filter_map(|call| call.deadline).filter(|deadline| *deadline > now).min();
+            (pending.values().filter(expired).cloned().collect(), next)
+        };
+        if !due(&self.calls).0.is_empty() {
+            // The reply may be there, unread because nobody has asked yet.
+            self.link.poll();
+        }
+        let (expired, next) = due(&self.calls);
+        for call in expired {
+            self.expire(&call);
+        }
+        next
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(worker: Weak<Worker>, peer: Arc<str>) -> Self {
+        Self { worker, peer, pending: Mutex::default() }
+    }
+
+    pub(crate) fn insert(&self, call: Arc<Call>) {
+        self.pending.lock().insert(call.id.0, call);
+    }
+
+    pub(crate) fn remove(&self, id: CallId) -> Option<Arc<Call>> {
+        self.pending.lock().remove(&id.0)
+    }
+
+    /// Calls without a result yet.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.lock().len()
+    }
+
+    pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
+        if let Some(callback) = call.promise.set(result)
+            && let Some(worker) = self.worker.upgrade()
+        {
+            worker.executor.spawn(callback);
+        }
+        if let Some(worker) = self.worker.upgrade() {
+            worker.activity.changed();
+        }
+    }
+}
+
+impl Sink for Calls {
+    fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
+        let header = &message.header;
+        let result = match header.kind {
+            FrameKind::Reply => Ok(Reply { body: message.body.into_owned(), tensors: message.tensors }),
+            FrameKind::Failure => Err(failure(&message.body, &self.peer)),
+            other => {
+                tracing::warn!(peer = %self.peer, kind = ?other, "an unexpected frame was ignored");
+                return;
+            }
+        };
+        // A call that timed out or was cancelled is no longer there; its late reply is dropped.
+        if let Some(call) = self.remove(message.header.call) {
+            self.finish(&call, result);
+            link.interrupt();
+        }
+    }
+
+    fn closed(&self, closed: &Closed) {
+        let lost: Vec<_> = self.pending.lock().drain().map(|(_, call)| call).collect();
+        for call in lost {
+            let error = Error::WorkerLost {
+                worker: self.peer.to_string(),
+                function: call.function.into(),
+                why: closed.why.to_string(),
+            };
+            self.finish(&call, Err(error));
+        }
+    }
+}
+
+fn failure(body: &[u8], peer: &str) -> Error {
+    match RemoteError::decode(&mut Decoder::new(body)) {
+        Ok(error) => error.into(),
+        Err(source) => Error::Receive { function: "an error".into(), worker: peer.into(), source },
+    }
+}
+
+/// The functions of this program, for the handshake.
+pub(crate) fn functions_if_not(digest: u64) -> Option<Vec<(String, String)>> {
+    let registry = Registry::get();
+    (registry.digest() != digest).then(|| registry.list())
+}

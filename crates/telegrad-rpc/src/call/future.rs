@@ -1,0 +1,283 @@
+//! The result of a call that has been made.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use telegrad_net::Waiting;
+use telegrad_wire::{Decoder, Wire};
+
+use super::calls::{Call, Outbound, Reply};
+use super::Promise;
+use crate::error::{Error, Result};
+use crate::executor::Executor;
+use crate::worker::Worker;
+
+/// The result of [`rpc_async`](crate::World::rpc_async), now or later.
+///
+/// Wait for it with [`wait`](Self::wait) from any thread, or `.await` it in any executor.
+///
+/// # Cancel safety
+/// Dropping it before the result is there cancels the call: the callee is told, does not start on
+/// it if it has not, and drops it if it is an async function. Use [`detach`](Self::detach) to let a
+/// call run without waiting for its result.
+#[must_use = "dropping the future cancels the call"]
+pub struct RpcFuture<T> {
+    state: State<T>,
+}
+
+enum State<T> {
+    /// A call to another worker.
+    Call(Pending, PhantomData<fn() -> T>),
+    /// What a callback will give.
+    Callback(Arc<Worker>, Arc<Promise<Result<T>>>),
+    /// Taken.
+    Over,
+}
+
+/// A call whose result nobody has taken yet; cancelled when dropped.
+struct Pending {
+    worker: Arc<Worker>,
+    outbound: Arc<Outbound>,
+    call: Arc<Call>,
+    /// The link is being watched on this future's behalf.
+    watched: bool,
+}
+
+impl<T: Wire> RpcFuture<T> {
+    pub(crate) fn new(worker: Arc<Worker>, outbound: Arc<Outbound>, call: Arc<Call>) -> Self {
+        Self { state: State::Call(Pending { worker, outbound, call, watched: false }, PhantomData) }
+    }
+}
+
+impl<T: Wire + Send + 'static> RpcFuture<T> {
+    /// Runs `f` with the result once it is there, on one of the worker's threads; the future of what `f` gives.
+    pub fn then<U: Send + 'static>(
+        mut self,
+        f: impl FnOnce(Result<T>) -> Result<U> + Send + 'static,
+    ) -> RpcFuture<U> {
+        let promise = Arc::new(Promise::new());
+        let (worker, result) = match &mut self.state {
+            State::Call(pending, _) => {
+                pending.watch();
+                (pending.worker.clone(), Source::Call(pending.call.clone()))
+            }
+            State::Callback(worker, promise) => (worker.clone(), Source::Callback(promise.clone())),
+            State::Over => return RpcFuture { state: State::Over },
+        };
+        let (target, next_worker, on) = (promise.clone(), worker.clone(), result.clone());
+        let task = Box::new(move || {
+            let result = self.take().unwrap_or(Err(Error::ShutDown));
+            if let Some(next) = target.set(guarded(f, result)) {
+                next_worker.executor.spawn(next);
+            }
+        });
+        let ready = match on {
+            Source::Call(call) => call.promise.on_ready_run(task),
+            Source::Callback(promise) => promise.on_ready_run(task),
+        };
+        if let Some(task) = ready {
+            worker.executor.spawn(task);
+        }
+        RpcFuture { state: State::Callback(worker, promise) }
+    }
+}
+
+/// What a callback waits for.
+enum Source<T> {
+    Call(Arc<Call>),
+    Callback(Arc<Promise<Result<T>>>),
+}
+
+impl<T> Clone for Source<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(call.clone()),
+            Self::Callback(promise) => Self::Callback(promise.clone()),
+        }
+    }
+}
+
+/// A callback that panics gives an error, like a remote function that does.
+fn guarded<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> Result<U> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(result)))
+        .unwrap_or_else(|panic| Err(Error::other(format!("the callback panicked: {}", crate::serve::panic_text(&*panic)))))
+}
+
+impl<T: Wire> RpcFuture<T> {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// Whatever the call failed with; [`Error::Timeout`] at its time limit.
+    pub fn wait(mut self) -> Result<T> {
+        self.block(None)?;
+        self.take().unwrap_or(Err(Error::ShutDown))
+    }
+
+    /// Waits for the result, but no longer than `limit`: `None` when it is not there by then. The
+    /// call goes on, and can be waited for again.
+    ///
+    /// # Errors
+    /// Whatever the call failed with.
+    pub fn wait_timeout(&mut self, limit: Duration) -> Result<Option<T>> {
+        self.block(Some(Instant::now() + limit))?;
+        self.take().transpose()
+    }
+
+    /// Whether the result is there. Once it is, [`wait`](Self::wait) returns at once.
+    pub fn done(&self) -> bool {
+        match &self.state {
+            State::Call(pending, _) => {
+                if !pending.call.promise.done() {
+                    pending.outbound.link.poll();
+                }
+                pending.call.promise.done()
+            }
+            State::Callback(_, promise) => promise.done(),
+            State::Over => true,
+        }
+    }
+
+    /// Lets the call run to its end, without its result.
+    pub fn detach(mut self) {
+        if let State::Call(pending, _) = std::mem::replace(&mut self.state, State::Over) {
+            pending.forget();
+        }
+    }
+
+    /// Gives the call up, as dropping the future does.
+    pub fn cancel(self) {}
+
+    /// Waits until the result is there or `until` has come.
+    fn block(&self, until: Option<Instant>) -> Result<()> {
+        if !self.is_set() && !Executor::may_wait() {
+            return Err(Error::WaitInInline);
+        }
+        match &self.state {
+            State::Call(pending, _) => pending.block(until),
+            State::Callback(_, promise) => {
+                if !promise.done() {
+                    Executor::blocking(|| promise.park(until));
+                }
+            }
+            State::Over => {}
+        }
+        Ok(())
+    }
+
+    fn is_set(&self) -> bool {
+        match &self.state {
+            State::Call(pending, _) => pending.call.promise.done(),
+            State::Callback(_, promise) => promise.done(),
+            State::Over => true,
+        }
+    }
+
+    /// Takes the result if it is there.
+    fn take(&mut self) -> Option<Result<T>> {
+        let result = match &self.state {
+            State::Call(pending, _) => pending.call.promise.take()?.and_then(|reply| pending.decode(reply)),
+            State::Callback(_, promise) => promise.take()?,
+            State::Over => return None,
+        };
+        self.state = State::Over;
+        Some(result)
+    }
+}
+
+impl<T: Wire> Future for RpcFuture<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(result) = self.take() {
+            return Poll::Ready(result);
+        }
+        let waits = match &mut self.state {
+            State::Call(pending, _) => {
+                let waits = pending.call.promise.on_ready_wake(context.waker());
+                pending.watch();
+                waits
+            }
+            State::Callback(_, promise) => promise.on_ready_wake(context.waker()),
+            State::Over => return Poll::Ready(Err(Error::other("this future has been awaited before"))),
+        };
+        if waits {
+            return Poll::Pending;
+        }
+        self.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+// Nothing in it is pinned.
+impl<T> Unpin for RpcFuture<T> {}
+
+impl<T> std::fmt::Debug for RpcFuture<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("RpcFuture");
+        if let State::Call(pending, _) = &self.state {
+            out.field("function", &pending.call.function).field("worker", &pending.outbound.calls.peer);
+        }
+        out.finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    fn block(&self, until: Option<Instant>) {
+        let call = &*self.call;
+        if call.promise.done() {
+            return;
+        }
+        let until = match (until, call.deadline) {
+            (Some(until), Some(deadline)) => Some(until.min(deadline)),
+            (until, deadline) => until.or(deadline),
+        };
+        Executor::blocking(|| self.outbound.link.wait(&call.promise, until));
+        if !call.promise.done() && call.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.outbound.expire(call);
+        }
+    }
+
+    fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
+        let mut decoder = Decoder::with_tensors(&reply.body, reply.tensors);
+        T::decode(&mut decoder).map_err(|source| Error::Receive {
+            function: self.call.function.into(),
+            worker: self.outbound.calls.peer.to_string(),
+            source,
+        })
+    }
+
+    /// Has replies received in the background, because no thread waits for this one.
+    fn watch(&mut self) {
+        if !self.watched {
+            self.watched = true;
+            self.outbound.link.watch(true);
+        }
+    }
+
+    /// Drops it without cancelling the call.
+    fn forget(mut self) {
+        // The reply must still be received, for its credit and to take the call off the books.
+        self.watch();
+        let (outbound, call) = (self.outbound.clone(), self.call.clone());
+        self.watched = false;
+        let unwatch = move || outbound.link.watch(false);
+        if let Some(task) = call.promise.on_ready_run(Box::new(unwatch)) {
+            task();
+        }
+        self.call.detached.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.watched {
+            self.outbound.link.watch(false);
+        }
+        let detached = self.call.detached.load(std::sync::atomic::Ordering::SeqCst);
+        if !detached && !self.call.promise.done() {
+            self.outbound.cancel(&self.call);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Barriers and gatherings of all members.
+//!
+//! Rank 0 is where a gathering meets: every member calls `gather` there with its value, an async
+//! function that ends for all of them when the last one has come. It is an ordinary call, so time
+//! limits, lost workers and tensors are dealt with as everywhere.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use telegrad_macros::remote;
+use telegrad_wire::{Decoder, Encoder, RawTensor, Rank, Wire, WireError};
+
+use crate::context::CallContext;
+use crate::error::{Error, Result};
+use crate::registry::Registration;
+use crate::worker_info::WorkerInfo;
+
+/// The name of `gather` on the wire.
+pub(crate) const GATHER: &str = "telegrad::gather";
+
+/// An encoded value with its tensors.
+#[derive(Clone, Debug, Wire)]
+pub(crate) struct Blob {
+    body: Vec<u8>,
+    tensors: Vec<RawTensor>,
+}
+
+impl Blob {
+    pub(crate) fn of(value: &impl Wire) -> Result<Self, WireError> {
+        let mut encoder = Encoder::new();
+        value.encode(&mut encoder);
+        let payload = encoder.finish()?;
+        let mut tensors = Vec::with_capacity(payload.tensors.len());
+        for tensor in payload.tensors {
+            tensors.push(RawTensor::copy_of(&*tensor)?);
+        }
+        Ok(Self { body: payload.body, tensors })
+    }
+
+    pub(crate) fn open<T: Wire>(self) -> Result<T, WireError> {
+        T::decode(&mut Decoder::with_tensors(&self.body, self.tensors))
+    }
+}
+
+/// The gatherings that this worker takes part in or, on rank 0, that meet here.
+#[derive(Default)]
+pub(crate) struct Gatherings {
+    /// Numbers the gatherings: every member counts the same, because all take part in each.
+    next: AtomicU64,
+    open: Mutex<FxHashMap<u64, Gathering>>,
+    /// Members whose connection was lost, and how, until they call again: a gathering that waits
+    /// for one of them fails.
+    lost: Mutex<FxHashMap<Rank, String>>,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Gathering {
+    values: FxHashMap<Rank, Blob>,
+    wakers: Vec<Waker>,
+    /// Members that have not taken the result yet.
+    left: usize,
+}
+
+impl Gatherings {
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, SeqCst)
+    }
+
+    /// Who has not come to a gathering, of those in `members`.
+    pub(crate) fn missing(&self, number: u64, members: &[WorkerInfo]) -> Vec<String> {
+        let open = self.open.lock();
+        let here = |info: &WorkerInfo| open.get(&number).is_some_and(|g| g.values.contains_key(&info.rank));
+        members.iter().filter(|info| !here(info)).map(|info| info.name.clone()).collect()
+    }
+
+    /// A member was lost: gatherings that wait for it fail.
+    pub(crate) fn lost(&self, member: &WorkerInfo, why: &str) {
+        self.lost.lock().insert(member.rank, format!("worker {member} was lost: {why}"));
+        self.wake();
+    }
+
+    /// Ends all gatherings.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let wakers: Vec<_> = self.open.lock().values_mut().flat_map(|g| std::mem::take(&mut g.wakers)).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll(&self, number: u64, size: usize, waker: &Waker) -> Poll<Result<Vec<Blob>>> {
+        let mut open = self.open.lock();
+        let Some(gathering) = open.get_mut(&number) else {
+            return Poll::Ready(Err(Error::ShutDown));
+        };
+        if gathering.values.len() < size {
+            if self.closed.load(SeqCst) {
+                return Poll::Ready(Err(Error::ShutDown));
+            }
+            let lost = self.lost.lock();
+            if let Some((_, why)) = lost.iter().find(|(rank, _)| !gathering.values.contains_key(rank)) {
+                return Poll::Ready(Err(Error::other(why.clone())));
+            }
+            drop(lost);
+            gathering.wakers.push(waker.clone());
+            return Poll::Pending;
+        }
+        gathering.left -= 1;
+        let mut values: Vec<_> = if gathering.left == 0 {
+            open.remove(&number).map(|g| g.values.into_iter().collect()).unwrap_or_default()
+        } else {
+            gathering.values.iter().map(|(rank, blob)| (*rank, blob.clone())).collect()
+        };
+        values.sort_by_key(|(rank, _): &(Rank, Blob)| *rank);
+        Poll::Ready(Ok(values.into_iter().map(|(_, blob)| blob).collect()))
+    }
+}
+
+/// Whether a function is a member's part in a gathering. Those do not count as work: a shutdown
+/// consists of them.
+pub(crate) fn is_gathering(function: &Registration) -> bool {
+    function.name == GATHER
+}
+
+/// Runs on rank 0: brings one member's value, and ends with everybody's.
+#[remote(name = "telegrad::gather")]
+pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
+    let call = CallContext::current().ok_or(Error::ShutDown)?;
+    let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
+    let size = worker.members()?.by_rank.len();
+    worker.gatherings.lost.lock().remove(&call.caller.rank);
+    let wakers = {
+        let mut open = worker.gatherings.open.lock();
+        let gathering = open.entry(number).or_insert_with(|| Gathering { left: size, ..Default::default() });
+        gathering.values.insert(call.caller.rank, value);
+        if gathering.values.len() == size { std::mem::take(&mut gathering.wakers) } else { Vec::new() }
+    };
+    wakers.into_iter().for_each(Waker::wake);
+    std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker())).await
+}
+
+/// Runs on rank 0: who has not come to a gathering.
+#[remote(name = "telegrad::missing")]
+pub(crate) fn missing(number: u64) -> Result<Vec<String>> {
+    let call = CallContext::current().ok_or(Error::ShutDown)?;
+    let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
+    Ok(worker.gatherings.missing(number, &worker.infos()))
+}

@@ -1,0 +1,93 @@
+//! What a remote function can find out about the call it serves.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::worker::Worker;
+use crate::worker_info::WorkerInfo;
+
+/// A call that this worker serves.
+pub(crate) struct CallContext {
+    pub(crate) worker: Weak<Worker>,
+    pub(crate) caller: WorkerInfo,
+    pub(crate) function: &'static str,
+    /// When the caller stops waiting.
+    pub(crate) deadline: Option<Instant>,
+    cancelled: AtomicBool,
+    /// Wakes the async function when it is cancelled.
+    waker: Mutex<Option<Waker>>,
+}
+
+thread_local! {
+    /// The call that this thread serves right now.
+    static CURRENT: RefCell<Option<Arc<CallContext>>> = const { RefCell::new(None) };
+}
+
+impl CallContext {
+    pub(crate) fn new(
+        worker: Weak<Worker>,
+        caller: WorkerInfo,
+        function: &'static str,
+        deadline: Option<Instant>,
+    ) -> Arc<Self> {
+        let (cancelled, waker) = (AtomicBool::new(false), Mutex::new(None));
+        Arc::new(Self { worker, caller, function, deadline, cancelled, waker })
+    }
+
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// Runs `f` with this as the current call.
+    pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
+        /// Puts the outer call back, also when `f` panics.
+        struct Restore(Option<Arc<CallContext>>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.replace(Some(self.clone())));
+        f()
+    }
+
+    /// Nobody wants the result any more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, SeqCst);
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+
+    /// Whom to wake when the call is cancelled.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        *self.waker.lock() = Some(waker.clone());
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(SeqCst) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+/// Inside a remote function: whether its caller has stopped waiting, because the call was
+/// cancelled, its time ran out, or the caller is gone. A long computation looks now and then and
+/// returns early. False outside a remote function.
+pub fn is_cancelled() -> bool {
+    CallContext::current().is_some_and(|call| call.is_cancelled())
+}
+
+/// Inside a remote function: who called it.
+pub fn caller() -> Option<WorkerInfo> {
+    CallContext::current().map(|call| call.caller.clone())
+}
+
+/// Inside a remote function: how long its caller will still wait. `None` when there is no limit,
+/// or outside a remote function. Calls made from here inherit it.
+pub fn time_left() -> Option<Duration> {
+    CallContext::current()?.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}

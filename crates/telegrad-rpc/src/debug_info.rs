@@ -1,0 +1,77 @@
+//! Counters for people.
+
+use std::fmt;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::worker::Worker;
+
+/// What a worker has under way; see [`World::debug_info`](crate::World::debug_info).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DebugInfo {
+    /// Calls this worker has made that have no result yet.
+    pub calls_out: usize,
+    /// Requests this worker has accepted and not finished.
+    pub calls_in: usize,
+    /// Calls this worker has made since it started.
+    pub calls_made: u64,
+    /// Requests this worker has finished since it started.
+    pub calls_served: u64,
+    /// Requests that wait for a thread.
+    pub queued: usize,
+    /// Functions that run.
+    pub running: usize,
+    /// Functions that wait inside a call of their own.
+    pub blocked: usize,
+    /// Threads of the pool.
+    pub threads: usize,
+    /// Threads of the pool without work.
+    pub idle_threads: usize,
+    /// Links that others have made to call this worker.
+    pub links_in: usize,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+impl DebugInfo {
+    pub(crate) fn of(worker: &Worker) -> Self {
+        let load = worker.executor.load();
+        Self {
+            calls_out: worker.calls_under_way(),
+            calls_in: worker.activity.serving.load(SeqCst),
+            calls_made: worker.activity.made.load(SeqCst),
+            calls_served: worker.activity.served.load(SeqCst),
+            queued: load.queued,
+            running: load.running,
+            blocked: load.blocked,
+            threads: load.threads,
+            idle_threads: load.idle,
+            links_in: worker.inbound.lock().len(),
+            bytes_in: worker.traffic().bytes_in(),
+            bytes_out: worker.traffic().bytes_out(),
+        }
+    }
+}
+
+impl fmt::Display for DebugInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "calls: {} out, {} in ({} made, {} served); functions: {} running, {} waiting in calls, {} queued; \
+             threads: {}, {} idle; bytes: {} in, {} out",
+            self.calls_out,
+            self.calls_in,
+            self.calls_made,
+            self.calls_served,
+            self.running,
+            self.blocked,
+            self.queued,
+            self.threads,
+            self.idle_threads,
+            self.bytes_in,
+            self.bytes_out,
+        )
+    }
+}

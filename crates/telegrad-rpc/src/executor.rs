@@ -1,0 +1,332 @@
+//! The threads of a worker.
+//!
+//! One pool runs everything: functions that others call, callbacks, and the roles that must always
+//! have a thread (watching sockets, reading a bulk lane). A thread in a role that has received a
+//! request passes the role to another thread and runs the request itself: on the quiet path nothing
+//! waits for a thread to wake up.
+//!
+//! At most `limit` functions run at a time. A function that waits inside a call does not count: the
+//! pool gives its place to another for the time being. So however deep calls nest, in whatever
+//! pattern, there is always a thread for the one that everybody waits for (S21).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use telegrad_net::{Role, Roles, Turn};
+
+/// How long a thread without work stays. Long enough for the pauses of a training loop.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Stack of a pool thread. Only touched pages cost memory, and a tensor library may recurse deeply.
+const STACK: usize = 8 << 20;
+
+/// Something to run once.
+pub(crate) type Task = Box<dyn FnOnce() + Send>;
+
+/// A handle to the pool; the threads share it.
+#[derive(Clone)]
+pub(crate) struct Executor(Arc<Pool>);
+
+struct Pool {
+    /// For thread names.
+    name: String,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Functions that wait because `limit` others run.
+    queue: VecDeque<Task>,
+    /// Functions that run and do not wait inside a call.
+    running: usize,
+    /// Functions that wait inside a call.
+    blocked: usize,
+    /// Threads without work, the one that stopped last on top: its caches are warmest.
+    idle: Vec<Arc<Seat>>,
+    threads: usize,
+    closed: bool,
+}
+
+/// Where a thread without work waits for some.
+struct Seat {
+    work: Mutex<Option<Work>>,
+    given: Condvar,
+}
+
+enum Work {
+    Task(Task),
+    Role(Box<dyn Role>),
+}
+
+thread_local! {
+    static THREAD: RefCell<Thread> = const { RefCell::new(Thread { role: None, task: None }) };
+}
+
+/// What this thread is doing for a pool.
+struct Thread {
+    /// It is in a role; tasks spawned by it collect here.
+    role: Option<(Executor, Vec<Task>)>,
+    /// It runs a task that counts as running.
+    task: Option<Executor>,
+}
+
+/// Numbers for people.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) threads: usize,
+    pub(crate) idle: usize,
+    pub(crate) running: usize,
+    pub(crate) blocked: usize,
+    pub(crate) queued: usize,
+}
+
+impl Executor {
+    /// A pool in which at most `limit` functions run at a time. It has no threads yet.
+    pub(crate) fn new(name: &str, limit: usize) -> Self {
+        Self(Arc::new(Pool { name: name.into(), limit: limit.max(1), state: Mutex::default() }))
+    }
+
+    /// Runs a function soon. From a role's thread: on that thread, when the role's turn is over.
+    pub(crate) fn spawn(&self, task: Task) {
+        let mut task = Some(task);
+        THREAD.with_borrow_mut(|thread| {
+            if let Some((executor, tasks)) = &mut thread.role
+                && Arc::ptr_eq(&executor.0, &self.0)
+            {
+                tasks.extend(task.take());
+            }
+        });
+        if let Some(task) = task {
+            self.enqueue(&mut self.0.state.lock(), task);
+        }
+    }
+
+    /// Runs `wait`, during which this thread's function does not count as running.
+    pub(crate) fn blocking<R>(wait: impl FnOnce() -> R) -> R {
+        let Some(executor) = THREAD.with_borrow_mut(|thread| thread.task.take()) else {
+            return wait();
+        };
+        executor.pause();
+        let result = wait();
+        executor.resume();
+        THREAD.with_borrow_mut(|thread| thread.task = Some(executor));
+        result
+    }
+
+    /// As [`blocking`](Self::blocking), when `waits` says that it may take a while.
+    pub(crate) fn blocking_if<R>(waits: bool, run: impl FnOnce() -> R) -> R {
+        if waits { Self::blocking(run) } else { run() }
+    }
+
+    /// Whether this thread may wait: a thread in a role may not, others depend on it.
+    pub(crate) fn may_wait() -> bool {
+        THREAD.with_borrow(|thread| thread.role.is_none())
+    }
+
+    /// Drops what is queued and ends threads that have no work. Running functions go on.
+    pub(crate) fn close(&self) {
+        let (queue, idle) = {
+            let mut state = self.0.state.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.queue), std::mem::take(&mut state.idle))
+        };
+        for seat in idle {
+            let _work = seat.work.lock();
+            seat.given.notify_one();
+        }
+        drop(queue);
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let state = self.0.state.lock();
+        Load {
+            threads: state.threads,
+            idle: state.idle.len(),
+            running: state.running,
+            blocked: state.blocked,
+            queued: state.queue.len(),
+        }
+    }
+
+    fn enqueue(&self, state: &mut State, task: Task) {
+        if state.closed {
+            return;
+        }
+        if state.running >= self.0.limit {
+            return state.queue.push_back(task);
+        }
+        state.running += 1;
+        if let Err(Work::Task(task)) = self.give(state, Work::Task(task)) {
+            // No thread to be had: the next one that finishes takes it.
+            state.running -= 1;
+            state.queue.push_back(task);
+        }
+    }
+
+    /// Finds a thread for `work`; gives it back when there is none.
+    fn give(&self, state: &mut State, work: Work) -> Result<(), Work> {
+        if let Some(seat) = state.idle.pop() {
+            *seat.work.lock() = Some(work);
+            seat.given.notify_one();
+            return Ok(());
+        }
+        let slot = Arc::new(Mutex::new(Some(work)));
+        let (executor, first) = (self.clone(), slot.clone());
+        let name = format!("telegrad {}", self.0.name);
+        let started = std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
+            let work = first.lock().take();
+            executor.live(work);
+        });
+        match started {
+            Ok(_) => {
+                state.threads += 1;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(worker = self.0.name, %error, "cannot start a thread");
+                match slot.lock().take() {
+                    Some(work) => Err(work),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The life of a pool thread.
+    fn live(&self, mut work: Option<Work>) {
+        while let Some(next) = work.take() {
+            let task = match next {
+                Work::Task(task) => Some(task),
+                Work::Role(role) => self.play(role),
+            };
+            if let Some(task) = task {
+                self.run_all(task);
+            }
+            work = self.rest();
+        }
+    }
+
+    /// Plays a role until it ends, or until it brought a task to run on this thread instead.
+    fn play(&self, mut role: Box<dyn Role>) -> Option<Task> {
+        THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
+        let task = loop {
+            let turn = role.turn();
+            let tasks = THREAD.with_borrow_mut(|thread| {
+                thread.role.as_mut().map(|(_, tasks)| std::mem::take(tasks)).unwrap_or_default()
+            });
+            if tasks.is_empty() {
+                match turn {
+                    Turn::Again => continue,
+                    Turn::Done => break None,
+                }
+            }
+            let mut tasks = tasks.into_iter();
+            let mut state = self.0.state.lock();
+            if turn == Turn::Done {
+                tasks.for_each(|task| self.enqueue(&mut state, task));
+                break None;
+            }
+            if state.running >= self.0.limit || state.closed {
+                tasks.for_each(|task| self.enqueue(&mut state, task));
+                continue;
+            }
+            // The first task runs here, so somebody else has to take the role.
+            match self.give(&mut state, Work::Role(role)) {
+                Err(Work::Role(kept)) => {
+                    role = kept;
+                    tasks.for_each(|task| self.enqueue(&mut state, task));
+                }
+                _ => {
+                    state.running += 1;
+                    let first = tasks.next();
+                    tasks.for_each(|task| self.enqueue(&mut state, task));
+                    break first;
+                }
+            }
+        };
+        THREAD.with_borrow_mut(|thread| thread.role = None);
+        task
+    }
+
+    /// Runs a task that is counted as running already, then those that queue.
+    fn run_all(&self, mut task: Task) {
+        loop {
+            THREAD.with_borrow_mut(|thread| thread.task = Some(self.clone()));
+            // Users' functions are guarded where they are called; this keeps the pool's books right
+            // should anything else panic.
+            if std::panic::catch_unwind(AssertUnwindSafe(task)).is_err() {
+                tracing::error!(worker = self.0.name, "a task of the pool panicked");
+            }
+            THREAD.with_borrow_mut(|thread| thread.task = None);
+            let mut state = self.0.state.lock();
+            // After a wait there can be one more than the limit; that one makes room.
+            let next = if state.running <= self.0.limit { state.queue.pop_front() } else { None };
+            match next {
+                Some(next) => task = next,
+                None => {
+                    state.running -= 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for work; `None` when the thread is no longer needed.
+    fn rest(&self) -> Option<Work> {
+        let seat = Arc::new(Seat { work: Mutex::new(None), given: Condvar::new() });
+        {
+            let mut state = self.0.state.lock();
+            if state.closed {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle.push(seat.clone());
+        }
+        let mut work = seat.work.lock();
+        if work.is_none() {
+            seat.given.wait_for(&mut work, LINGER);
+        }
+        if let Some(work) = work.take() {
+            return Some(work);
+        }
+        drop(work);
+        // Nothing came in time; but it may come right now, until this seat is off the list.
+        let mut state = self.0.state.lock();
+        state.idle.retain(|other| !Arc::ptr_eq(other, &seat));
+        let late = seat.work.lock().take();
+        if late.is_none() {
+            state.threads -= 1;
+        }
+        late
+    }
+
+    fn pause(&self) {
+        let mut state = self.0.state.lock();
+        state.running -= 1;
+        state.blocked += 1;
+        if state.running < self.0.limit
+            && let Some(task) = state.queue.pop_front()
+        {
+            self.enqueue(&mut state, task);
+        }
+    }
+
+    fn resume(&self) {
+        let mut state = self.0.state.lock();
+        state.running += 1;
+        state.blocked -= 1;
+    }
+}
+
+impl Roles for Executor {
+    fn start(&self, role: Box<dyn Role>) {
+        let mut state = self.0.state.lock();
+        // Without a thread the role is dropped, which closes what it serves: calls fail instead of hanging.
+        let _ = self.give(&mut state, Work::Role(role));
+    }
+}

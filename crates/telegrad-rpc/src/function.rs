@@ -1,0 +1,182 @@
+//! What makes a Rust function one that can be called remotely.
+//!
+//! The caller passes the function itself, and the compiler takes the types of arguments and result
+//! from it. [`Callable`] is implemented for every kind of function; its marker parameter tells the
+//! kinds apart, and the compiler finds it by itself.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use telegrad_wire::{BoxError, Outcome, Wire};
+
+use crate::object::Object;
+
+/// A function's value, now or later.
+pub enum Ran<T> {
+    /// The function has returned.
+    Now(Result<T, BoxError>),
+    /// It is an async function; this is its future.
+    Later(Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>),
+    /// It is a method and there is no object of its type.
+    NoObject,
+}
+
+/// A function that can be registered with `#[remote]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a remote function",
+    note = "arguments must implement `Wire`; the result must implement `Wire` or be a `Result`; an async function's future must be `Send`"
+)]
+pub trait Callable<Marker>: Copy + Send + Sync + 'static {
+    /// The arguments, as a tuple.
+    type Args: Wire;
+    /// The value it gives, errors aside.
+    type Value: 'static;
+
+    /// Runs it. `object` is what a method runs on.
+    fn run(self, args: Self::Args, object: Option<&Object>) -> Ran<Self::Value>;
+}
+
+/// A function that is not a method: it can be called on any worker.
+pub trait FreeFn<Marker>: Callable<Marker> {}
+
+/// A method: it can be called on a reference to its object.
+pub trait Method<Marker>: Callable<Marker> {
+    /// The type it is a method of.
+    type Object: 'static;
+}
+
+/// Marks a function.
+#[derive(Debug)]
+pub struct Plain<Args, R>(PhantomData<fn(Args) -> R>);
+
+/// Marks an async function.
+#[derive(Debug)]
+pub struct Async<Args, R>(PhantomData<fn(Args) -> R>);
+
+/// Marks a `&self` method.
+#[derive(Debug)]
+pub struct Shared<T, Args, R>(PhantomData<fn(T, Args) -> R>);
+
+/// Marks a `&mut self` method.
+#[derive(Debug)]
+pub struct Exclusive<T, Args, R>(PhantomData<fn(T, Args) -> R>);
+
+macro_rules! callable {
+    ($($arg:ident)*) => {
+        impl<F, R, $($arg),*> Callable<Plain<($($arg,)*), R>> for F
+        where
+            F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
+            R: Outcome,
+            $($arg: Wire,)*
+        {
+            type Args = ($($arg,)*);
+            type Value = R::Value;
+
+            #[allow(non_snake_case, reason = "type parameters name the arguments")]
+            fn run(self, ($($arg,)*): Self::Args, _: Option<&Object>) -> Ran<Self::Value> {
+                Ran::Now(self($($arg),*).into_result())
+            }
+        }
+
+        impl<F, R, $($arg),*> FreeFn<Plain<($($arg,)*), R>> for F
+        where
+            F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
+            R: Outcome,
+            $($arg: Wire,)*
+        {
+        }
+
+        impl<F, R, $($arg),*> Callable<Async<($($arg,)*), R>> for F
+        where
+            F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
+            R: Future<Output: Outcome> + Send + 'static,
+            $($arg: Wire,)*
+        {
+            type Args = ($($arg,)*);
+            type Value = <R::Output as Outcome>::Value;
+
+            #[allow(non_snake_case, reason = "type parameters name the arguments")]
+            fn run(self, ($($arg,)*): Self::Args, _: Option<&Object>) -> Ran<Self::Value> {
+                let future = self($($arg),*);
+                Ran::Later(Box::pin(async move { future.await.into_result() }))
+            }
+        }
+
+        impl<F, R, $($arg),*> FreeFn<Async<($($arg,)*), R>> for F
+        where
+            F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
+            R: Future<Output: Outcome> + Send + 'static,
+            $($arg: Wire,)*
+        {
+        }
+
+        impl<F, T, R, $($arg),*> Callable<Shared<T, ($($arg,)*), R>> for F
+        where
+            F: for<'a> Fn(&'a T, $($arg),*) -> R + Copy + Send + Sync + 'static,
+            T: Send + Sync + 'static,
+            R: Outcome,
+            $($arg: Wire,)*
+        {
+            type Args = ($($arg,)*);
+            type Value = R::Value;
+
+            #[allow(non_snake_case, reason = "type parameters name the arguments")]
+            fn run(self, ($($arg,)*): Self::Args, object: Option<&Object>) -> Ran<Self::Value> {
+                let result = object.and_then(|object| object.shared(|this| self(this, $($arg),*)));
+                result.map_or(Ran::NoObject, |result| Ran::Now(result.into_result()))
+            }
+        }
+
+        impl<F, T, R, $($arg),*> Method<Shared<T, ($($arg,)*), R>> for F
+        where
+            F: for<'a> Fn(&'a T, $($arg),*) -> R + Copy + Send + Sync + 'static,
+            T: Send + Sync + 'static,
+            R: Outcome,
+            $($arg: Wire,)*
+        {
+            type Object = T;
+        }
+
+        impl<F, T, R, $($arg),*> Callable<Exclusive<T, ($($arg,)*), R>> for F
+        where
+            F: for<'a> Fn(&'a mut T, $($arg),*) -> R + Copy + Send + Sync + 'static,
+            T: Send + Sync + 'static,
+            R: Outcome,
+            $($arg: Wire,)*
+        {
+            type Args = ($($arg,)*);
+            type Value = R::Value;
+
+            #[allow(non_snake_case, reason = "type parameters name the arguments")]
+            fn run(self, ($($arg,)*): Self::Args, object: Option<&Object>) -> Ran<Self::Value> {
+                let result = object.and_then(|object| object.exclusive(|this| self(this, $($arg),*)));
+                result.map_or(Ran::NoObject, |result| Ran::Now(result.into_result()))
+            }
+        }
+
+        impl<F, T, R, $($arg),*> Method<Exclusive<T, ($($arg,)*), R>> for F
+        where
+            F: for<'a> Fn(&'a mut T, $($arg),*) -> R + Copy + Send + Sync + 'static,
+            T: Send + Sync + 'static,
+            R: Outcome,
+            $($arg: Wire,)*
+        {
+            type Object = T;
+        }
+    };
+}
+
+callable!();
+callable!(A1);
+callable!(A1 A2);
+callable!(A1 A2 A3);
+callable!(A1 A2 A3 A4);
+callable!(A1 A2 A3 A4 A5);
+callable!(A1 A2 A3 A4 A5 A6);
+callable!(A1 A2 A3 A4 A5 A6 A7);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12);

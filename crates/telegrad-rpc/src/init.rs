@@ -1,0 +1,195 @@
+//! How a world comes to be.
+//!
+//! Every member opens its listeners, leaves a card with their addresses where all members meet, and
+//! waits for the cards of the others. Whoever has them all can call everybody: that is the barrier.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+use telegrad_net::{Address, Identity, Listener, host_id, listen};
+use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, WorldId};
+
+use crate::error::{Error, Result};
+use crate::member::{Card, Member};
+use crate::members::Members;
+use crate::options::{Options, Transport};
+use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
+use crate::worker::Worker;
+use crate::world::World;
+
+/// Joins the world that the environment describes: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
+/// `MASTER_PORT`, as `telegrad run` sets them.
+///
+/// # Errors
+/// As [`init_with`].
+pub fn init(name: &str) -> Result<World> {
+    init_with(name, Options::default())
+}
+
+/// Joins a world under `name`. Returns when all members have joined and each can call every other.
+///
+/// # Errors
+/// When the name is not allowed or taken, rank or size cannot be found out, the members' meeting
+/// point cannot be reached, or some of them have not come within the rendezvous time limit; the
+/// error says which.
+pub fn init_with(name: &str, mut options: Options) -> Result<World> {
+    check_name(name)?;
+    let env = |variable: &str| std::env::var(variable).ok();
+    let resolved = rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
+    let deadline = Instant::now() + options.rendezvous_timeout;
+    let opened = rendezvous::open(&resolved, options.store.take(), deadline)?;
+
+    let identity = Identity { name: name.into(), rank: resolved.rank, incarnation: Incarnation(random()?) };
+    let worker = Arc::new_cyclic(|weak| Worker::new(weak.clone(), identity.clone(), &options));
+    let listeners = open_listeners(&worker, &resolved, &*opened.store, &options)?;
+    let card = Card {
+        identity,
+        // Rank 0 names the world; the others read it off its card.
+        world: if resolved.rank == 0 { random()? } else { 0 },
+        addresses: listeners.iter().map(|listener| listener.address().clone()).collect(),
+        host: host_id(),
+        process: std::process::id(),
+    };
+    worker.opened(listeners, opened.server, opened.store.clone());
+    let met = meet(&*opened.store, &card, resolved.world_size, deadline, &options);
+    match met.and_then(|cards| check_unique(&cards).map(|()| cards)) {
+        Ok(cards) => {
+            let world = WorldId(cards.first().map_or(0, |card| card.world));
+            worker.meet(Members::new(world, cards.into_iter().map(Member::new).collect()));
+            Ok(World::new(worker))
+        }
+        Err(error) => {
+            worker.close("the world was not completed");
+            Err(error)
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
+    if (1..=127).contains(&name.len()) && name.chars().all(allowed) {
+        return Ok(());
+    }
+    let why = if name.is_empty() {
+        "it is empty".into()
+    } else if name.len() > 127 {
+        format!("it has {} characters, the limit is 127", name.len())
+    } else {
+        "only letters, digits, `_`, `:` and `-` are allowed".to_owned()
+    };
+    Err(Error::Init(format!("`{name}` cannot be the name of a worker: {why}")))
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| Error::Init(format!("the system gives no random numbers: {error}")))
+}
+
+/// Leaves this worker's card and collects everybody's, by rank.
+fn meet(store: &dyn Store, card: &Card, size: u32, deadline: Instant, options: &Options) -> Result<Vec<Card>> {
+    let key = |rank: u32| format!("member/{rank}");
+    let rank = card.identity.rank;
+    let mut encoder = Encoder::new();
+    card.encode(&mut encoder);
+    let payload = encoder.finish().map_err(|error| Error::Init(error.to_string()))?;
+    let read = |bytes: &[u8]| {
+        Card::decode(&mut Decoder::new(bytes))
+            .map_err(|error| Error::Init(format!("the store at {} has a broken card: {error}", store.describe())))
+    };
+    if let Some(other) = store.insert(&key(rank), &payload.body)? {
+        let other = read(&other)?.identity.name;
+        let name = &card.identity.name;
+        return Err(Error::Init(format!("worker `{name}` has rank {rank}, which worker `{other}` has already")));
+    }
+    let keys: Vec<_> = (0..size).map(key).collect();
+    match store.get_all(&keys, deadline) {
+        Ok(cards) => cards.iter().map(|bytes| read(bytes)).collect(),
+        Err(RendezvousError::Missing { keys: missing, .. }) => {
+            let ranks: Vec<_> = missing.iter().filter_map(|key| key.strip_prefix("member/")).collect();
+            Err(Error::Init(format!(
+                "the world of {size} workers was not complete after {:?}: still missing rank {}",
+                options.rendezvous_timeout,
+                ranks.join(", ")
+            )))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn check_unique(cards: &[Card]) -> Result<()> {
+    let mut ranks = FxHashMap::default();
+    for Card { identity, .. } in cards {
+        if let Some(first) = ranks.insert(identity.name.as_str(), identity.rank) {
+            let (name, second) = (&identity.name, identity.rank);
+            return Err(Error::Init(format!("two workers are named `{name}`: rank {first} and rank {second}")));
+        }
+    }
+    Ok(())
+}
+
+/// Listens wherever other members may want to reach this worker; the fastest first.
+fn open_listeners(
+    worker: &Arc<Worker>,
+    resolved: &Resolved,
+    store: &dyn Store,
+    options: &Options,
+) -> Result<Vec<Listener>> {
+    let one_process = matches!(resolved.place, Place::Mem(_));
+    let wanted = |transport| match options.transport {
+        Transport::Auto => transport == Transport::Mem || !one_process,
+        chosen => chosen == transport,
+    };
+    // Random, so that no two workers of a host can meet, in whatever world.
+    let unique = format!("telegrad-{:x}", worker.identity.incarnation.0);
+    let mut addresses = Vec::new();
+    if wanted(Transport::Mem) {
+        addresses.push(Address::Mem(unique.clone()));
+    }
+    if wanted(Transport::Unix) {
+        addresses.push(Address::Unix(unique));
+    }
+    if wanted(Transport::Tcp) {
+        addresses.push(Address::Tcp(SocketAddr::new(ip_address(store, options)?, 0)));
+    }
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let host = Arc::downgrade(worker);
+        let listener = listen(&address, host, &|| worker.poller())
+            .map_err(|error| Error::Init(format!("cannot listen on {address}: {error}")))?;
+        tracing::info!(worker = %worker.identity.name, address = %listener.address(), "listening");
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// The address to listen on and to tell the others.
+fn ip_address(store: &dyn Store, options: &Options) -> Result<IpAddr> {
+    let env = |variable| std::env::var(variable).ok().filter(|value| !value.is_empty());
+    if let Some(ip) = options.address {
+        return Ok(ip);
+    }
+    if let Some(interface) = &options.interface {
+        return ip_of(interface);
+    }
+    if let Some(text) = env("TELEGRAD_ADDRESS") {
+        return text.parse().map_err(|_| Error::Init(format!("TELEGRAD_ADDRESS is `{text}`, not an IP address")));
+    }
+    if let Some(interface) = env("TELEGRAD_INTERFACE") {
+        return ip_of(&interface);
+    }
+    // Loopback unless the members meet elsewhere: nobody else gets to see a port.
+    Ok(store.local_ip().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+}
+
+fn ip_of(interface: &str) -> Result<IpAddr> {
+    let all = if_addrs::get_if_addrs()
+        .map_err(|error| Error::Init(format!("cannot list the network interfaces: {error}")))?;
+    let of_it = all.iter().filter(|found| found.name == interface);
+    // IPv4 where there is both, because IPv6 addresses of an interface are often link-local.
+    of_it.map(|found| found.ip()).min_by_key(IpAddr::is_ipv6).ok_or_else(|| {
+        let mut names: Vec<_> = all.iter().map(|found| found.name.clone()).collect();
+        names.dedup();
+        Error::Init(format!("there is no network interface `{interface}` with an address, only {}", names.join(", ")))
+    })
+}

@@ -1,0 +1,137 @@
+//! What a worker knows of each member of its world.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use telegrad_net::{Address, Dialer, Hello, Identity, Lane, Welcome, dial, host_id};
+use telegrad_wire::Wire;
+
+use crate::call::{Calls, Outbound};
+use crate::error::{Error, Result};
+use crate::options::Transport;
+use crate::registry::Registry;
+use crate::worker::Worker;
+use crate::worker_info::WorkerInfo;
+
+/// The card that a worker leaves for the others when they meet.
+#[derive(Clone, Debug, Wire)]
+pub(crate) struct Card {
+    pub(crate) identity: Identity,
+    /// The world, as rank 0 has named it; 0 on the cards of the others.
+    pub(crate) world: u64,
+    /// Where it listens.
+    pub(crate) addresses: Vec<Address>,
+    /// The host and the process it lives in.
+    pub(crate) host: String,
+    pub(crate) process: u32,
+}
+
+/// Another worker, or this one, as a callee.
+pub(crate) struct Member {
+    pub(crate) info: WorkerInfo,
+    pub(crate) name: Arc<str>,
+    card: Card,
+    /// The link for calls to it, once there is one. Locked while it is being made, so that
+    /// threads that call at the same time share it.
+    outbound: Mutex<Option<Arc<Outbound>>>,
+}
+
+impl Member {
+    pub(crate) fn new(card: Card) -> Self {
+        let info = WorkerInfo { name: card.identity.name.clone(), rank: card.identity.rank };
+        Self { name: info.name.as_str().into(), info, card, outbound: Mutex::new(None) }
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.card.identity
+    }
+
+    /// The link for calls, made or made anew where needed.
+    pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>> {
+        let unreachable = |why: String| Error::Unreachable { worker: self.info.name.clone(), why };
+        let mut slot = match self.outbound.try_lock() {
+            Some(slot) => slot,
+            None => self
+                .outbound
+                .try_lock_until(deadline)
+                .ok_or_else(|| unreachable("another call was still connecting at the time limit".into()))?,
+        };
+        if let Some(outbound) = &*slot
+            && outbound.link.closed().is_none()
+        {
+            return Ok(outbound.clone());
+        }
+        *slot = None;
+        if worker.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        let mut tried = Vec::new();
+        for address in self.addresses(worker) {
+            match self.dial(worker, &address, deadline) {
+                Ok(outbound) => {
+                    tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
+                    *slot = Some(outbound.clone());
+                    return Ok(outbound);
+                }
+                Err(error) => {
+                    let refused = error.refused;
+                    tried.push(error.to_string());
+                    if refused {
+                        break;
+                    }
+                    tracing::info!(worker = worker.name(), peer = %self.info, %error, "trying another way");
+                }
+            }
+        }
+        if tried.is_empty() {
+            tried.push(format!("none of its addresses can be used with {:?} links", worker.transport));
+        }
+        Err(unreachable(tried.join("; ")))
+    }
+
+    /// The link for calls, if there is one.
+    pub(crate) fn outbound(&self) -> Option<Arc<Outbound>> {
+        self.outbound.lock().clone()
+    }
+
+    /// Its addresses, the fastest first.
+    fn addresses(&self, worker: &Worker) -> Vec<Address> {
+        let same_host = !self.card.host.is_empty() && self.card.host == host_id();
+        let same_process = same_host && self.card.process == std::process::id();
+        let usable = |address: &Address| match (address, worker.transport) {
+            (Address::Mem(_), Transport::Auto) => same_process,
+            (Address::Unix(_), Transport::Auto) => same_host,
+            (Address::Tcp(_), Transport::Auto | Transport::Tcp) => true,
+            (Address::Mem(_), Transport::Mem) | (Address::Unix(_), Transport::Unix) => true,
+            _ => false,
+        };
+        self.card.addresses.iter().filter(|address| usable(address)).cloned().collect()
+    }
+
+    fn dial(
+        &self,
+        worker: &Arc<Worker>,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<Arc<Outbound>, telegrad_net::DialError> {
+        let world = worker.members().map(|members| members.world).unwrap_or_default();
+        let calls = Arc::new(Calls::new(Arc::downgrade(worker), self.name.clone()));
+        let hello = Hello {
+            world,
+            from: worker.identity.clone(),
+            to: self.card.identity.clone(),
+            digest: Registry::get().digest(),
+            lane: Lane::Control,
+            link: 0,
+        };
+        let dialer = Dialer {
+            hello,
+            sink: calls.clone(),
+            options: worker.link_options(),
+            poller: &|| worker.poller(),
+        };
+        let (link, Welcome { functions, .. }) = dial(address, dialer, deadline)?;
+        Ok(Arc::new(Outbound::new(link, calls, functions)))
+    }
+}

@@ -1,0 +1,91 @@
+//! How a worker is to be.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::rendezvous::StoreServer;
+
+/// Everything about a worker but its name. `..Default::default()` leaves the rest as it should be.
+#[derive(Debug)]
+pub struct Options {
+    /// Where the members meet: `env://` (the default: `MASTER_ADDR` and `MASTER_PORT`),
+    /// `tcp://host:port`, `file:///path` or `mem://name`.
+    pub init_method: String,
+    /// This worker's number; else from the init method's query (`?rank=1`), else from `RANK`.
+    pub rank: Option<u32>,
+    /// How many workers there are; else from the query (`?world_size=4`), else from `WORLD_SIZE`.
+    pub world_size: Option<u32>,
+    /// Time limit of a call that has none of its own. Zero: none.
+    pub rpc_timeout: Duration,
+    /// How long to wait for the other members in [`init`](crate::init).
+    pub rendezvous_timeout: Duration,
+    /// How long a graceful shutdown waits for the other members.
+    pub shutdown_timeout: Duration,
+    /// How many functions run at a time. Functions that wait inside a call do not count.
+    pub num_worker_threads: usize,
+    /// Which links to use.
+    pub transport: Transport,
+    /// The address to listen on and to tell the others. Without it, and without `interface`, it is
+    /// the loopback address when the members meet there, else the one through which this host
+    /// reaches the meeting point. `TELEGRAD_ADDRESS` sets it from outside.
+    pub address: Option<IpAddr>,
+    /// The network interface whose address to use. `TELEGRAD_INTERFACE` sets it from outside.
+    pub interface: Option<String>,
+    /// Longest message, in bytes.
+    pub max_message: u64,
+    /// Bytes of requests that may wait at one callee before callers have to.
+    pub window: u64,
+    /// How long a waiting thread polls before it sleeps. Zero: not at all.
+    pub spin: Duration,
+    /// When an unreachable worker counts as lost.
+    pub peer_timeout: Duration,
+    /// For rank 0 of a world that meets over TCP: a store that listens already.
+    pub store: Option<StoreServer>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let link = telegrad_net::LinkOptions::default();
+        Self {
+            init_method: "env://".into(),
+            rank: None,
+            world_size: None,
+            rpc_timeout: Duration::from_secs(60),
+            rendezvous_timeout: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(60),
+            num_worker_threads: 16,
+            transport: Transport::Auto,
+            address: None,
+            interface: None,
+            max_message: link.max_message,
+            window: link.window,
+            spin: link.spin,
+            peer_timeout: link.peer_timeout,
+            store: None,
+        }
+    }
+}
+
+/// Which links a worker uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// The fastest that reaches the peer: memory within a process, Unix sockets within a host, else TCP.
+    #[default]
+    Auto,
+    /// Memory only: all members in one process.
+    Mem,
+    /// Unix sockets only: all members on one host.
+    Unix,
+    /// TCP only.
+    Tcp,
+}
+
+/// How a single call is to be; see [`World::with_timeout`](crate::World::with_timeout).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallOptions {
+    /// The time limit; `None` for the worker's own. Zero: none.
+    pub(crate) timeout: Option<Duration>,
+    /// Fail instead of waiting when the callee has no room.
+    pub(crate) no_wait: bool,
+}

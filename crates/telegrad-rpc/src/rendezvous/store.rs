@@ -1,0 +1,33 @@
+//! The contract of all stores.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use super::RendezvousError;
+
+/// A table shared by the members of a world, in which a key is set once.
+///
+/// Setting once is all that a rendezvous needs, and it makes a second worker with the same rank or
+/// name visible to whoever comes second. Calls from several threads may wait for each other for a
+/// moment, never for as long as a [`get_all`](Self::get_all) waits.
+pub(crate) trait Store: Send + Sync {
+    /// Sets `key` unless it is set; the value that was there already, if one was.
+    fn insert(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError>;
+
+    /// Waits until all keys are set; their values in order. At the deadline the error is
+    /// [`RendezvousError::Missing`] with the keys that are not set; a deadline that has passed asks
+    /// once. A store that is lost ends the wait at once.
+    fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError>;
+
+    /// Forgets the keys that start with `prefix`.
+    fn remove(&self, prefix: &str) -> Result<(), RendezvousError>;
+
+    /// Where the store is, for messages to people.
+    fn describe(&self) -> String;
+
+    /// The address of this host through which the store is reached, which is one that the other
+    /// members can probably reach too. None for a store that is not reached over a network.
+    fn local_ip(&self) -> Option<IpAddr> {
+        None
+    }
+}

@@ -1,0 +1,79 @@
+//! The state behind every store: keys, values and who waits for them. No I/O, no clock.
+
+use std::collections::HashMap;
+
+/// Keys and their values.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    values: HashMap<String, Vec<u8>>,
+}
+
+impl Table {
+    /// Sets `key` unless it is set; the value that was there already, if one was.
+    pub(super) fn insert(&mut self, key: String, value: Vec<u8>) -> Option<Vec<u8>> {
+        if let Some(before) = self.values.get(&key) {
+            return Some(before.clone());
+        }
+        self.values.insert(key, value);
+        None
+    }
+
+    /// The value of `key`.
+    pub(super) fn get(&self, key: &str) -> Option<&[u8]> {
+        self.values.get(key).map(Vec::as_slice)
+    }
+
+    /// Forgets the keys that start with `prefix`.
+    pub(super) fn remove(&mut self, prefix: &str) {
+        self.values.retain(|key, _| !key.starts_with(prefix));
+    }
+}
+
+/// One wait for several keys.
+#[derive(Debug)]
+pub(super) struct Wait {
+    keys: Vec<String>,
+    /// How many keys, from the first, have been seen. A world of n workers inserts n keys while
+    /// about n workers wait for all of them; without this every insert would look up n² keys.
+    seen: usize,
+}
+
+impl Wait {
+    /// A wait for all of `keys`.
+    pub(super) fn new(keys: Vec<String>) -> Self {
+        Self { keys, seen: 0 }
+    }
+
+    /// Looks again; true once all keys have been seen.
+    pub(super) fn advance(&mut self, table: &Table) -> bool {
+        let left = &self.keys[self.seen..];
+        self.seen += left.iter().take_while(|key| table.get(key).is_some()).count();
+        self.seen == self.keys.len()
+    }
+
+    /// The values in the order of the keys, once all are set.
+    pub(super) fn values(&mut self, table: &Table) -> Option<Vec<Vec<u8>>> {
+        if !self.advance(table) {
+            return None;
+        }
+        let values: Option<Vec<_>> = self
+            .keys
+            .iter()
+            .map(|key| table.get(key).map(<[u8]>::to_vec))
+            .collect();
+        if values.is_none() {
+            // A key was removed after it had been seen: look for all of them again.
+            self.seen = 0;
+        }
+        values
+    }
+
+    /// The keys that are not set.
+    pub(super) fn missing(&self, table: &Table) -> Vec<String> {
+        self.keys
+            .iter()
+            .filter(|key| table.get(key).is_none())
+            .cloned()
+            .collect()
+    }
+}

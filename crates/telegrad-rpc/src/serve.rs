@@ -1,0 +1,15 @@
+//! The callee's half: calls that others make on this worker.
+
+mod async_task;
+mod inbound;
+mod job;
+
+use std::any::Any;
+
+pub(crate) use inbound::Inbound;
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

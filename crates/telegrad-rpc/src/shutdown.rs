@@ -1,0 +1,50 @@
+//! The graceful end of a world.
+//!
+//! A member whose own work is done may still be needed: a function that runs elsewhere may call it
+//! yet. So the members meet in rounds. In each, a member waits until it is quiet, nothing that it
+//! made or serves being under way, and brings how many calls it has made and served so far. When
+//! two rounds in a row bring the same numbers, the world is quiet: a call on its way when the first
+//! of them ended would have been made by a member after its report, and would show in its next.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::world::World;
+
+/// How long rank 0 waits for the others to leave, so that none of them misses the last round.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
+    if world.worker().is_closed() {
+        return Ok(());
+    }
+    let result = settle(world, deadline, limit);
+    if result.is_ok() && world.rank() == 0 {
+        // The others close their links when they have left the last round.
+        let worker = world.worker();
+        let alone = || worker.inbound.lock().iter().all(|link| link.peer().rank == 0 || link.closed().is_some());
+        worker.activity.wait_until(deadline.min(Instant::now() + FAREWELL), alone);
+    }
+    world.shutdown_now();
+    result
+}
+
+/// Meets the others until all are quiet.
+fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
+    let worker = world.worker();
+    let mut before = Vec::new();
+    loop {
+        let quiet = || worker.calls_under_way() == 0 && worker.activity.serving.load(SeqCst) == 0;
+        if !worker.activity.wait_until(deadline, quiet) {
+            return Err(Error::Incomplete { what: "the shutdown", limit, missing: vec![world.name().into()] });
+        }
+        let numbers = (worker.activity.made.load(SeqCst), worker.activity.served.load(SeqCst));
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let all = world.with_timeout(left).gather("the shutdown", &numbers)?;
+        if all == before {
+            return Ok(());
+        }
+        before = all;
+    }
+}

@@ -1,0 +1,390 @@
+//! One worker: what its handles, its links and its threads share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use telegrad_net::{
+    Closed, Flush, Hello, Host, Identity, Link, LinkOptions, Listener, Outgoing, Poller, SendError, Sink, Welcome,
+};
+use telegrad_wire::{CallId, Encoder, FrameKind};
+
+use crate::activity::Activity;
+use crate::call::{Call, Outbound, functions_if_not};
+use crate::collective::{Gatherings, is_gathering};
+use crate::context::CallContext;
+use crate::error::{Error, Result};
+use crate::executor::Executor;
+use crate::members::Members;
+use crate::options::{CallOptions, Options, Transport};
+use crate::registry::{Registration, Registry};
+use crate::rendezvous::{Store, StoreServer};
+use crate::serve::Inbound;
+use crate::timer::{self, Sweep};
+use crate::worker_info::{To, WorkerInfo};
+
+/// Time to connect for a call that has no limit of its own.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a worker that dials too early waits for the one it dials to have met the others.
+const MEETING_LIMIT: Duration = Duration::from_secs(4);
+
+/// A member of a world, seen from inside.
+pub(crate) struct Worker {
+    /// Handed to whatever must not keep the worker alive.
+    pub(crate) weak: Weak<Worker>,
+    pub(crate) identity: Identity,
+    pub(crate) transport: Transport,
+    pub(crate) rpc_timeout: Duration,
+    pub(crate) shutdown_timeout: Duration,
+    link_options: LinkOptions,
+
+    pub(crate) executor: Executor,
+    /// Made when the first socket needs watching; workers on in-memory links have none.
+    poller: Mutex<Option<Arc<Poller>>>,
+    listeners: Mutex<Vec<Listener>>,
+    /// Links that others have made to call this worker. Kept alive here.
+    pub(crate) inbound: Mutex<Vec<Arc<dyn Link>>>,
+
+    /// Set once, when the members have met.
+    members: OnceLock<Members>,
+    /// Where they met, kept so that nobody else can take a rank of this world. Rank 0 hosts it.
+    store: Mutex<Option<(Option<StoreServer>, Arc<dyn Store>)>>,
+
+    pub(crate) activity: Activity,
+    pub(crate) gatherings: Gatherings,
+    next_call: AtomicU64,
+    /// Nanoseconds after `epoch` at which the timer comes by; calls that end later need not tell it.
+    next_sweep: AtomicU64,
+    epoch: Instant,
+    closed: AtomicBool,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        weak: Weak<Self>,
+        identity: Identity,
+        options: &Options,
+    ) -> Self {
+        Self {
+            weak,
+            transport: options.transport,
+            rpc_timeout: options.rpc_timeout,
+            shutdown_timeout: options.shutdown_timeout,
+            link_options: LinkOptions {
+                max_message: options.max_message,
+                window: options.window,
+                spin: options.spin,
+                peer_timeout: options.peer_timeout,
+                traffic: Arc::default(),
+            },
+            executor: Executor::new(&identity.name, options.num_worker_threads),
+            identity,
+            poller: Mutex::new(None),
+            listeners: Mutex::default(),
+            inbound: Mutex::default(),
+            members: OnceLock::new(),
+            store: Mutex::new(None),
+            activity: Activity::default(),
+            gatherings: Gatherings::default(),
+            next_call: AtomicU64::new(1),
+            next_sweep: AtomicU64::new(u64::MAX),
+            epoch: Instant::now(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn members(&self) -> Result<&Members> {
+        self.members.get().ok_or_else(|| Error::Init("the members have not met yet".into()))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// Takes over what `init` has opened.
+    pub(crate) fn opened(&self, listeners: Vec<Listener>, server: Option<StoreServer>, store: Arc<dyn Store>) {
+        *self.listeners.lock() = listeners;
+        *self.store.lock() = Some((server, store));
+    }
+
+    /// The members have met.
+    pub(crate) fn meet(&self, members: Members) {
+        // Called once, by `init`.
+        let _ = self.members.set(members);
+        self.activity.changed();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    pub(crate) fn link_options(&self) -> LinkOptions {
+        self.link_options.clone()
+    }
+
+    pub(crate) fn traffic(&self) -> &telegrad_net::Traffic {
+        &self.link_options.traffic
+    }
+
+    pub(crate) fn poller(&self) -> std::io::Result<Arc<Poller>> {
+        let mut slot = self.poller.lock();
+        if let Some(poller) = &*slot {
+            return Ok(poller.clone());
+        }
+        let poller = Poller::start(Arc::new(self.executor.clone()), self.link_options.spin)?;
+        *slot = Some(poller.clone());
+        Ok(poller)
+    }
+
+    /// Makes a call: sends the request and returns without waiting for the reply.
+    ///
+    /// `encode` appends the arguments. It runs again when the connection turns out to have ended
+    /// before anything was sent.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        to: To<'_>,
+        function: &'static Registration,
+        options: CallOptions,
+        encode: &dyn Fn(&mut Encoder),
+    ) -> Result<(Arc<Outbound>, Arc<Call>)> {
+        let member = self.members()?.find(to)?;
+        if self.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        let started = Instant::now();
+        let (limit, deadline) = self.limit(options, started);
+        let timeout = || Error::Timeout {
+            function: function.name.into(),
+            worker: member.info.name.clone(),
+            limit: limit.unwrap_or_default(),
+            elapsed: started.elapsed(),
+        };
+        if deadline.is_some_and(|deadline| deadline <= started) {
+            return Err(timeout());
+        }
+        let mut reconnected = false;
+        loop {
+            let outbound = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT))?;
+            outbound.check(function)?;
+            let id = CallId(self.next_call.fetch_add(1, SeqCst));
+            let call = Arc::new(Call::new(id, function.name, started, limit, deadline));
+            let mut encoder = Encoder::new();
+            encoder.array_len(2);
+            encoder.str(function.name);
+            encode(&mut encoder);
+            let cannot_send = |source| Error::Send {
+                function: function.name.into(),
+                worker: member.info.name.clone(),
+                source,
+            };
+            let payload = encoder.finish().map_err(cannot_send)?;
+            let mut message = Outgoing::new(FrameKind::Request, id, payload);
+            if let Some(deadline) = deadline {
+                let left = deadline.saturating_duration_since(Instant::now()).as_micros();
+                message.header.time_left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
+                self.sweep_at(deadline);
+            }
+            outbound.calls.insert(call.clone());
+            match self.send(&outbound, message, options, deadline) {
+                Ok(()) => {
+                    if !is_gathering(function) {
+                        self.activity.made.fetch_add(1, SeqCst);
+                    }
+                    return Ok((outbound, call));
+                }
+                Err(error) => {
+                    let still_there = outbound.calls.remove(id).is_some();
+                    match error {
+                        // Nothing of it was sent, so it may be sent again. Were it not in the books
+                        // any more, it would have been failed as lost already.
+                        NotSent::Closed(_) if still_there && !reconnected => reconnected = true,
+                        NotSent::Closed(closed) => {
+                            return Err(Error::WorkerLost {
+                                worker: member.info.name.clone(),
+                                function: function.name.into(),
+                                why: closed.why.to_string(),
+                            });
+                        }
+                        NotSent::Late => return Err(timeout()),
+                        NotSent::Full => {
+                            return Err(Error::Overloaded {
+                                worker: member.info.name.clone(),
+                                function: function.name.into(),
+                            });
+                        }
+                        NotSent::Invalid(source) => return Err(cannot_send(source)),
+                        NotSent::Inline => return Err(Error::WaitInInline),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a request, waiting for room at the callee where needed.
+    fn send(
+        &self,
+        outbound: &Outbound,
+        mut message: Outgoing,
+        options: CallOptions,
+        deadline: Option<Instant>,
+    ) -> Result<(), NotSent> {
+        loop {
+            match outbound.link.send(message, Flush::Now, deadline) {
+                Ok(()) => return Ok(()),
+                Err(SendError::Full(_)) if options.no_wait => return Err(NotSent::Full),
+                Err(SendError::Full(back)) => {
+                    if !Executor::may_wait() {
+                        return Err(NotSent::Inline);
+                    }
+                    match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
+                        Ok(true) => message = *back,
+                        Ok(false) => return Err(NotSent::Late),
+                        Err(closed) => return Err(NotSent::Closed(closed)),
+                    }
+                }
+                Err(SendError::Deadline) => return Err(NotSent::Late),
+                Err(SendError::Invalid(error)) => return Err(NotSent::Invalid(error)),
+                Err(SendError::Closed(closed)) => return Err(NotSent::Closed(closed)),
+                Err(_) => return Err(NotSent::Late),
+            }
+        }
+    }
+
+    /// The limit of a call and when it ends: its own or the worker's, but no later than the call
+    /// that this thread serves.
+    fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
+        let own = options.timeout.unwrap_or(self.rpc_timeout);
+        let own = (!own.is_zero()).then_some(own);
+        let outer = CallContext::current().and_then(|call| call.deadline);
+        let outer = outer.map(|deadline| deadline.saturating_duration_since(now));
+        let limit = match (own, outer) {
+            (Some(own), Some(outer)) => Some(own.min(outer)),
+            (own, outer) => own.or(outer),
+        };
+        // A limit beyond what the clock can tell is none.
+        (limit, limit.and_then(|limit| now.checked_add(limit)))
+    }
+
+    /// Makes sure that the timer comes by at `deadline`.
+    fn sweep_at(&self, deadline: Instant) {
+        let at = nanos(deadline.saturating_duration_since(self.epoch));
+        if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
+            timer::schedule(deadline, self.weak.clone());
+        }
+    }
+
+    /// Members in the order of their ranks.
+    pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
+        let members = self.members.get();
+        members.map(|m| m.by_rank.iter().map(|member| member.info.clone()).collect()).unwrap_or_default()
+    }
+
+    /// Calls made by this worker that have no result yet.
+    pub(crate) fn calls_under_way(&self) -> usize {
+        self.outbounds().map(|outbound| outbound.calls.len()).sum()
+    }
+
+    fn outbounds(&self) -> impl Iterator<Item = Arc<Outbound>> {
+        let members = self.members.get();
+        members.into_iter().flat_map(|m| &m.by_rank).filter_map(|member| member.outbound())
+    }
+
+    /// A link that somebody made to call this worker has ended.
+    pub(crate) fn caller_gone(&self, caller: &WorkerInfo, closed: &Closed) {
+        if !closed.graceful && !self.is_closed() {
+            tracing::warn!(worker = self.name(), caller = %caller, why = %closed.why, "a caller was lost");
+            self.gatherings.lost(caller, &closed.why);
+        }
+        self.inbound.lock().retain(|link| link.closed().is_none());
+        self.activity.changed();
+    }
+
+    /// Ends everything at once. The first call does it; the others find it done.
+    pub(crate) fn close(&self, why: &str) {
+        if self.closed.swap(true, SeqCst) {
+            return;
+        }
+        self.listeners.lock().clear();
+        for outbound in self.outbounds() {
+            outbound.link.close(why);
+        }
+        let inbound = std::mem::take(&mut *self.inbound.lock());
+        for link in inbound {
+            link.close(why);
+        }
+        self.gatherings.close();
+        if let Some(poller) = self.poller.lock().take() {
+            poller.close();
+        }
+        self.executor.close();
+        self.store.lock().take();
+        self.activity.changed();
+    }
+}
+
+/// Why a request was not sent.
+enum NotSent {
+    Closed(Closed),
+    Late,
+    Full,
+    Invalid(telegrad_wire::WireError),
+    Inline,
+}
+
+impl Sweep for Worker {
+    fn sweep(&self, now: Instant) -> Option<Instant> {
+        // From here on new calls tell the timer themselves.
+        self.next_sweep.store(u64::MAX, SeqCst);
+        let next = self.outbounds().filter_map(|outbound| outbound.sweep(now)).min()?;
+        let at = nanos(next.saturating_duration_since(self.epoch));
+        // When a new call has asked for an earlier time meanwhile, it has told the timer.
+        (self.next_sweep.fetch_min(at, SeqCst) > at).then_some(next)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Host for Worker {
+    fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
+        // Whoever dials has met everybody; this worker is about to.
+        self.activity.wait_until(Instant::now() + MEETING_LIMIT, || self.members.get().is_some());
+        let Some(members) = self.members.get() else {
+            return Err("this worker has not met the others yet".into());
+        };
+        let me = &self.identity;
+        if hello.world != members.world {
+            return Err(format!("worker `{}` belongs to another world", me.name));
+        }
+        if hello.to != *me {
+            return Err(format!("here is worker `{}` (rank {}), not `{}`", me.name, me.rank, hello.to.name));
+        }
+        let known = members.by_rank.get(hello.from.rank as usize);
+        if known.is_none_or(|member| *member.identity() != hello.from) {
+            return Err(format!("`{}` (rank {}) is not a member of this world", hello.from.name, hello.from.rank));
+        }
+        if self.is_closed() {
+            return Err(format!("worker `{}` has shut down", me.name));
+        }
+        Ok(Welcome { digest: Registry::get().digest(), functions: functions_if_not(hello.digest) })
+    }
+
+    fn sink(&self, hello: &Hello) -> Arc<dyn Sink> {
+        let caller = WorkerInfo { name: hello.from.name.clone(), rank: hello.from.rank };
+        Arc::new(Inbound::new(self.weak.clone(), caller))
+    }
+
+    fn options(&self) -> LinkOptions {
+        self.link_options()
+    }
+
+    fn accepted(&self, link: Arc<dyn Link>) {
+        self.inbound.lock().push(link.clone());
+        if self.is_closed() {
+            link.close("the worker has shut down");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The handle to a world.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use telegrad_wire::Wire;
+
+use crate::call::RpcFuture;
+use crate::collective::{Blob, gather};
+use crate::context::CallContext;
+use crate::debug_info::DebugInfo;
+use crate::error::{Error, Result};
+use crate::function::FreeFn;
+use crate::options::CallOptions;
+use crate::registry::Registry;
+use crate::worker::Worker;
+use crate::worker_info::{To, WorkerInfo};
+
+/// A worker's handle to its world. Cheap to clone, usable from any thread.
+///
+/// When the last clone of what [`init`](crate::init) gave is dropped without a
+/// [`shutdown`](Self::shutdown), the worker ends at once and the calls under way fail. What
+/// [`World::current`] gives does not count.
+#[derive(Clone)]
+pub struct World {
+    worker: Arc<Worker>,
+    options: CallOptions,
+    /// Only the handles that come from `init` keep the worker going.
+    _owner: Option<Arc<Owner>>,
+}
+
+/// Ends the worker with the last clone of the world.
+struct Owner(Arc<Worker>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.close(&format!("worker `{}` has dropped its world", self.0.name()));
+    }
+}
+
+impl World {
+    pub(crate) fn new(worker: Arc<Worker>) -> Self {
+        let owner = Arc::new(Owner(worker.clone()));
+        Self { worker, options: CallOptions::default(), _owner: Some(owner) }
+    }
+
+    /// Inside a remote function: the world it was called in.
+    ///
+    /// # Errors
+    /// [`Error::NoWorld`] elsewhere.
+    pub fn current() -> Result<Self> {
+        let worker = CallContext::current().and_then(|call| call.worker.upgrade()).ok_or(Error::NoWorld)?;
+        Ok(Self { worker, options: CallOptions::default(), _owner: None })
+    }
+
+    /// Runs `function` on worker `to` and waits for its value.
+    ///
+    /// # Errors
+    /// The function's own error as [`Error::Remote`], and everything else that [`Error`] names.
+    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, function: F, args: F::Args) -> Result<F::Value>
+    where
+        F: FreeFn<M, Value: Wire>,
+    {
+        self.rpc_async(to, function, args)?.wait()
+    }
+
+    /// Runs `function` on worker `to`; returns at once with a future of its value.
+    ///
+    /// The arguments have been encoded when this returns. A large tensor has also been written, or
+    /// is being written: it must not be changed in place before the call is over.
+    ///
+    /// # Errors
+    /// When the call cannot be made: unknown worker, unregistered function, no connection. What
+    /// happens later is the future's.
+    pub fn rpc_async<'a, M, F>(
+        &self,
+        to: impl Into<To<'a>>,
+        _function: F,
+        args: F::Args,
+    ) -> Result<RpcFuture<F::Value>>
+    where
+        F: FreeFn<M, Value: Wire>,
+    {
+        let function = Registry::get().of::<F>()?;
+        let worker = self.worker();
+        let (outbound, call) = worker.call(to.into(), function, self.options, &|e| args.encode(e))?;
+        Ok(RpcFuture::new(worker.clone(), outbound, call))
+    }
+
+    /// The same world for calls with this time limit. Zero: no limit.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[telegrad_rpc::remote] fn slow() {}
+    /// # fn main() -> telegrad_rpc::Result<()> {
+    /// # let world = telegrad_rpc::init("a")?;
+    /// world.with_timeout(Duration::from_millis(200)).rpc_sync("b", slow, ())?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_timeout(&self, limit: Duration) -> Self {
+        let options = CallOptions { timeout: Some(limit), ..self.options };
+        Self { options, ..self.clone() }
+    }
+
+    /// The same world for calls that fail with [`Error::Overloaded`] instead of waiting when the
+    /// callee has no room for more requests.
+    #[must_use]
+    pub fn no_wait(&self) -> Self {
+        let options = CallOptions { no_wait: true, ..self.options };
+        Self { options, ..self.clone() }
+    }
+
+    /// This worker's name.
+    pub fn name(&self) -> &str {
+        self.worker().name()
+    }
+
+    /// This worker's number.
+    pub fn rank(&self) -> u32 {
+        self.worker().identity.rank
+    }
+
+    /// How many members the world has.
+    pub fn size(&self) -> usize {
+        self.worker().infos().len()
+    }
+
+    /// A member, by name or rank.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`] when there is none.
+    pub fn get_worker_info<'a>(&self, of: impl Into<To<'a>>) -> Result<WorkerInfo> {
+        Ok(self.worker().members()?.find(of.into())?.info.clone())
+    }
+
+    /// All members, by rank.
+    pub fn get_worker_infos(&self) -> Vec<WorkerInfo> {
+        self.worker().infos()
+    }
+
+    /// Waits until every member has come here. All members must take part in the same barriers and
+    /// gatherings, in the same order.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
+    /// member that is waited for is lost.
+    pub fn barrier(&self) -> Result<()> {
+        self.gather("the barrier", &()).map(drop)
+    }
+
+    /// Everybody's `value`, by rank. All members must take part in the same barriers and
+    /// gatherings, in the same order.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    pub fn all_gather<T: Wire>(&self, value: &T) -> Result<Vec<T>> {
+        self.gather("the gathering", value)
+    }
+
+    pub(crate) fn gather<T: Wire>(&self, what: &'static str, value: &T) -> Result<Vec<T>> {
+        let worker = self.worker();
+        let function = "telegrad::gather";
+        let cannot = |source| Error::Send { function: function.into(), worker: "rank 0".into(), source };
+        let number = worker.gatherings.number();
+        let blob = Blob::of(value).map_err(cannot)?;
+        let blobs = match self.rpc_sync(0, gather, (number, blob)) {
+            Ok(blobs) => blobs,
+            Err(Error::Timeout { limit, .. }) => {
+                // Rank 0 knows who has come; it is asked once more, briefly.
+                let missing = self
+                    .with_timeout(Duration::from_secs(1))
+                    .rpc_sync(0, crate::collective::missing, (number,))
+                    .unwrap_or_default();
+                return Err(Error::Incomplete { what, limit, missing });
+            }
+            Err(error) => return Err(error),
+        };
+        let cannot = |source| Error::Receive { function: function.into(), worker: "rank 0".into(), source };
+        blobs.into_iter().map(|blob| blob.open().map_err(cannot)).collect()
+    }
+
+    /// Waits until no member has any work under way, then ends this worker. All members must take
+    /// part. Further calls of this do nothing.
+    ///
+    /// # Errors
+    /// When a member does not take part within the world's shutdown time limit, or is lost. The
+    /// worker has ended then, too.
+    pub fn shutdown(&self) -> Result<()> {
+        self.shutdown_within(self.worker().shutdown_timeout)
+    }
+
+    /// As [`shutdown`](Self::shutdown), with a time limit of its own.
+    ///
+    /// # Errors
+    /// As [`shutdown`](Self::shutdown).
+    pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
+        crate::shutdown::gracefully(self, Instant::now() + limit, limit)
+    }
+
+    /// Ends this worker at once. Calls under way fail, here and at those who called.
+    pub fn shutdown_now(&self) {
+        self.worker().close(&format!("worker `{}` has shut down", self.name()));
+    }
+
+    /// What this worker has under way.
+    pub fn debug_info(&self) -> DebugInfo {
+        DebugInfo::of(self.worker())
+    }
+
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("worker", &self.worker.identity).field("size", &self.size()).finish()
+    }
+}

@@ -1,0 +1,455 @@
+//! Bytes to values.
+
+use rmp::Marker;
+use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
+
+use crate::encoder::{EXT_TENSOR, MAP_OF_ONE, NIL};
+#[cfg(feature = "serde")]
+use crate::skip::value_len;
+use crate::{RawTensor, Wire, WireError};
+
+/// How deeply derived types may nest. Enough for any sane value, far from the end of a stack of 2 MB.
+pub const MAX_DEPTH: usize = 128;
+
+/// Bytes that a sequence may reserve before its elements have been seen.
+const MAX_RESERVE: usize = 64 * 1024;
+
+/// Reads values from a body, and tensors from the side table beside it.
+///
+/// Any input leaves it with a value or an error. It trusts no length: what it allocates ahead is
+/// bounded by the bytes that are really there.
+#[derive(Debug)]
+pub struct Decoder<'a> {
+    input: Bytes<'a>,
+    /// Tensors not yet asked for.
+    tensors: Vec<Option<RawTensor>>,
+    depth: usize,
+}
+
+impl<'a> Decoder<'a> {
+    /// Reads from a body that came without tensors.
+    pub fn new(body: &'a [u8]) -> Self {
+        Self::with_tensors(body, Vec::new())
+    }
+
+    /// Reads from a body and the tensors that came with it.
+    pub fn with_tensors(body: &'a [u8], tensors: Vec<RawTensor>) -> Self {
+        Self {
+            input: Bytes::new(body),
+            tensors: tensors.into_iter().map(Some).collect(),
+            depth: 0,
+        }
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// When bytes are left over.
+    pub fn finish(self) -> Result<(), WireError> {
+        match self.input.remaining_slice().len() {
+            0 => Ok(()),
+            count => Err(WireError::LeftOver { count }),
+        }
+    }
+
+    /// What has not been read yet.
+    pub fn remaining(&self) -> &'a [u8] {
+        self.input.remaining_slice()
+    }
+
+    /// Reads nil.
+    ///
+    /// # Errors
+    /// When the next value is another.
+    pub fn nil(&mut self) -> Result<(), WireError> {
+        self.value("nil", |input| decode::read_nil(input))
+    }
+
+    /// Reads a boolean.
+    ///
+    /// # Errors
+    /// When the next value is another.
+    pub fn bool(&mut self) -> Result<bool, WireError> {
+        self.value("a boolean", |input| decode::read_bool(input))
+    }
+
+    /// Reads an unsigned integer, of whatever width it was written with.
+    ///
+    /// # Errors
+    /// When the next value is another, or negative.
+    pub fn uint(&mut self) -> Result<u64, WireError> {
+        self.number("an unsigned integer", |input| decode::read_int(input))
+    }
+
+    /// Reads a signed integer, of whatever width it was written with.
+    ///
+    /// # Errors
+    /// When the next value is another, or too large.
+    pub fn int(&mut self) -> Result<i64, WireError> {
+        self.number("an integer", |input| decode::read_int(input))
+    }
+
+    /// Reads an integer of any width. `what` names the type for the error.
+    ///
+    /// # Errors
+    /// When the next value is another.
+    #[inline]
+    pub fn integer(&mut self, what: &str) -> Result<i128, WireError> {
+        self.number(what, |input| decode::read_int(input))
+    }
+
+    /// Reads a float of 32 bits; or one of 64 bits, rounded; or an integer that a float of 32 bits
+    /// can represent exactly.
+    ///
+    /// # Errors
+    /// When the next value is another, or too large for 32 bits.
+    #[inline]
+    pub fn f32(&mut self) -> Result<f32, WireError> {
+        const WHAT: &str = "a 32-bit float";
+        match self.peek() {
+            Some(Marker::F64) => {
+                let wide = self.value(WHAT, |input| decode::read_f64(input))?;
+                let value = wide as f32;
+                if wide.is_finite() && !value.is_finite() {
+                    return Err(WireError::mismatch(
+                        WHAT,
+                        format!("{wide:e}, which is too large for one"),
+                    ));
+                }
+                Ok(value)
+            }
+            Some(marker) if is_integer(marker) => {
+                let whole = self.integer(WHAT)?;
+                let value = whole as f32;
+                if value as i128 != whole {
+                    Err(inexact(WHAT, whole))
+                } else {
+                    Ok(value)
+                }
+            }
+            _ => self.value(WHAT, |input| decode::read_f32(input)),
+        }
+    }
+
+    /// Reads a float of 64 bits; or one of 32 bits, widened; or an integer that a float of 64 bits
+    /// can represent exactly.
+    ///
+    /// # Errors
+    /// When the next value is another.
+    #[inline]
+    pub fn f64(&mut self) -> Result<f64, WireError> {
+        const WHAT: &str = "a 64-bit float";
+        match self.peek() {
+            Some(Marker::F32) => self.value(WHAT, |input| decode::read_f32(input)).map(f64::from),
+            Some(marker) if is_integer(marker) => {
+                let whole = self.integer(WHAT)?;
+                let value = whole as f64;
+                if value as i128 != whole {
+                    Err(inexact(WHAT, whole))
+                } else {
+                    Ok(value)
+                }
+            }
+            _ => self.value(WHAT, |input| decode::read_f64(input)),
+        }
+    }
+
+    /// Reads a string, without copying it.
+    ///
+    /// # Errors
+    /// When the next value is another, or not UTF-8.
+    pub fn str(&mut self) -> Result<&'a str, WireError> {
+        let len = self.value("a string", |input| decode::read_str_len(input))?;
+        let bytes = self.take(len as usize, "a string")?;
+        std::str::from_utf8(bytes).map_err(|_| WireError::mismatch("a string", "bytes that are not UTF-8"))
+    }
+
+    /// Reads bytes, without copying them.
+    ///
+    /// # Errors
+    /// When the next value is another.
+    pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let len = self.value("bytes", |input| decode::read_bin_len(input))?;
+        self.take(len as usize, "bytes")
+    }
+
+    /// Reads the start of an array. `what` names the type for the error.
+    ///
+    /// # Errors
+    /// When the next value is another, or claims more elements than there are bytes.
+    pub fn array_len(&mut self, what: &str) -> Result<usize, WireError> {
+        let len = self.value(what, |input| decode::read_array_len(input))? as usize;
+        self.plausible(len, what)
+    }
+
+    /// Reads the start of an array that must have `len` elements.
+    ///
+    /// # Errors
+    /// When the next value is another, or has another length.
+    pub fn array_of(&mut self, len: usize, what: &str) -> Result<(), WireError> {
+        match self.array_len(what)? {
+            found if found == len => Ok(()),
+            found => Err(WireError::mismatch(
+                format!("{what} of {len}"),
+                format!("an array of {found}"),
+            )),
+        }
+    }
+
+    /// Reads the start of a map.
+    ///
+    /// # Errors
+    /// When the next value is another, or claims more entries than there are bytes.
+    pub fn map_len(&mut self, what: &str) -> Result<usize, WireError> {
+        let len = self.value(what, |input| decode::read_map_len(input))? as usize;
+        self.plausible(len.saturating_mul(2), what).map(|_| len)
+    }
+
+    /// Reads a reference to a tensor and takes the tensor out of the side table.
+    ///
+    /// # Errors
+    /// When the next value is another, or refers to no tensor, or to one already taken.
+    pub fn tensor(&mut self) -> Result<RawTensor, WireError> {
+        let before = self.input;
+        let found = self.value("a tensor", |input| decode::read_fixext4(input));
+        let index = match found? {
+            (EXT_TENSOR, index) => u32::from_be_bytes(index) as usize,
+            (other, _) => {
+                self.input = before;
+                return Err(WireError::mismatch(
+                    "a tensor",
+                    format!("an extension of type {other}"),
+                ));
+            }
+        };
+        let count = self.tensors.len();
+        let slot = self.tensors.get_mut(index).ok_or_else(|| {
+            WireError::mismatch("a tensor", format!("a reference to tensor {index} of {count}"))
+        })?;
+        slot.take()
+            .ok_or_else(|| WireError::mismatch("a tensor", format!("a second reference to tensor {index}")))
+    }
+
+    /// Steps into a derived type; `read` reads its content.
+    ///
+    /// # Errors
+    /// When that is deeper than [`MAX_DEPTH`], or `read` fails.
+    pub fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, WireError>,
+    ) -> Result<T, WireError> {
+        if self.depth == MAX_DEPTH {
+            return Err(WireError::TooDeep {
+                path: Vec::new(),
+                limit: MAX_DEPTH,
+            });
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    /// Reads the start of an enum: the variant's name, and whether a payload follows.
+    ///
+    /// # Errors
+    /// When the next value is neither a string nor a map of one.
+    pub fn variant(&mut self, what: &str) -> Result<(&'a str, bool), WireError> {
+        match self.peek() {
+            Some(Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32) => {
+                Ok((self.str()?, false))
+            }
+            Some(Marker::FixMap(_) | Marker::Map16 | Marker::Map32) => match self.map_len(what)? {
+                1 => Ok((
+                    self.str().map_err(|e| e.at(format!("variant name of {what}")))?,
+                    true,
+                )),
+                len => Err(WireError::mismatch(
+                    format!("{what}, a map of 1"),
+                    format!("a map of {len}"),
+                )),
+            },
+            _ => Err(self.wrong(what)),
+        }
+    }
+
+    /// Reads an option; `read` reads the value inside.
+    pub(crate) fn option<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, WireError>,
+    ) -> Result<Option<T>, WireError> {
+        match self.input.remaining_slice() {
+            [MAP_OF_ONE, NIL, ..] => {
+                self.take(2, "an option")?;
+                read(self).map(Some)
+            }
+            [NIL, ..] => self.nil().map(|()| None),
+            _ => read(self).map(Some),
+        }
+    }
+
+    /// Reads an array of any length.
+    pub(crate) fn sequence<T: Wire>(&mut self) -> Result<Vec<T>, WireError> {
+        let len = self.array_len("a sequence")?;
+        let mut items = Vec::with_capacity(self.bounded_capacity::<T>(len));
+        for i in 0..len {
+            items.push(T::decode(self).map_err(|e| e.at(format!("element {i}")))?);
+        }
+        Ok(items)
+    }
+
+    /// Reads an array of `N` elements, without a detour over the heap.
+    pub(crate) fn array<T: Wire, const N: usize>(&mut self) -> Result<[T; N], WireError> {
+        self.array_of(N, "an array")?;
+        let mut items = [const { None }; N];
+        for (i, item) in items.iter_mut().enumerate() {
+            *item = Some(T::decode(self).map_err(|e| e.at(format!("element {i}")))?);
+        }
+        // Cannot fail: the loop above has filled every place or returned.
+        Ok(items.map(|item: Option<T>| item.expect("every element was read")))
+    }
+
+    /// Whether an array comes next.
+    pub(crate) fn next_is_array(&self) -> bool {
+        matches!(
+            self.peek(),
+            Some(Marker::FixArray(_) | Marker::Array16 | Marker::Array32)
+        )
+    }
+
+    /// Whether bytes come next.
+    pub(crate) fn next_is_bytes(&self) -> bool {
+        matches!(self.peek(), Some(Marker::Bin8 | Marker::Bin16 | Marker::Bin32))
+    }
+
+    /// How many elements of `T` to reserve for a sequence that claims `len`.
+    pub(crate) fn bounded_capacity<T>(&self, len: usize) -> usize {
+        len.min(MAX_RESERVE / size_of::<T>().max(1))
+    }
+
+    /// Steps over one whole value, however deeply nested, and gives its bytes.
+    #[cfg(feature = "serde")]
+    pub(crate) fn skip_value(&mut self) -> Result<&'a [u8], WireError> {
+        let len = value_len(self.input.remaining_slice()).ok_or_else(|| truncated("a value"))?;
+        self.take(len, "a value")
+    }
+
+    /// Takes the next `len` bytes as they are.
+    pub(crate) fn take(&mut self, len: usize, inside: &str) -> Result<&'a [u8], WireError> {
+        let rest = self.input.remaining_slice();
+        let (head, tail) = rest.split_at_checked(len).ok_or_else(|| truncated(inside))?;
+        self.input = Bytes::new(tail);
+        Ok(head)
+    }
+
+    fn peek(&self) -> Option<Marker> {
+        self.input
+            .remaining_slice()
+            .first()
+            .map(|&byte| Marker::from_u8(byte))
+    }
+
+    /// An element takes at least a byte: more elements than bytes cannot be.
+    fn plausible(&self, len: usize, what: &str) -> Result<usize, WireError> {
+        if len > self.input.remaining_slice().len() {
+            Err(truncated(what))
+        } else {
+            Ok(len)
+        }
+    }
+
+    fn value<T, E: rmp::decode::RmpReadErr>(
+        &mut self,
+        what: &str,
+        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, ValueReadError<E>>,
+    ) -> Result<T, WireError> {
+        let mut ahead = self.input;
+        match read(&mut ahead) {
+            Ok(value) => {
+                self.input = ahead;
+                Ok(value)
+            }
+            Err(ValueReadError::TypeMismatch(_)) => Err(self.wrong(what)),
+            Err(_) => Err(truncated(what)),
+        }
+    }
+
+    fn number<T, E: rmp::decode::RmpReadErr>(
+        &mut self,
+        what: &str,
+        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, NumValueReadError<E>>,
+    ) -> Result<T, WireError> {
+        let mut ahead = self.input;
+        match read(&mut ahead) {
+            Ok(value) => {
+                self.input = ahead;
+                Ok(value)
+            }
+            Err(NumValueReadError::TypeMismatch(_)) => Err(self.wrong(what)),
+            Err(NumValueReadError::OutOfRange) => Err(WireError::mismatch(what, "a number out of range")),
+            Err(_) => Err(truncated(what)),
+        }
+    }
+
+    /// The error that the next value is not `what`.
+    #[cold]
+    fn wrong(&self, what: &str) -> WireError {
+        match self.peek() {
+            Some(marker) => WireError::mismatch(what, describe(marker)),
+            None => truncated(what),
+        }
+    }
+}
+
+fn is_integer(marker: Marker) -> bool {
+    matches!(
+        marker,
+        Marker::FixPos(_)
+            | Marker::FixNeg(_)
+            | Marker::U8
+            | Marker::U16
+            | Marker::U32
+            | Marker::U64
+            | Marker::I8
+            | Marker::I16
+            | Marker::I32
+            | Marker::I64
+    )
+}
+
+#[cold]
+fn inexact(what: &str, whole: i128) -> WireError {
+    WireError::mismatch(what, format!("the integer {whole}, which is not exactly one"))
+}
+
+#[cold]
+fn truncated(inside: &str) -> WireError {
+    WireError::Truncated {
+        path: Vec::new(),
+        inside: inside.into(),
+    }
+}
+
+fn describe(marker: Marker) -> &'static str {
+    match marker {
+        Marker::Null => "nil",
+        Marker::True | Marker::False => "a boolean",
+        Marker::F32 => "a 32-bit float",
+        Marker::F64 => "a 64-bit float",
+        Marker::FixPos(_) | Marker::U8 | Marker::U16 | Marker::U32 | Marker::U64 => "an unsigned integer",
+        Marker::FixNeg(_) | Marker::I8 | Marker::I16 | Marker::I32 | Marker::I64 => "a signed integer",
+        Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => "a string",
+        Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => "bytes",
+        Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => "an array",
+        Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => "a map",
+        Marker::FixExt4 => "a tensor or another extension",
+        Marker::FixExt1
+        | Marker::FixExt2
+        | Marker::FixExt8
+        | Marker::FixExt16
+        | Marker::Ext8
+        | Marker::Ext16
+        | Marker::Ext32 => "an extension",
+        Marker::Reserved => "a reserved byte",
+    }
+}

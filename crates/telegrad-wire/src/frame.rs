@@ -1,0 +1,171 @@
+//! The fixed header that starts every frame.
+//!
+//! All numbers are little-endian. A frame is the header, then the body, then the tensor table,
+//! then the bytes of the tensors in the order of the table, with nothing in between.
+//!
+//! | bytes | field | meaning |
+//! |---|---|---|
+//! | 0..8 | `length` | bytes that follow the header: body, table and tensors together |
+//! | 8..12 | `body_len` | bytes of the body |
+//! | 12..16 | `table_len` | bytes of the tensor table |
+//! | 16..24 | `call` | the call that the frame belongs to, 0 for none |
+//! | 24..32 | `time_left` | microseconds that the caller will still wait, 0 for no limit |
+//! | 32..40 | `context` | autograd context, 0 for none |
+//! | 40..48 | `trace` | trace id, 0 when not traced |
+//! | 48..56 | `span` | the span that caused this frame, 0 for none |
+//! | 56..60 | `credit` | credit units given back to the receiver of this frame |
+//! | 60 | `kind` | a [`FrameKind`] |
+//! | 61 | `flags` | none defined yet: 0 |
+//! | 62..64 | `tensors` | number of entries in the tensor table |
+
+use crate::{CallId, WireError};
+
+/// Length of the header in bytes. One cache line.
+pub const HEADER_LEN: usize = 64;
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum FrameKind {
+    /// First frame of the side that dialled: who it is and whom it wants.
+    Hello = 1,
+    /// Answer to a `Hello` that is accepted.
+    Welcome = 2,
+    /// Answer to a `Hello` that is not; the body says why. The connection ends after it.
+    Reject = 3,
+    /// A call: the function's name and its arguments.
+    Request = 4,
+    /// The value of a call.
+    Reply = 5,
+    /// The error of a call.
+    Failure = 6,
+    /// The caller no longer wants a call's result.
+    Cancel = 7,
+    /// Gives credit back when no other frame is at hand to carry it.
+    Credit = 8,
+    /// The sender closes on purpose; the body says why.
+    Goodbye = 9,
+}
+
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Hello,
+            2 => Self::Welcome,
+            3 => Self::Reject,
+            4 => Self::Request,
+            5 => Self::Reply,
+            6 => Self::Failure,
+            7 => Self::Cancel,
+            8 => Self::Credit,
+            9 => Self::Goodbye,
+            _ => return None,
+        })
+    }
+}
+
+/// The fixed part of a frame. The [module source](self) documents it byte by byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Bytes that follow the header: body, tensor table and tensors together.
+    pub length: u64,
+    /// Bytes of the MessagePack body.
+    pub body_len: u32,
+    /// Bytes of the tensor table.
+    pub table_len: u32,
+    /// The call that the frame belongs to; 0 for none.
+    pub call: CallId,
+    /// Microseconds that the caller will still wait; 0 for no limit.
+    pub time_left: u64,
+    /// Autograd context; 0 for none.
+    pub context: u64,
+    /// Trace id; 0 when the call is not traced.
+    pub trace: u64,
+    /// The span that caused this frame; 0 for none.
+    pub span: u64,
+    /// Credit units that the sender of this frame gives back to its receiver.
+    pub credit: u32,
+    /// What the frame is for.
+    pub kind: FrameKind,
+    /// Reserved: 0.
+    pub flags: u8,
+    /// Number of tensors in the table.
+    pub tensors: u16,
+}
+
+impl FrameHeader {
+    /// A header of this kind with everything else zero.
+    pub fn new(kind: FrameKind, call: CallId) -> Self {
+        Self {
+            length: 0,
+            body_len: 0,
+            table_len: 0,
+            call,
+            time_left: 0,
+            context: 0,
+            trace: 0,
+            span: 0,
+            credit: 0,
+            kind,
+            flags: 0,
+            tensors: 0,
+        }
+    }
+
+    /// The header's bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0..8].copy_from_slice(&self.length.to_le_bytes());
+        out[8..12].copy_from_slice(&self.body_len.to_le_bytes());
+        out[12..16].copy_from_slice(&self.table_len.to_le_bytes());
+        out[16..24].copy_from_slice(&self.call.0.to_le_bytes());
+        out[24..32].copy_from_slice(&self.time_left.to_le_bytes());
+        out[32..40].copy_from_slice(&self.context.to_le_bytes());
+        out[40..48].copy_from_slice(&self.trace.to_le_bytes());
+        out[48..56].copy_from_slice(&self.span.to_le_bytes());
+        out[56..60].copy_from_slice(&self.credit.to_le_bytes());
+        out[60] = self.kind as u8;
+        out[61] = self.flags;
+        out[62..64].copy_from_slice(&self.tensors.to_le_bytes());
+        out
+    }
+
+    /// Reads a header and checks that its parts fit together and into `max_length`.
+    ///
+    /// # Errors
+    /// When the kind is unknown, the parts are longer than the whole, or the whole is longer than
+    /// `max_length`. Nothing has been allocated for the frame by then.
+    pub fn from_bytes(bytes: &[u8; HEADER_LEN], max_length: u64) -> Result<Self, WireError> {
+        let u64_at = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| bytes[i + k]));
+        let u32_at = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| bytes[i + k]));
+        let header = Self {
+            length: u64_at(0),
+            body_len: u32_at(8),
+            table_len: u32_at(12),
+            call: CallId(u64_at(16)),
+            time_left: u64_at(24),
+            context: u64_at(32),
+            trace: u64_at(40),
+            span: u64_at(48),
+            credit: u32_at(56),
+            kind: FrameKind::from_byte(bytes[60]).ok_or(WireError::FrameKind { found: bytes[60] })?,
+            flags: bytes[61],
+            tensors: u16::from_le_bytes([bytes[62], bytes[63]]),
+        };
+        if header.length > max_length {
+            return Err(WireError::FrameTooLong {
+                length: header.length,
+                limit: max_length,
+            });
+        }
+        let parts = u64::from(header.body_len) + u64::from(header.table_len);
+        if parts > header.length {
+            return Err(WireError::FrameParts {
+                parts,
+                length: header.length,
+            });
+        }
+        Ok(header)
+    }
+}

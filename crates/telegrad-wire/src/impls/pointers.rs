@@ -1,0 +1,42 @@
+//! What holds another value, or only its type.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::{Decoder, Encoder, RawTensor, Wire, WireError};
+
+macro_rules! pointers {
+    ($($pointer:ident)*) => {$(
+        impl<T: Wire> Wire for $pointer<T> {
+            fn encode(&self, encoder: &mut Encoder) {
+                T::encode(self, encoder);
+            }
+
+            fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+                T::decode(decoder).map($pointer::new)
+            }
+        }
+    )*};
+}
+
+pointers!(Box Arc);
+
+impl<T: ?Sized> Wire for PhantomData<T> {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.nil();
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        decoder.nil().map(|()| PhantomData)
+    }
+}
+
+impl Wire for RawTensor {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.tensor(self.clone());
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        decoder.tensor()
+    }
+}

@@ -1,0 +1,56 @@
+//! Vectors, queues, arrays and options.
+
+use std::collections::VecDeque;
+
+use crate::{Decoder, Encoder, Wire, WireError};
+
+impl<T: Wire> Wire for Vec<T> {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder) {
+        T::encode_slice(self, encoder);
+    }
+
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        T::decode_vec(decoder)
+    }
+}
+
+/// Always an array, also of bytes: a queue's content lies in two pieces.
+impl<T: Wire> Wire for VecDeque<T> {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.array_len(self.len());
+        for item in self {
+            item.encode(encoder);
+        }
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        T::decode_vec(decoder).map(Self::from)
+    }
+}
+
+impl<T: Wire, const N: usize> Wire for [T; N] {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder) {
+        T::encode_slice(self, encoder);
+    }
+
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        T::decode_array(decoder)
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn encode(&self, encoder: &mut Encoder) {
+        match self {
+            None => encoder.nil(),
+            Some(value) => encoder.some(|encoder| value.encode(encoder)),
+        }
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        decoder.option(T::decode)
+    }
+}

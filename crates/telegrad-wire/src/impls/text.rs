@@ -1,0 +1,34 @@
+//! Text.
+
+use crate::{Decoder, Encoder, Wire, WireError};
+
+impl Wire for String {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.str(self);
+    }
+
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        decoder.str().map(str::to_owned)
+    }
+}
+
+/// A string of one character.
+impl Wire for char {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.str(self.encode_utf8(&mut [0; 4]));
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let text = decoder.str()?;
+        let mut chars = text.chars();
+        match (chars.next(), chars.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(WireError::mismatch(
+                "a string of one character",
+                format!("one of {} bytes", text.len()),
+            )),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The tensor table: what a frame says of its tensors before their bytes.
+//!
+//! One entry per tensor, in the order of their bytes:
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 0 | code of the [`DType`] |
+//! | 1 | number of dimensions, at most [`MAX_RANK`] |
+//! | then 8 per dimension | its length, little-endian |
+
+use crate::{DType, TensorMeta, WireError};
+
+/// Most dimensions a tensor may have. No tensor library in use goes beyond 64.
+pub const MAX_RANK: usize = 64;
+
+/// Reading and writing of the tensor table.
+#[derive(Debug)]
+pub struct TensorTable;
+
+impl TensorTable {
+    /// Appends the entry of one tensor.
+    ///
+    /// # Errors
+    /// When it has more than [`MAX_RANK`] dimensions.
+    pub fn push(out: &mut Vec<u8>, meta: &TensorMeta) -> Result<(), WireError> {
+        if meta.shape.len() > MAX_RANK {
+            return Err(WireError::TensorTable {
+                what: format!(
+                    "a tensor has {} dimensions, the limit is {MAX_RANK}",
+                    meta.shape.len()
+                ),
+            });
+        }
+        out.push(meta.dtype as u8);
+        out.push(meta.shape.len() as u8);
+        for &dim in &meta.shape {
+            out.extend_from_slice(&(dim as u64).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Reads `count` entries that take all of `table`, and whose tensors take exactly `data_len` bytes.
+    ///
+    /// # Errors
+    /// When the table is cut short or too long, an entry makes no sense, or the sum is another.
+    pub fn read(mut table: &[u8], count: u16, data_len: u64) -> Result<Vec<TensorMeta>, WireError> {
+        let broken = |what: String| WireError::TensorTable { what };
+        // An entry is at least two bytes, so this allocates no more than the frame's own order.
+        let mut metas = Vec::with_capacity(usize::from(count).min(table.len() / 2));
+        let mut sum = 0_u64;
+        for i in 0..count {
+            let [code, rank, rest @ ..] = table else {
+                return Err(broken(format!("cut short in entry {i} of {count}")));
+            };
+            let (dtype, rank) = (DType::from_code(*code)?, usize::from(*rank));
+            if rank > MAX_RANK {
+                return Err(broken(format!(
+                    "entry {i} has {rank} dimensions, the limit is {MAX_RANK}"
+                )));
+            }
+            let Some((dims, rest)) = rest.split_at_checked(rank * 8) else {
+                return Err(broken(format!("cut short in entry {i} of {count}")));
+            };
+            table = rest;
+            let shape = dims
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|dim| usize::try_from(u64::from_le_bytes(*dim)))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|_| broken(format!("entry {i} has a dimension beyond this machine")))?;
+            let meta = TensorMeta { dtype, shape };
+            let bytes = meta
+                .bytes()
+                .ok_or_else(|| broken(format!("entry {i} has more bytes than fit")))?;
+            sum = sum
+                .checked_add(bytes as u64)
+                .ok_or_else(|| broken(format!("the tensors up to entry {i} have more bytes than fit")))?;
+            metas.push(meta);
+        }
+        if !table.is_empty() {
+            return Err(broken(format!(
+                "{} bytes left over after {count} entries",
+                table.len()
+            )));
+        }
+        if sum != data_len {
+            return Err(broken(format!(
+                "tensors of {sum} bytes in a frame that has {data_len} for them"
+            )));
+        }
+        Ok(metas)
+    }
+}

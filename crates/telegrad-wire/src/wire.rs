@@ -1,0 +1,74 @@
+//! The trait of everything that can travel.
+
+use crate::{Decoder, Encoder, WireError};
+
+/// A value that can travel between workers as an argument or a result.
+///
+/// Derive it for your own types. The encoding is MessagePack:
+///
+/// | Rust | MessagePack |
+/// |---|---|
+/// | integers up to 64 bits | int, in its shortest form |
+/// | `u128`, `i128` | bin of 16 bytes, big-endian |
+/// | `f32`, `f64` | float of 32 or 64 bits; `f16` and `bf16` as `f32` |
+/// | `bool`, `String` | bool, str |
+/// | `char`, `IpAddr`, `SocketAddr` | str |
+/// | `Vec<u8>`, `[u8; N]` | bin |
+/// | `()`, unit structs, `PhantomData`, `None` | nil |
+/// | tuples, tuple structs, structs | array of the fields in order |
+/// | newtype structs, `Box`, `Arc`, `Some` | as what they hold |
+/// | `Vec`, `VecDeque`, arrays, sets | array |
+/// | maps | map |
+/// | `Duration` | array of seconds and nanoseconds |
+/// | enums | the variant's name, or a map of one from the name to the payload |
+/// | tensors | extension 1 of 4 bytes: index into the side table, big-endian |
+///
+/// `Some(x)` where `x` itself starts with nil is a map of one from nil to `x`, so that nested
+/// options keep their meaning.
+///
+/// Decoding takes a little more than encoding makes, for peers in languages with fewer types:
+///
+/// - an integer of any width, and for `u128` and `i128` too, when it is in the type's range;
+/// - for a float, an integer that the float type can represent exactly;
+/// - for `f32` (and `f16`, `bf16`) also a float of 64 bits, rounded to the nearest, unless a finite
+///   one would become infinite; for `f64` also a float of 32 bits;
+/// - for `Vec<u8>` and `[u8; N]` also an array of integers; for `VecDeque<u8>` also bin.
+///
+/// It rejects maps with two equal keys and sets with two equal elements.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel between workers",
+    label = "not a value that travels",
+    note = "derive `Wire` for your own types with `#[derive(Wire)]`"
+)]
+pub trait Wire: Sized {
+    /// Appends the value. What cannot be encoded is noted with [`Encoder::fail`].
+    fn encode(&self, encoder: &mut Encoder);
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// When the bytes are no such value. Must not panic, and must not allocate more than the bytes
+    /// that are there justify, whatever they are.
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError>;
+
+    /// Appends a sequence of values. Bytes override this to be one piece.
+    #[doc(hidden)]
+    fn encode_slice(items: &[Self], encoder: &mut Encoder) {
+        encoder.array_len(items.len());
+        for item in items {
+            item.encode(encoder);
+        }
+    }
+
+    /// Reads a sequence of values.
+    #[doc(hidden)]
+    fn decode_vec(decoder: &mut Decoder<'_>) -> Result<Vec<Self>, WireError> {
+        decoder.sequence()
+    }
+
+    /// Reads a sequence of a fixed number of values.
+    #[doc(hidden)]
+    fn decode_array<const N: usize>(decoder: &mut Decoder<'_>) -> Result<[Self; N], WireError> {
+        decoder.array()
+    }
+}

@@ -1,0 +1,3 @@
+//! Telegrad runs functions, keeps objects and sends gradients across processes.
+
+pub mod launch;
