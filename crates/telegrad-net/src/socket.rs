@@ -356,15 +356,15 @@ impl Link for SocketLink {
         let others = self.waiters.fetch_add(1, SeqCst);
         while !waiting.done() && self.closed.get().is_none() && deadline.is_none_or(|d| Instant::now() < d) {
             let may_lead = others == 0 || !self.is_read_in_background();
-            match self.reader.try_lock() {
-                Some(mut reader) if may_lead => {
+            let reader = if may_lead { self.reader.try_lock() } else { None };
+            match reader {
+                Some(mut reader) => {
                     self.led.store(true, SeqCst);
                     self.set_interest(|interest| interest.reading = false);
                     self.lead(&mut reader, waiting, deadline);
-                    drop(reader);
                     self.led.store(false, SeqCst);
                 }
-                _ => {
+                None => {
                     // A leader hands over to the poller when it leaves. Without one it is the poller
                     // that has the reader, perhaps on its last look: so ask it to go on looking.
                     if !self.led.load(SeqCst) {
@@ -445,10 +445,8 @@ impl Source for SocketLink {
     }
 
     fn glance(&self) -> bool {
-        match self.reader.try_lock() {
-            Some(mut reader) if self.is_read_in_background() => self.read_batch(&mut reader),
-            _ => false,
-        }
+        let reader = if self.is_read_in_background() { self.reader.try_lock() } else { None };
+        reader.is_some_and(|mut reader| self.read_batch(&mut reader))
     }
 }
 

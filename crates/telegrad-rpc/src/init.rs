@@ -4,9 +4,10 @@
 //! waits for the cards of the others. Whoever has them all can call everybody: that is the barrier.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_net::{Address, Identity, Listener, host_id, listen};
 use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, WorldId};
@@ -16,7 +17,7 @@ use crate::member::{Card, Member};
 use crate::members::Members;
 use crate::options::{Options, Transport};
 use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
-use crate::worker::Worker;
+use crate::worker::{Met, Worker};
 use crate::world::World;
 
 /// Joins the world that the environment describes: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
@@ -39,11 +40,37 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     let env = |variable: &str| std::env::var(variable).ok();
     let resolved = rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
     let deadline = Instant::now() + options.rendezvous_timeout;
-    let opened = rendezvous::open(&resolved, options.store.take(), deadline)?;
+    let prefix = format!("world/{}/", generation(&resolved));
+    loop {
+        match join(name, &mut options, &resolved, &prefix, deadline) {
+            // What rank 0 hosted may have been the end of an earlier world at the same place.
+            Err(Error::Rendezvous(RendezvousError::Gone { .. })) if resolved.rank > 0 => {}
+            other => return other,
+        }
+    }
+}
 
+/// How often a worker of this process has joined a world at this place with this rank. It keeps
+/// the members of one world apart from those of the one before that have not left yet.
+fn generation(resolved: &Resolved) -> u64 {
+    static JOINED: LazyLock<Mutex<FxHashMap<(String, u32), u64>>> = LazyLock::new(Mutex::default);
+    let mut joined = JOINED.lock();
+    let times = joined.entry((resolved.place.to_string(), resolved.rank)).or_default();
+    *times += 1;
+    *times
+}
+
+fn join(
+    name: &str,
+    options: &mut Options,
+    resolved: &Resolved,
+    prefix: &str,
+    deadline: Instant,
+) -> Result<World> {
+    let opened = rendezvous::open(resolved, options.store.take(), deadline)?;
     let identity = Identity { name: name.into(), rank: resolved.rank, incarnation: Incarnation(random()?) };
-    let worker = Arc::new_cyclic(|weak| Worker::new(weak.clone(), identity.clone(), &options));
-    let listeners = open_listeners(&worker, &resolved, &*opened.store, &options)?;
+    let worker = Arc::new_cyclic(|weak| Worker::new(weak.clone(), identity.clone(), options));
+    let listeners = open_listeners(&worker, resolved, &*opened.store, options)?;
     let card = Card {
         identity,
         // Rank 0 names the world; the others read it off its card.
@@ -52,8 +79,10 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
         host: host_id(),
         process: std::process::id(),
     };
-    worker.opened(listeners, opened.server, opened.store.clone());
-    let met = meet(&*opened.store, &card, resolved.world_size, deadline, &options);
+    let key = |rank: u32| format!("{prefix}{rank}/card");
+    worker.opened(listeners, Met { server: opened.server, store: opened.store.clone(), key: key(card.identity.rank) });
+    let keys: Vec<_> = (0..resolved.world_size).map(key).collect();
+    let met = meet(&*opened.store, &card, &keys, deadline, options);
     match met.and_then(|cards| check_unique(&cards).map(|()| cards)) {
         Ok(cards) => {
             let world = WorldId(cards.first().map_or(0, |card| card.world));
@@ -87,8 +116,13 @@ fn random() -> Result<u64> {
 }
 
 /// Leaves this worker's card and collects everybody's, by rank.
-fn meet(store: &dyn Store, card: &Card, size: u32, deadline: Instant, options: &Options) -> Result<Vec<Card>> {
-    let key = |rank: u32| format!("member/{rank}");
+fn meet(
+    store: &dyn Store,
+    card: &Card,
+    keys: &[String],
+    deadline: Instant,
+    options: &Options,
+) -> Result<Vec<Card>> {
     let rank = card.identity.rank;
     let mut encoder = Encoder::new();
     card.encode(&mut encoder);
@@ -97,18 +131,18 @@ fn meet(store: &dyn Store, card: &Card, size: u32, deadline: Instant, options: &
         Card::decode(&mut Decoder::new(bytes))
             .map_err(|error| Error::Init(format!("the store at {} has a broken card: {error}", store.describe())))
     };
-    if let Some(other) = store.insert(&key(rank), &payload.body)? {
+    if let Some(other) = store.insert(&keys[rank as usize], &payload.body)? {
         let other = read(&other)?.identity.name;
         let name = &card.identity.name;
         return Err(Error::Init(format!("worker `{name}` has rank {rank}, which worker `{other}` has already")));
     }
-    let keys: Vec<_> = (0..size).map(key).collect();
-    match store.get_all(&keys, deadline) {
+    match store.get_all(keys, deadline) {
         Ok(cards) => cards.iter().map(|bytes| read(bytes)).collect(),
         Err(RendezvousError::Missing { keys: missing, .. }) => {
-            let ranks: Vec<_> = missing.iter().filter_map(|key| key.strip_prefix("member/")).collect();
+            let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
             Err(Error::Init(format!(
-                "the world of {size} workers was not complete after {:?}: still missing rank {}",
+                "the world of {} workers was not complete after {:?}: still missing rank {}",
+                keys.len(),
                 options.rendezvous_timeout,
                 ranks.join(", ")
             )))

@@ -49,8 +49,8 @@ pub(crate) struct Worker {
 
     /// Set once, when the members have met.
     members: OnceLock<Members>,
-    /// Where they met, kept so that nobody else can take a rank of this world. Rank 0 hosts it.
-    store: Mutex<Option<(Option<StoreServer>, Arc<dyn Store>)>>,
+    /// Where they met, kept so that nobody else can take a rank of this world.
+    met: Mutex<Option<Met>>,
 
     pub(crate) activity: Activity,
     pub(crate) gatherings: Gatherings,
@@ -85,7 +85,7 @@ impl Worker {
             listeners: Mutex::default(),
             inbound: Mutex::default(),
             members: OnceLock::new(),
-            store: Mutex::new(None),
+            met: Mutex::new(None),
             activity: Activity::default(),
             gatherings: Gatherings::default(),
             next_call: AtomicU64::new(1),
@@ -104,9 +104,9 @@ impl Worker {
     }
 
     /// Takes over what `init` has opened.
-    pub(crate) fn opened(&self, listeners: Vec<Listener>, server: Option<StoreServer>, store: Arc<dyn Store>) {
+    pub(crate) fn opened(&self, listeners: Vec<Listener>, met: Met) {
         *self.listeners.lock() = listeners;
-        *self.store.lock() = Some((server, store));
+        *self.met.lock() = Some(met);
     }
 
     /// The members have met.
@@ -319,8 +319,27 @@ impl Worker {
             poller.close();
         }
         self.executor.close();
-        self.store.lock().take();
+        self.met.lock().take();
         self.activity.changed();
+    }
+}
+
+/// Where the members of a world have met.
+pub(crate) struct Met {
+    pub(crate) store: Arc<dyn Store>,
+    /// Rank 0 hosts the store of a world that meets over TCP.
+    pub(crate) server: Option<StoreServer>,
+    /// Where in it this worker's card is.
+    pub(crate) key: String,
+}
+
+impl Drop for Met {
+    fn drop(&mut self) {
+        // A store on the network ends with rank 0, which hosts it. Any other may outlive this worker
+        // and must not show its card to the next world; if that fails, so has the store.
+        if self.server.is_none() && self.store.local_ip().is_none() {
+            let _ = self.store.remove(&self.key);
+        }
     }
 }
 

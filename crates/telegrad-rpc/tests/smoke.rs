@@ -24,7 +24,7 @@ fn pair(method: &str, transport: Transport) {
     let run = |rank: u32, name: &'static str| {
         let options = Options { init_method: method.into(), rank: Some(rank), world_size: Some(2), transport, num_worker_threads: 1, rendezvous_timeout: Duration::from_secs(10), ..Options::default() };
         std::thread::spawn(move || {
-            let world = init_with(name, options).unwrap();
+            let world = init_with(name, options).unwrap(); let w2 = world.clone(); std::thread::spawn(move || { std::thread::sleep(Duration::from_secs(4)); eprintln!("{} {}", w2.name(), w2.debug_info()); });
             if rank == 0 {
                 assert_eq!(world.rpc_sync("b", add, (1, 2)).unwrap(), 3);
                 for i in 0..1000 { assert_eq!(world.rpc_sync("b", add, (1, i)).unwrap(), 1 + i); }

@@ -62,7 +62,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another.
     pub fn nil(&mut self) -> Result<(), WireError> {
-        self.value("nil", |input| decode::read_nil(input))
+        self.value("nil", decode::read_nil)
     }
 
     /// Reads a boolean.
@@ -70,7 +70,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another.
     pub fn bool(&mut self) -> Result<bool, WireError> {
-        self.value("a boolean", |input| decode::read_bool(input))
+        self.value("a boolean", decode::read_bool)
     }
 
     /// Reads an unsigned integer, of whatever width it was written with.
@@ -78,7 +78,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another, or negative.
     pub fn uint(&mut self) -> Result<u64, WireError> {
-        self.number("an unsigned integer", |input| decode::read_int(input))
+        self.number("an unsigned integer", decode::read_int)
     }
 
     /// Reads a signed integer, of whatever width it was written with.
@@ -86,7 +86,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another, or too large.
     pub fn int(&mut self) -> Result<i64, WireError> {
-        self.number("an integer", |input| decode::read_int(input))
+        self.number("an integer", decode::read_int)
     }
 
     /// Reads an integer of any width. `what` names the type for the error.
@@ -95,7 +95,7 @@ impl<'a> Decoder<'a> {
     /// When the next value is another.
     #[inline]
     pub fn integer(&mut self, what: &str) -> Result<i128, WireError> {
-        self.number(what, |input| decode::read_int(input))
+        self.number(what, decode::read_int)
     }
 
     /// Reads a float of 32 bits; or one of 64 bits, rounded; or an integer that a float of 32 bits
@@ -108,7 +108,7 @@ impl<'a> Decoder<'a> {
         const WHAT: &str = "a 32-bit float";
         match self.peek() {
             Some(Marker::F64) => {
-                let wide = self.value(WHAT, |input| decode::read_f64(input))?;
+                let wide = self.value(WHAT, decode::read_f64)?;
                 let value = wide as f32;
                 if wide.is_finite() && !value.is_finite() {
                     return Err(WireError::mismatch(
@@ -127,7 +127,7 @@ impl<'a> Decoder<'a> {
                     Ok(value)
                 }
             }
-            _ => self.value(WHAT, |input| decode::read_f32(input)),
+            _ => self.value(WHAT, decode::read_f32),
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> Decoder<'a> {
     pub fn f64(&mut self) -> Result<f64, WireError> {
         const WHAT: &str = "a 64-bit float";
         match self.peek() {
-            Some(Marker::F32) => self.value(WHAT, |input| decode::read_f32(input)).map(f64::from),
+            Some(Marker::F32) => self.value(WHAT, decode::read_f32).map(f64::from),
             Some(marker) if is_integer(marker) => {
                 let whole = self.integer(WHAT)?;
                 let value = whole as f64;
@@ -150,7 +150,7 @@ impl<'a> Decoder<'a> {
                     Ok(value)
                 }
             }
-            _ => self.value(WHAT, |input| decode::read_f64(input)),
+            _ => self.value(WHAT, decode::read_f64),
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another, or not UTF-8.
     pub fn str(&mut self) -> Result<&'a str, WireError> {
-        let len = self.value("a string", |input| decode::read_str_len(input))?;
+        let len = self.value("a string", decode::read_str_len)?;
         let bytes = self.take(len as usize, "a string")?;
         std::str::from_utf8(bytes).map_err(|_| WireError::mismatch("a string", "bytes that are not UTF-8"))
     }
@@ -169,7 +169,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another.
     pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
-        let len = self.value("bytes", |input| decode::read_bin_len(input))?;
+        let len = self.value("bytes", decode::read_bin_len)?;
         self.take(len as usize, "bytes")
     }
 
@@ -178,7 +178,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another, or claims more elements than there are bytes.
     pub fn array_len(&mut self, what: &str) -> Result<usize, WireError> {
-        let len = self.value(what, |input| decode::read_array_len(input))? as usize;
+        let len = self.value(what, decode::read_array_len)? as usize;
         self.plausible(len, what)
     }
 
@@ -201,7 +201,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another, or claims more entries than there are bytes.
     pub fn map_len(&mut self, what: &str) -> Result<usize, WireError> {
-        let len = self.value(what, |input| decode::read_map_len(input))? as usize;
+        let len = self.value(what, decode::read_map_len)? as usize;
         self.plausible(len.saturating_mul(2), what).map(|_| len)
     }
 
@@ -211,7 +211,7 @@ impl<'a> Decoder<'a> {
     /// When the next value is another, or refers to no tensor, or to one already taken.
     pub fn tensor(&mut self) -> Result<RawTensor, WireError> {
         let before = self.input;
-        let found = self.value("a tensor", |input| decode::read_fixext4(input));
+        let found = self.value("a tensor", decode::read_fixext4);
         let index = match found? {
             (EXT_TENSOR, index) => u32::from_be_bytes(index) as usize,
             (other, _) => {
@@ -284,6 +284,7 @@ impl<'a> Decoder<'a> {
                 read(self).map(Some)
             }
             [NIL, ..] => self.nil().map(|()| None),
+            [MAP_OF_ONE] => Err(truncated("an option")),
             _ => read(self).map(Some),
         }
     }

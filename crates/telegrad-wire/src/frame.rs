@@ -1,22 +1,4 @@
 //! The fixed header that starts every frame.
-//!
-//! All numbers are little-endian. A frame is the header, then the body, then the tensor table,
-//! then the bytes of the tensors in the order of the table, with nothing in between.
-//!
-//! | bytes | field | meaning |
-//! |---|---|---|
-//! | 0..8 | `length` | bytes that follow the header: body, table and tensors together |
-//! | 8..12 | `body_len` | bytes of the body |
-//! | 12..16 | `table_len` | bytes of the tensor table |
-//! | 16..24 | `call` | the call that the frame belongs to, 0 for none |
-//! | 24..32 | `time_left` | microseconds that the caller will still wait, 0 for no limit |
-//! | 32..40 | `context` | autograd context, 0 for none |
-//! | 40..48 | `trace` | trace id, 0 when not traced |
-//! | 48..56 | `span` | the span that caused this frame, 0 for none |
-//! | 56..60 | `credit` | credit units given back to the receiver of this frame |
-//! | 60 | `kind` | a [`FrameKind`] |
-//! | 61 | `flags` | none defined yet: 0 |
-//! | 62..64 | `tensors` | number of entries in the tensor table |
 
 use crate::{CallId, WireError};
 
@@ -65,7 +47,25 @@ impl FrameKind {
     }
 }
 
-/// The fixed part of a frame. The [module source](self) documents it byte by byte.
+/// The fixed part of a frame.
+///
+/// All numbers are little-endian. A frame is the header, then the body, then the tensor table,
+/// then the bytes of the tensors in the order of the table, with nothing in between.
+///
+/// | bytes | field | meaning |
+/// |---|---|---|
+/// | 0..8 | `length` | bytes that follow the header: body, table and tensors together |
+/// | 8..12 | `body_len` | bytes of the body |
+/// | 12..16 | `table_len` | bytes of the tensor table |
+/// | 16..24 | `call` | the call that the frame belongs to, 0 for none |
+/// | 24..32 | `time_left` | microseconds that the caller will still wait, 0 for no limit |
+/// | 32..40 | `context` | autograd context, 0 for none |
+/// | 40..48 | `trace` | trace id, 0 when not traced |
+/// | 48..56 | `span` | the span that caused this frame, 0 for none |
+/// | 56..60 | `credit` | credit units given back to the receiver of this frame |
+/// | 60 | `kind` | a [`FrameKind`] |
+/// | 61 | `flags` | none defined yet: 0 |
+/// | 62..64 | `tensors` | number of entries in the tensor table |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes that follow the header: body, tensor table and tensors together.

@@ -1,12 +1,4 @@
 //! The tensor table: what a frame says of its tensors before their bytes.
-//!
-//! One entry per tensor, in the order of their bytes:
-//!
-//! | bytes | meaning |
-//! |---|---|
-//! | 0 | code of the [`DType`] |
-//! | 1 | number of dimensions, at most [`MAX_RANK`] |
-//! | then 8 per dimension | its length, little-endian |
 
 use crate::{DType, TensorMeta, WireError};
 
@@ -14,6 +6,14 @@ use crate::{DType, TensorMeta, WireError};
 pub const MAX_RANK: usize = 64;
 
 /// Reading and writing of the tensor table.
+///
+/// One entry per tensor, in the order of their bytes:
+///
+/// | bytes | meaning |
+/// |---|---|
+/// | 0 | code of the [`DType`] |
+/// | 1 | number of dimensions, at most [`MAX_RANK`] |
+/// | then 8 per dimension | its length, little-endian |
 #[derive(Debug)]
 pub struct TensorTable;
 

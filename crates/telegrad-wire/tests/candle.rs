@@ -39,7 +39,8 @@ fn bytes_sent(tensor: &Tensor) -> usize {
 fn same(a: &Tensor, b: &Tensor) -> Result<()> {
     assert_eq!(a.dtype(), b.dtype());
     assert_eq!(a.dims(), b.dims());
-    let values = |t: &Tensor| t.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>();
+    // Not by way of `F64`: candle 0.11 never returns from converting `F8E4M3` to it.
+    let values = |t: &Tensor| t.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>();
     assert_eq!(values(a)?, values(b)?);
     Ok(())
 }
@@ -51,9 +52,8 @@ fn numbers() -> Result<Tensor> {
 #[test]
 fn every_element_type_returns() -> Result<()> {
     use DType::*;
-    // No zero: the conversion of an `F8E4M3` zero to a wider float never ends in candle 0.11.
     for dtype in [U8, U32, I16, I32, I64, BF16, F16, F32, F64, F8E4M3] {
-        let tensor = Tensor::new(&[[1_f32, 2.0, 3.0], [7.0, 12.0, 96.0]], &Device::Cpu)?.to_dtype(dtype)?;
+        let tensor = Tensor::new(&[[0_f32, 1.0, 2.0], [7.0, 12.0, 96.0]], &Device::Cpu)?.to_dtype(dtype)?;
         same(&sent(&tensor), &tensor)?;
         assert_eq!(bytes_sent(&tensor), 6 * dtype.size_in_bytes());
     }

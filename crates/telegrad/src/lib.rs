@@ -1,3 +1,60 @@
 //! Telegrad runs functions, keeps objects and sends gradients across processes.
+//!
+//! It is for models that are split over several workers: remote calls that carry tensors, typed by
+//! the compiler, between threads, processes or hosts. This crate is the front door; what it
+//! re-exports lives in crates of its own, each with a reason why.
+//!
+//! ```
+//! use telegrad::prelude::*;
+//!
+//! #[remote]
+//! fn scale(x: Tensor, by: f64) -> Result<Tensor> {
+//!     Ok((x * by)?)
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     // One process, one worker, no set-up: a real program has many of them.
+//!     let options = Options { init_method: "mem://hello?rank=0&world_size=1".into(), ..Options::default() };
+//!     let world = telegrad::init_with("alone", options)?;
+//!     let x = Tensor::new(&[1f32, 2.0], &Device::Cpu)?;
+//!
+//!     let y = world.rpc_sync("alone", scale, (x.clone(), 3.0))?; // the value
+//!     let f = world.rpc_async("alone", telegrad::ops::add, (x, y))?; // a future
+//!     assert_eq!(f.wait()?.to_vec1::<f32>()?, [4.0, 8.0]);
+//!     world.shutdown()
+//! }
+//! ```
+//!
+//! Where to go from here: [`init`] and [`Options`] for how workers find each other, [`World`] for
+//! what can be done with them, [`remote`] for which functions can be called, [`ops`] for the
+//! tensor operators that every worker has, [`launch`] to start the processes of a world.
+
+// The macros name this crate by its full path, also inside the crate itself.
+extern crate self as telegrad;
 
 pub mod launch;
+pub mod ops;
+
+pub use telegrad_net::TensorAlloc;
+pub use telegrad_rpc::{
+    DebugInfo, Error, Hop, JoinAll, Mismatch, Options, RemoteError, RemoteErrorKind, RendezvousError, Result,
+    RpcFuture, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, init, init_with, is_cancelled, join_all,
+    register, remote, time_left,
+};
+#[cfg(feature = "serde")]
+pub use telegrad_wire::Serde;
+pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, Wire, WireError};
+
+/// What most programs want: `use telegrad::prelude::*`.
+pub mod prelude {
+    pub use crate::{
+        Error, Options, Result, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all, register, remote,
+    };
+    pub use candle_core::{DType, Device, Tensor};
+}
+
+/// What the macros need. Not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use telegrad_rpc::__private::*;
+}

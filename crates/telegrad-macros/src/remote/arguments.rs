@@ -86,6 +86,10 @@ pub(super) fn is_remote(attribute: &Attribute) -> bool {
 }
 
 fn name(value: &Expr) -> syn::Result<LitStr> {
+    // A literal that another macro passes on comes in an invisible group.
+    if let Expr::Group(group) = value {
+        return name(&group.expr);
+    }
     let Expr::Lit(ExprLit {
         lit: Lit::Str(name), ..
     }) = value

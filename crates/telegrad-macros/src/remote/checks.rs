@@ -77,10 +77,7 @@ fn function(sig: &Signature, or_skip: &str) -> syn::Result<()> {
         );
     }
     if let Some(variadic) = &sig.variadic {
-        return fail(
-            variadic,
-            "a remote function has a fixed number of arguments",
-        );
+        return fail(variadic, "a remote function has a fixed number of arguments");
     }
     // References come first: a lifetime parameter is there because of one.
     for argument in arguments(sig) {

@@ -1,0 +1,180 @@
+//! The tensor operators that every worker has.
+//!
+//! They are ordinary functions on candle's [`Tensor`], registered under names that do not depend
+//! on the program: `telegrad::add` and so on. Operands are broadcast as candle's `broadcast_*` do.
+//!
+//! The cheap ones run on the thread that reads the request. Those whose cost does not follow from
+//! the size of the request (products of matrices, tensors made from a shape) do not.
+
+use candle_core::{DType, Device, Tensor};
+use telegrad_rpc::{Error, Result, remote};
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident = $wire:literal, $method:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// When the shapes cannot be broadcast together or the element types differ.
+        #[remote(name = $wire, inline)]
+        pub fn $name(a: Tensor, b: Tensor) -> Result<Tensor> {
+            // Equal shapes need no broadcasting, which candle would pay for.
+            Ok(if a.shape() == b.shape() { a.$name(&b)? } else { a.$method(&b)? })
+        }
+    )*};
+}
+
+binary! {
+    /// `a + b`.
+    add = "telegrad::add", broadcast_add;
+    /// `a - b`.
+    sub = "telegrad::sub", broadcast_sub;
+    /// `a * b`, element by element.
+    mul = "telegrad::mul", broadcast_mul;
+    /// `a / b`, element by element.
+    div = "telegrad::div", broadcast_div;
+}
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident = $wire:literal, |$x:ident| $value:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// When the element type does not support it.
+        #[remote(name = $wire, inline)]
+        pub fn $name($x: Tensor) -> Result<Tensor> {
+            Ok($value?)
+        }
+    )*};
+}
+
+unary! {
+    /// `-x`.
+    neg = "telegrad::neg", |x| x.neg();
+    /// The square root of each element.
+    sqrt = "telegrad::sqrt", |x| x.sqrt();
+    /// `e` to the power of each element.
+    exp = "telegrad::exp", |x| x.exp();
+    /// The natural logarithm of each element.
+    log = "telegrad::log", |x| x.log();
+    /// The larger of each element and zero.
+    relu = "telegrad::relu", |x| x.relu();
+    /// The hyperbolic tangent of each element.
+    tanh = "telegrad::tanh", |x| x.tanh();
+    /// `1 / (1 + e^-x)` of each element.
+    sigmoid = "telegrad::sigmoid", |x| x.neg().and_then(|y| y.exp()).and_then(|y| (y + 1.0)?.recip());
+    /// The sum of all elements, a scalar.
+    sum = "telegrad::sum", |x| x.sum_all();
+    /// The mean of all elements, a scalar.
+    mean = "telegrad::mean", |x| x.mean_all();
+    /// The smallest element, a scalar.
+    min = "telegrad::min", |x| x.min_all();
+    /// The largest element, a scalar.
+    max = "telegrad::max", |x| x.max_all();
+}
+
+/// The product of two matrices, or of two batches of them.
+///
+/// # Errors
+/// When the inner dimensions differ.
+#[remote(name = "telegrad::matmul")]
+pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
+    Ok(if a.rank() == b.rank() { a.matmul(&b)? } else { a.broadcast_matmul(&b)? })
+}
+
+/// The softmax along dimension `dim`; negative dimensions count from the end.
+///
+/// # Errors
+/// When there is no such dimension.
+#[remote(name = "telegrad::softmax", inline)]
+pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
+    let dim = dimension(&x, dim)?;
+    let shifted = x.broadcast_sub(&x.max_keepdim(dim)?)?;
+    let exp = shifted.exp()?;
+    Ok(exp.broadcast_div(&exp.sum_keepdim(dim)?)?)
+}
+
+/// The index of the largest element along dimension `dim`, or, without one, in the flattened tensor.
+///
+/// # Errors
+/// When there is no such dimension.
+#[remote(name = "telegrad::argmax", inline)]
+pub fn argmax(x: Tensor, dim: Option<i64>) -> Result<Tensor> {
+    Ok(match dim {
+        Some(dim) => x.argmax(dimension(&x, dim)?)?,
+        None => x.flatten_all()?.argmax(0)?,
+    })
+}
+
+/// The same elements in another shape.
+///
+/// # Errors
+/// When the shape has another number of elements.
+#[remote(name = "telegrad::reshape", inline)]
+pub fn reshape(x: Tensor, shape: Vec<usize>) -> Result<Tensor> {
+    Ok(x.reshape(shape)?)
+}
+
+/// Dimensions `a` and `b` swapped; negative ones count from the end.
+///
+/// # Errors
+/// When there is no such dimension.
+#[remote(name = "telegrad::transpose", inline)]
+pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
+    let (a, b) = (dimension(&x, a)?, dimension(&x, b)?);
+    Ok(x.transpose(a, b)?)
+}
+
+/// The tensors one after the other along dimension `dim`.
+///
+/// # Errors
+/// When there are none, or their other dimensions differ.
+#[remote(name = "telegrad::cat")]
+pub fn cat(tensors: Vec<Tensor>, dim: i64) -> Result<Tensor> {
+    let first = tensors.first().ok_or_else(|| Error::other("cat needs at least one tensor"))?;
+    Ok(Tensor::cat(&tensors, dimension(first, dim)?)?)
+}
+
+/// Ones, as 32-bit floats.
+///
+/// # Errors
+/// When the shape is too large.
+#[remote(name = "telegrad::ones")]
+pub fn ones(shape: Vec<usize>) -> Result<Tensor> {
+    Ok(Tensor::ones(fitting(shape)?, DType::F32, &Device::Cpu)?)
+}
+
+/// Zeros, as 32-bit floats.
+///
+/// # Errors
+/// When the shape is too large.
+#[remote(name = "telegrad::zeros")]
+pub fn zeros(shape: Vec<usize>) -> Result<Tensor> {
+    Ok(Tensor::zeros(fitting(shape)?, DType::F32, &Device::Cpu)?)
+}
+
+/// Normally distributed random numbers with mean 0 and deviation 1, as 32-bit floats.
+///
+/// # Errors
+/// When the shape is too large.
+#[remote(name = "telegrad::randn")]
+pub fn randn(shape: Vec<usize>) -> Result<Tensor> {
+    Ok(Tensor::randn(0f32, 1f32, fitting(shape)?, &Device::Cpu)?)
+}
+
+/// A dimension of `x` by its number; negative ones count from the end.
+fn dimension(x: &Tensor, dim: i64) -> Result<usize> {
+    let found = if dim < 0 { x.rank().checked_add_signed(dim as isize) } else { usize::try_from(dim).ok() };
+    found
+        .filter(|&dim| dim < x.rank())
+        .ok_or_else(|| Error::other(format!("dimension {dim} of a tensor with {} dimensions", x.rank())))
+}
+
+/// Refuses shapes whose tensor no machine could hold, before the allocation ends the process.
+fn fitting(shape: Vec<usize>) -> Result<Vec<usize>> {
+    /// Elements of the largest tensor that can be asked for by shape: 64 GB of 32-bit floats.
+    const MOST: usize = 16 << 30;
+    match shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)) {
+        Some(n) if n <= MOST => Ok(shape),
+        _ => Err(Error::other(format!("a tensor of shape {shape:?} is too large"))),
+    }
+}
