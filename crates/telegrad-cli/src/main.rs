@@ -6,6 +6,7 @@
 //! One file per subcommand, each with its arguments, which are also its help, its completions and
 //! its man page, and a function that does it and gives the exit code.
 
+mod bench;
 mod completions;
 mod man;
 mod run;
@@ -14,6 +15,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+/// Received tensors need large blocks all the time; this keeps them for the next one.
+#[global_allocator]
+static ALLOC: telegrad::TensorAlloc = telegrad::TensorAlloc::new();
 
 /// Remote calls that carry tensors between worker processes.
 #[derive(Debug, Parser)]
@@ -32,6 +37,9 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Bench(bench::Args),
+    #[command(hide = true)]
+    BenchPeer(bench::PeerArgs),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -39,6 +47,8 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::run(args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchPeer(args) => bench::run_peer(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -64,28 +64,28 @@ impl TryFrom<&Tensor> for RawTensor {
 struct Outgoing {
     /// What the user passed. Autograd looks for this one: it is part of the user's graph.
     tensor: Tensor,
-    /// The same content, contiguous and in main memory: the same tensor if it is so already.
-    content: Tensor,
+    /// A copy that is contiguous and in main memory, where the tensor itself is not.
+    copy: Option<Tensor>,
     dtype: DType,
 }
 
 impl Outgoing {
     fn new(tensor: &Tensor) -> Result<Self, WireError> {
         let dtype = dtype_of(tensor)?;
-        let content = if tensor.device().is_cpu() && tensor.is_contiguous() {
-            tensor.clone()
+        let copy = if tensor.device().is_cpu() && tensor.is_contiguous() {
+            None
         } else {
             // Detached, so that the copy is no operation in the user's graph. Contiguous first: what a
             // view does not show need not leave its device.
-            tensor
+            let copy = tensor
                 .detach()
                 .contiguous()
-                .and_then(|tensor| tensor.to_device(&Device::Cpu))
-                .map_err(|error| unsendable(error.to_string()))?
+                .and_then(|tensor| tensor.to_device(&Device::Cpu));
+            Some(copy.map_err(|error| unsendable(error.to_string()))?)
         };
         Ok(Self {
             tensor: tensor.clone(),
-            content,
+            copy,
             dtype,
         })
     }
@@ -100,7 +100,7 @@ impl TensorSource for Outgoing {
     }
 
     fn with_bytes(&self, read: &mut dyn FnMut(&[u8])) {
-        let (storage, layout) = self.content.storage_and_layout();
+        let (storage, layout) = self.copy.as_ref().unwrap_or(&self.tensor).storage_and_layout();
         // `new` has made sure of both.
         let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
             unreachable!("the content of a tensor that is sent is contiguous and on the CPU");

@@ -14,6 +14,10 @@ pub const MAX_DEPTH: usize = 128;
 /// Bytes that a sequence may reserve before its elements have been seen.
 const MAX_RESERVE: usize = 64 * 1024;
 
+/// The markers of floats in MessagePack.
+const F32: u8 = 0xca;
+const F64: u8 = 0xcb;
+
 /// Reads values from a body, and tensors from the side table beside it.
 ///
 /// Any input leaves it with a value or an error. It trusts no length: what it allocates ahead is
@@ -95,6 +99,11 @@ impl<'a> Decoder<'a> {
     /// When the next value is another.
     #[inline]
     pub fn integer(&mut self, what: &str) -> Result<i128, WireError> {
+        // Most integers are small, and their marker is their value.
+        if let [small @ ..0x80, rest @ ..] = self.input.remaining_slice() {
+            self.input = Bytes::new(rest);
+            return Ok(i128::from(*small));
+        }
         self.number(what, decode::read_int)
     }
 
@@ -106,6 +115,11 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn f32(&mut self) -> Result<f32, WireError> {
         const WHAT: &str = "a 32-bit float";
+        // What a Rust peer sends, before all else.
+        if let [F32, a, b, c, d, rest @ ..] = self.input.remaining_slice() {
+            self.input = Bytes::new(rest);
+            return Ok(f32::from_be_bytes([*a, *b, *c, *d]));
+        }
         match self.peek() {
             Some(Marker::F64) => {
                 let wide = self.value(WHAT, decode::read_f64)?;
@@ -139,6 +153,11 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn f64(&mut self) -> Result<f64, WireError> {
         const WHAT: &str = "a 64-bit float";
+        // What a Rust peer sends, before all else.
+        if let [F64, a, b, c, d, e, f, g, h, rest @ ..] = self.input.remaining_slice() {
+            self.input = Bytes::new(rest);
+            return Ok(f64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]));
+        }
         match self.peek() {
             Some(Marker::F32) => self.value(WHAT, decode::read_f32).map(f64::from),
             Some(marker) if is_integer(marker) => {

@@ -35,7 +35,7 @@ extern crate self as telegrad;
 pub mod launch;
 pub mod ops;
 
-pub use telegrad_net::TensorAlloc;
+pub use telegrad_net::{Spin, TensorAlloc};
 pub use telegrad_rpc::{
     DebugInfo, Error, Hop, JoinAll, Mismatch, Options, RemoteError, RemoteErrorKind, RendezvousError, Result,
     RpcFuture, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, init, init_with, is_cancelled, join_all,

@@ -1,0 +1,114 @@
+//! Tensors from small to large, and small calls beside large tensors.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use telegrad::ops;
+use telegrad::prelude::*;
+
+use super::Error;
+use super::calls::{ones2, times};
+use super::floor::{Floor, Kind};
+use super::peer::Pair;
+use super::record::Recorder;
+
+const KB: usize = 1024;
+const MB: usize = 1024 * 1024;
+
+/// The sizes that all compared benchmarks share.
+const PAYLOADS: [(&str, usize); 6] =
+    [("4KB", 4 * KB), ("64KB", 64 * KB), ("1MB", MB), ("16MB", 16 * MB), ("64MB", 64 * MB), ("256MB", 256 * MB)];
+
+/// Sends back what it gets.
+#[remote]
+fn give_back(t: Tensor) -> Tensor {
+    t
+}
+
+/// Takes what it gets, and says how much it was.
+#[remote]
+fn sink(t: Tensor) -> usize {
+    t.elem_count()
+}
+
+/// How often to move a payload: enough to settle, bounded in total bytes.
+fn iterations(bytes: usize, quick: bool) -> usize {
+    let (budget, most, least) = if quick { (256 * MB, 200, 3) } else { (1024 * MB, 1000, 5) };
+    (budget / bytes).clamp(least, most)
+}
+
+pub(super) fn echo(pair: &Pair, recorder: &mut Recorder, quick: bool, max_mb: usize) -> Result<(), Error> {
+    let world = &pair.world;
+    let mut unix = Floor::start(Kind::Unix)?;
+    let mut tcp = Floor::start(Kind::Tcp)?;
+    for (size, bytes) in PAYLOADS.into_iter().filter(|(_, bytes)| *bytes <= max_mb * MB) {
+        let count = iterations(bytes, quick);
+        let params = json!({ "size": size });
+        recorder.rate("floor_memcpy", params.clone(), bytes, 1, memcpy(bytes, count));
+        recorder.rate("floor_unix_throughput", params.clone(), bytes, 1, warm(unix.sink(bytes, count + count.div_ceil(10))?, count));
+        recorder.rate("floor_tcp_throughput", params.clone(), bytes, 1, warm(tcp.sink(bytes, count + count.div_ceil(10))?, count));
+        let t = Tensor::ones(bytes / 4, DType::F32, &Device::Cpu)?;
+        let echoes = times(count, || {
+            world.rpc_sync("w1", give_back, (t.clone(),))?;
+            Ok(())
+        })?;
+        recorder.rate("tensor_echo", params.clone(), bytes, 2, echoes);
+        let sinks = times(count, || {
+            world.rpc_sync("w1", sink, (t.clone(),))?;
+            Ok(())
+        })?;
+        recorder.rate("tensor_sink", params, bytes, 1, sinks);
+    }
+    unix.end()?;
+    tcp.end()
+}
+
+/// Drops the first times, which warm things up.
+fn warm(mut times: Vec<Duration>, count: usize) -> Vec<Duration> {
+    times.split_off(times.len().saturating_sub(count))
+}
+
+/// Copies into memory that has been written before.
+fn memcpy(bytes: usize, count: usize) -> Vec<Duration> {
+    let (from, mut to) = (vec![1_u8; bytes], vec![2_u8; bytes]);
+    (0..count)
+        .map(|_| {
+            let start = Instant::now();
+            to.copy_from_slice(std::hint::black_box(&from));
+            std::hint::black_box(&mut to);
+            start.elapsed()
+        })
+        .collect()
+}
+
+/// A small call, idle and while 64 MB tensors flow to the same worker.
+pub(super) fn mixed(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
+    let world = &pair.world;
+    let (a, b) = ones2()?;
+    let count = if quick { 300 } else { 2000 };
+    let small = || {
+        world.rpc_sync("w1", ops::add, (a.clone(), b.clone()))?;
+        Ok(())
+    };
+    let idle = times(count, small)?;
+    let large = Tensor::ones(16 * MB, DType::F32, &Device::Cpu)?;
+    let stop = AtomicBool::new(false);
+    let (busy, flowed) = std::thread::scope(|scope| {
+        let flow = scope.spawn(|| {
+            let mut tensors = 0_usize;
+            while !stop.load(SeqCst) {
+                world.rpc_sync("w1", sink, (large.clone(),)).map_err(|error| error.to_string())?;
+                tensors += 1;
+            }
+            Ok::<_, String>(tensors)
+        });
+        let busy = times(count, small);
+        stop.store(true, SeqCst);
+        (busy, flow.join())
+    });
+    let flowed = flowed.map_err(|_| "the flow of tensors panicked")??;
+    recorder.latency("mixed_latency", json!({ "while": "idle" }), idle);
+    recorder.latency("mixed_latency", json!({ "while": "64MB tensors flow", "tensors": flowed }), busy?);
+    Ok(())
+}

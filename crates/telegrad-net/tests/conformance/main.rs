@@ -1,0 +1,18 @@
+//! What every link must do: one suite, run over each of them.
+//!
+//! Each case is a function of the kind of link and appears once per kind, `frames::order::unix` for
+//! one. Cases about sockets themselves leave out the link in memory. Every test has a time limit.
+
+mod harness;
+mod raw;
+
+mod frames;
+mod both_ways;
+mod pressure;
+mod lanes;
+mod waiting;
+mod closing;
+mod half_open;
+mod nonsense;
+mod handshake;
+mod descriptors;

@@ -1,0 +1,145 @@
+//! A peer by hand: sockets on which a test says whatever it likes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use telegrad_net::{Address, Hello, Lane, Link, LinkOptions, Welcome, preface};
+use telegrad_wire::{CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Wire};
+
+use crate::harness::{End, Hosting, Inbox, Kind, LIMIT, Side, fresh_address, hello};
+
+/// The two connections of a link, without a link around them.
+pub(crate) struct Lanes {
+    pub(crate) control: Socket,
+    pub(crate) bulk: Socket,
+}
+
+/// A real end whose peer is made by hand, which keeps its threads.
+pub(crate) struct WithRaw<S> {
+    pub(crate) end: End,
+    pub(crate) peer: Lanes,
+    pub(crate) side: S,
+}
+
+/// A real end that was dialled by hand.
+pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Hosting> {
+    let hosting = Hosting::start(kind, options, inbox.clone());
+    let peer = shake_hands(hosting.address());
+    WithRaw { end: End { link: hosting.accepted(), inbox }, peer, side: hosting }
+}
+
+/// A real end that dialled and was answered by hand.
+pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Side> {
+    let (listener, address) = listen(&fresh_address(kind));
+    let accepting = std::thread::spawn(move || {
+        let control = welcome(&listener, Lane::Control);
+        Lanes { control, bulk: welcome(&listener, Lane::Bulk) }
+    });
+    let side = Side::new();
+    let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), options).unwrap();
+    WithRaw { end: End { link, inbox }, peer: accepting.join().unwrap(), side }
+}
+
+/// Both lanes to whoever listens at `address`.
+pub(crate) fn shake_hands(address: &Address) -> Lanes {
+    let lane = |lane| {
+        let mut socket = connect(address);
+        let hello = Hello { link: 77, ..hello(lane) };
+        socket.write_all(&preface()).unwrap();
+        socket.write_all(&encoded(FrameKind::Hello, &hello)).unwrap();
+        let mut greeting = [0; 8];
+        socket.read_exact(&mut greeting).unwrap();
+        assert_eq!(greeting, preface());
+        let (header, _) = read_frame(&mut socket);
+        assert_eq!(header.kind, FrameKind::Welcome);
+        socket
+    };
+    Lanes { control: lane(Lane::Control), bulk: lane(Lane::Bulk) }
+}
+
+fn welcome(listener: &Socket, lane: Lane) -> Socket {
+    let (mut socket, _) = listener.accept().unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut greeting = [0; 8];
+    socket.read_exact(&mut greeting).unwrap();
+    let (header, body) = read_frame(&mut socket);
+    assert_eq!(header.kind, FrameKind::Hello);
+    assert_eq!(Hello::decode(&mut Decoder::new(&body)).unwrap().lane, lane);
+    socket.write_all(&preface()).unwrap();
+    socket.write_all(&encoded(FrameKind::Welcome, &Welcome { digest: 0, functions: None })).unwrap();
+    socket
+}
+
+pub(crate) fn connect(address: &Address) -> Socket {
+    let (domain, address) = resolve(address);
+    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+    socket.connect(&address).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket
+}
+
+/// A listening socket that answers nobody by itself.
+pub(crate) fn listen(address: &Address) -> (Socket, Address) {
+    let (domain, target) = resolve(address);
+    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+    socket.bind(&target).unwrap();
+    socket.listen(1).unwrap();
+    let address = match address {
+        Address::Tcp(_) => Address::Tcp(socket.local_addr().unwrap().as_socket().unwrap()),
+        other => other.clone(),
+    };
+    (socket, address)
+}
+
+fn resolve(address: &Address) -> (Domain, SockAddr) {
+    match address {
+        Address::Tcp(address) => (Domain::for_address(*address), (*address).into()),
+        Address::Unix(name) => (Domain::UNIX, SockAddr::unix(format!("\0{name}")).unwrap()),
+        other => panic!("{other} is not a socket"),
+    }
+}
+
+/// A frame of a message in the handshake.
+pub(crate) fn encoded(kind: FrameKind, value: &impl Wire) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    frame(kind, 0, &encoder.finish().unwrap().body)
+}
+
+/// A frame with a body and nothing else.
+pub(crate) fn frame(kind: FrameKind, call: u64, body: &[u8]) -> Vec<u8> {
+    let mut header = FrameHeader::new(kind, CallId(call));
+    header.length = body.len() as u64;
+    header.body_len = body.len() as u32;
+    let mut bytes = header.to_bytes().to_vec();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// The next frame: its header, and all that follows it.
+pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
+    let mut header = [0; HEADER_LEN];
+    socket.read_exact(&mut header).unwrap();
+    let header = FrameHeader::from_bytes(&header, u64::MAX).unwrap();
+    let mut rest = vec![0; header.length as usize];
+    socket.read_exact(&mut rest).unwrap();
+    (header, rest)
+}
+
+/// Waits for the other side to close; what it said before.
+pub(crate) fn read_to_end(socket: &mut Socket) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match socket.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("not closed: {error}"),
+    }
+    bytes
+}
+
+/// Says nothing any more, but could still listen.
+pub(crate) fn fall_silent(socket: &Socket) {
+    socket.shutdown(Shutdown::Write).unwrap();
+}
