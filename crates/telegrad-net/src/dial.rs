@@ -1,11 +1,11 @@
 //! The side that wants a link.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
 use crate::handshake::{Hello, Lane, Welcome, introduce};
@@ -69,16 +69,25 @@ pub fn dial(address: &Address, dialer: Dialer<'_>, deadline: Instant) -> Result<
 fn connect(address: &Address, options: &LinkOptions, deadline: Instant) -> std::io::Result<Stream> {
     match address {
         Address::Tcp(addr) => {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(std::io::ErrorKind::TimedOut.into());
-            }
-            Stream::tcp(TcpStream::connect_timeout(addr, left)?, options.peer_timeout)
+            let stream = TcpStream::connect_timeout(addr, time_left(deadline)?)?;
+            Stream::tcp(stream, options.peer_timeout)
         }
         Address::Unix(name) => {
-            let addr = UnixAddr::from_abstract_name(name.as_bytes())?;
-            Ok(Stream::unix(UnixStream::connect_addr(&addr)?))
+            // Not the standard library's: it would wait without limit for a listener whose queue is full.
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.set_write_timeout(Some(time_left(deadline)?))?;
+            socket.connect(&SockAddr::unix(format!("\0{name}"))?).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+                _ => error,
+            })?;
+            socket.set_write_timeout(None)?;
+            Ok(Stream::unix(socket.into()))
         }
-        Address::Mem(_) => Err(std::io::ErrorKind::Unsupported.into()),
+        Address::Mem(_) => Err(ErrorKind::Unsupported.into()),
     }
+}
+
+fn time_left(deadline: Instant) -> std::io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

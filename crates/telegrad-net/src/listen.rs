@@ -19,9 +19,6 @@ use crate::socket::SocketLink;
 use crate::stream::Stream;
 use crate::{Address, Link, LinkOptions, Role, Sink, Turn};
 
-/// How long a connection may take to say who it is. Strangers that say nothing are dropped then.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
-
 /// Connections that may be in their handshake at a time. Each has a thread, so this bounds what
 /// strangers can cost; members of a world of thousands come through in a few rounds.
 const MAX_HANDSHAKES: usize = 256;
@@ -42,13 +39,25 @@ pub trait Host: Send + Sync {
 
     /// A new link.
     fn accepted(&self, link: Arc<dyn Link>);
+
+    /// How long a connection may take to say who it is. Strangers that say nothing are dropped then.
+    fn handshake_limit(&self) -> Duration {
+        // Ample for a member behind a slow network, short for a stranger that holds a thread.
+        Duration::from_secs(5)
+    }
 }
 
 /// Accepts links at one address until it is dropped.
 pub struct Listener {
     address: Address,
-    /// Nothing for in-memory addresses; those have an entry in [`MEM`].
-    socket: Option<(Arc<Accepting>, usize)>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// The entry in [`MEM`].
+    Mem(Weak<dyn Host>),
+    /// What the poller watches, and under which key.
+    Socket(Arc<Accepting>, usize),
 }
 
 /// Starts accepting links.
@@ -66,8 +75,8 @@ pub fn listen(
             if hosts.get(name).is_some_and(|host| host.strong_count() > 0) {
                 return Err(std::io::ErrorKind::AddrInUse.into());
             }
-            hosts.insert(name.clone(), host);
-            return Ok(Listener { address: address.clone(), socket: None });
+            hosts.insert(name.clone(), host.clone());
+            return Ok(Listener { address: address.clone(), kind: Kind::Mem(host) });
         }
         Address::Unix(name) => Socket::Unix(UnixListener::bind_addr(&UnixAddr::from_abstract_name(name.as_bytes())?)?),
         Address::Tcp(addr) => Socket::Tcp(TcpListener::bind(addr)?),
@@ -87,7 +96,7 @@ pub fn listen(
     });
     let source: Weak<Accepting> = Arc::downgrade(&accepting);
     let key = accepting.poller.add(accepting.socket.as_fd(), source, EventFlags::IN)?;
-    Ok(Listener { address, socket: Some((accepting, key)) })
+    Ok(Listener { address, kind: Kind::Socket(accepting, key) })
 }
 
 impl Listener {
@@ -99,10 +108,16 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        match (&self.socket, &self.address) {
-            (Some((accepting, key)), _) => accepting.poller.remove(*key, accepting.socket.as_fd()),
-            (None, Address::Mem(name)) => drop(MEM.lock().remove(name)),
-            (None, _) => {}
+        match (&self.kind, &self.address) {
+            (Kind::Socket(accepting, key), _) => accepting.poller.remove(*key, accepting.socket.as_fd()),
+            (Kind::Mem(host), Address::Mem(name)) => {
+                // Somebody else may have taken the name since its host was gone.
+                let mut hosts = MEM.lock();
+                if hosts.get(name).is_some_and(|current| current.ptr_eq(host)) {
+                    hosts.remove(name);
+                }
+            }
+            (Kind::Mem(_), _) => {}
         }
     }
 }
@@ -188,9 +203,10 @@ type Halves = Mutex<FxHashMap<u64, (Stream, Instant)>>;
 
 impl Source for Accepting {
     fn ready(&self, _: EventFlags) -> bool {
-        let Some(host) = self.host.upgrade() else { return false };
+        let host = self.host.upgrade();
+        let options = host.as_ref().map_or_else(LinkOptions::default, |host| host.options());
         loop {
-            let (stream, from) = match self.socket.accept(&host.options()) {
+            let (stream, from) = match self.socket.accept(&options) {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
                 Err(error) => {
@@ -198,6 +214,9 @@ impl Source for Accepting {
                     return false;
                 }
             };
+            // A connection that is left in the queue would be reported for ever: with nobody to take
+            // it, it is dropped.
+            let Some(host) = &host else { continue };
             if self.handshakes.fetch_add(1, SeqCst) >= MAX_HANDSHAKES {
                 self.handshakes.fetch_sub(1, SeqCst);
                 tracing::warn!(address = %self.address, from, "too many connections at once, one was dropped");
@@ -206,7 +225,7 @@ impl Source for Accepting {
             self.poller.roles().start(Box::new(Greeting {
                 stream: Some(stream),
                 from,
-                deadline: Instant::now() + HANDSHAKE_LIMIT,
+                deadline: Instant::now() + host.handshake_limit(),
                 host: self.host.clone(),
                 poller: self.poller.clone(),
                 halves: self.halves.clone(),
@@ -259,11 +278,13 @@ impl Greeting {
                 {
                     let mut halves = self.halves.lock();
                     let now = Instant::now();
-                    halves.retain(|_, (_, since)| now.duration_since(*since) < HANDSHAKE_LIMIT);
+                    halves.retain(|_, (_, since)| now.duration_since(*since) < host.handshake_limit());
                     let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
                     halves.insert(hello.link, (second, now));
                 }
-                answer(&stream, Ok(&welcome), self.deadline)
+                answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
+                    self.halves.lock().remove(&hello.link);
+                })
             }
             Lane::Bulk => {
                 let Some((control, _)) = self.halves.lock().remove(&hello.link) else {

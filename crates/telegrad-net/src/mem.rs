@@ -56,15 +56,15 @@ impl MemLink {
     /// Makes the message arrive at this end.
     fn arrive(self: Arc<Self>, from: &Arc<Self>, sealed: Sealed, cost: u32) -> Result<(), SendError> {
         let Sealed { header, body, tensors, .. } = sealed;
+        let credit = if cost > 0 { Credit::new(from.clone(), cost) } else { Credit::none() };
         let mut raw = Vec::with_capacity(tensors.len());
         for tensor in tensors {
             // Copied like on any other link: the receiver's tensor is its own.
             raw.push(RawTensor::copy_of(&*tensor)?);
         }
         self.options.traffic.received(header.length + HEADER_LEN as u64);
-        let credit = if cost > 0 { Credit::new(from.clone(), cost) } else { Credit::none() };
         let link: Arc<dyn Link> = self.clone();
-        self.sink.receive(&link, Incoming { header, body: Cow::Owned(body), tensors: raw, credit });
+        self.sink.receive(&link, Incoming { header, body: Cow::Owned(body), tensors: raw, credit, more: false });
         Ok(())
     }
 

@@ -41,13 +41,15 @@ impl Outgoing {
         let mut table = Vec::new();
         let mut data = 0_u64;
         for tensor in &tensors {
-            let meta = tensor.meta();
-            TensorTable::push(&mut table, &meta)?;
-            data += meta.bytes().unwrap_or(usize::MAX) as u64;
+            TensorTable::push(&mut table, tensor.dtype(), tensor.shape())?;
+            // A tensor whose length does not fit the machine cannot exist on it.
+            data += tensor.byte_len().unwrap_or(0) as u64;
         }
         header.body_len = fits(body.len())?;
         header.table_len = fits(table.len())?;
-        header.tensors = tensors.len() as u16;
+        header.tensors = u16::try_from(tensors.len()).map_err(|_| WireError::TensorTable {
+            what: format!("{} tensors in one message, the limit is {}", tensors.len(), u16::MAX),
+        })?;
         header.length = (body.len() + table.len()) as u64 + data;
         Ok(Sealed { header, body, table, tensors })
     }
@@ -99,6 +101,8 @@ pub struct Incoming<'a> {
     pub tensors: Vec<RawTensor>,
     /// What the message holds of the sender's window; dropping it gives it back.
     pub credit: Credit,
+    /// Others arrived together with it and follow right away: answers may wait for each other.
+    pub more: bool,
 }
 
 impl<'a> Incoming<'a> {
@@ -117,7 +121,7 @@ impl<'a> Incoming<'a> {
                 tensors.push(RawTensor::new(meta, buffer)?);
             }
         }
-        Ok(Self { header, body: Cow::Borrowed(body), tensors, credit: Credit::none() })
+        Ok(Self { header, body: Cow::Borrowed(body), tensors, credit: Credit::none(), more: false })
     }
 }
 

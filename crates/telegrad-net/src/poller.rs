@@ -75,8 +75,14 @@ impl Poller {
         source: Weak<dyn Source>,
         flags: EventFlags,
     ) -> io::Result<usize> {
+        if self.closed.load(SeqCst) {
+            return Err(io::Error::other("nobody watches the sockets of this worker any more"));
+        }
         let key = self.sources.write().insert(source);
-        epoll::add(&self.epoll, fd, EventData::new_u64(key as u64), flags)?;
+        if let Err(error) = epoll::add(&self.epoll, fd, EventData::new_u64(key as u64), flags) {
+            self.sources.write().try_remove(key);
+            return Err(error.into());
+        }
         Ok(key)
     }
 
@@ -111,6 +117,13 @@ struct Polling {
     hot: Option<Arc<dyn Source>>,
 }
 
+/// Also when it never got a thread: then there is nobody to watch anything.
+impl Drop for Polling {
+    fn drop(&mut self) {
+        self.poller.closed.store(true, SeqCst);
+    }
+}
+
 impl Role for Polling {
     fn turn(&mut self) -> Turn {
         if self.poller.closed.load(SeqCst) {
@@ -124,7 +137,7 @@ impl Role for Polling {
                 }
                 // The others are not forgotten meanwhile.
                 looks += 1;
-                if looks % 4 == 0 { self.poller.wait(Some(Duration::ZERO)) } else { None }
+                if looks % 16 == 0 { self.poller.wait(Some(Duration::ZERO)) } else { None }
             });
             if let Some(hot) = found {
                 self.hot = hot;

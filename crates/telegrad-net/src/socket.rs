@@ -12,7 +12,7 @@ mod writer;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
@@ -25,12 +25,19 @@ use self::writer::{ControlWriter, Written};
 use crate::credit::{GiveBack, Owed, Window, units};
 use crate::message::{INLINE_LIMIT, Incoming, Sealed};
 use crate::poller::{Poller, Source};
-use crate::stream::Stream;
+use crate::stream::{Stream, StreamError};
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
 /// Unwritten bytes of small frames beyond which this link takes no more requests from either side.
 /// Several times what a socket holds, so that it is reached only when the peer does not read.
 const MAX_BACKLOG: usize = 4 << 20;
+
+/// How long the control lane may take to say why, once the bulk lane has ended. The reason was sent
+/// first, so over one network it is there already.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// Longest reason, in bytes, that a goodbye carries.
+const MAX_REASON: usize = 4096;
 
 /// A link over a control and a bulk socket.
 pub(crate) struct SocketLink {
@@ -49,6 +56,9 @@ pub(crate) struct SocketLink {
 
     bulk: BulkLane,
 
+    /// Started to answer: the one of the two ends that stops reading while its answers pile up. Were
+    /// it both, each could wait for the other.
+    answers: bool,
     /// Credit for what this end sends.
     window: Window,
     /// Credit this end has to give back.
@@ -96,6 +106,7 @@ impl SocketLink {
             writer: ControlWriter::default(),
             interest: Mutex::new(Interest { key: None, reading: watched, writing: false }),
             bulk: BulkLane::new(bulk),
+            answers: watched,
             window: Window::new(options.window),
             owed: Owed::new(options.window),
             waiters: AtomicUsize::new(0),
@@ -113,6 +124,10 @@ impl SocketLink {
             interest.key = Some(key);
         }
         link.bulk.watch(&link)?;
+        if link.closed.get().is_some() {
+            // It ended between the two, and could not yet forget the second.
+            link.bulk.close(&poller);
+        }
         Ok(link)
     }
 
@@ -132,7 +147,7 @@ impl SocketLink {
             }
         }
         let Some(me) = self.arc() else { return false };
-        loop {
+        while self.closed.get().is_none() {
             match reader.next_frame() {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
@@ -173,7 +188,8 @@ impl SocketLink {
     /// Reads as the only one who waits, until done or the deadline.
     fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) {
         let over = || waiting.done() || self.closed.get().is_some();
-        while !over() {
+        // The deadline also counts while others' messages keep coming.
+        while !over() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             if self.read_batch(reader) {
                 continue;
             }
@@ -195,7 +211,7 @@ impl SocketLink {
     fn sleep(&self, over: &dyn Fn() -> bool, deadline: Option<Instant>) -> bool {
         // Without a descriptor for the wake-up, sleep in short steps instead.
         let wake = self.wake_fd();
-        let step = wake.is_none().then(|| Instant::now() + std::time::Duration::from_millis(1));
+        let step = wake.is_none().then(|| Instant::now() + Duration::from_millis(1));
         self.leader_sleeps.store(true, SeqCst);
         // Whoever finished the wait before the store above did not see a sleeper; so look again.
         let awake = over() || {
@@ -243,23 +259,54 @@ impl SocketLink {
         match self.writer.write(&self.control) {
             Written::All => {
                 if self.writer.was_stuck() {
-                    self.set_interest(|interest| {
-                        interest.writing = false;
-                        interest.reading = interest.reading || self.watchers.load(SeqCst) > 0;
-                    });
+                    self.follow_writer();
                     self.window.notify();
                 }
             }
-            Written::Stuck => self.set_interest(|interest| {
-                interest.writing = true;
-                // A peer that does not read its replies gets no more requests read.
-                if self.writer.backlog() > MAX_BACKLOG {
-                    interest.reading = false;
-                }
-            }),
+            Written::Stuck => self.follow_writer(),
             Written::ByOther => {}
-            Written::Ended(error) => self.end(false, &error.describe()),
+            Written::Ended(error) => self.lost(&error),
         }
+    }
+
+    /// Has the poller say when the socket takes more, or no longer, as the writer needs it now:
+    /// threads may come here in another order than they left the writer.
+    fn follow_writer(&self) {
+        self.set_interest(|interest| {
+            interest.writing = self.writer.is_stuck();
+            if !interest.writing {
+                interest.reading = interest.reading || self.watchers.load(SeqCst) > 0;
+            } else if self.answers && self.writer.backlog() > MAX_BACKLOG {
+                // A peer that does not read its replies gets no more requests read.
+                interest.reading = false;
+            }
+        });
+    }
+
+    /// Writing has failed. What the peer said before, perhaps why it closes, is still to be read:
+    /// whoever reads then comes to the end, be it the poller.
+    fn lost(&self, error: &StreamError) {
+        match error {
+            StreamError::Ended => self.control.shutdown(),
+            other => self.end(false, &other.describe()),
+        }
+    }
+
+    /// The bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
+    /// one that is gone has ended both: so that one is heard before this end is taken for the reason.
+    fn bulk_ended(&self, why: &str) {
+        let until = Instant::now() + LAST_WORDS;
+        while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
+            match self.reader.try_lock() {
+                Some(mut reader) => drop(self.read_batch(&mut reader)),
+                // Somebody reads for itself and comes to the end as well.
+                None => rustix::thread::sched_yield(),
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        self.end(false, why);
     }
 
     fn send_small(&self, sealed: &Sealed, flush: Flush) {
@@ -274,7 +321,7 @@ impl SocketLink {
             Ok(()) => Ok(()),
             Err(bulk::WriteError::Deadline) => Err(SendError::Deadline),
             Err(bulk::WriteError::Ended(error)) => {
-                self.end(false, &error.describe());
+                self.lost(&error);
                 Err(SendError::Closed(self.why()))
             }
         }
@@ -287,10 +334,16 @@ impl SocketLink {
 
     /// Ends the link, once.
     fn end(&self, graceful: bool, why: &str) {
+        self.end_after(graceful, why, || ());
+    }
+
+    /// Ends the link, once. `last` runs when nobody else can send or be the reason any more.
+    fn end_after(&self, graceful: bool, why: &str, last: impl FnOnce()) {
         let closed = Closed { graceful, why: why.into() };
         if self.closed.set(closed.clone()).is_err() {
             return;
         }
+        last();
         self.control.shutdown();
         self.bulk.close(&self.poller);
         if let Some(key) = self.interest.lock().key.take() {
@@ -328,7 +381,16 @@ impl Link for SocketLink {
             self.send_small(&sealed, flush);
             return Ok(());
         }
-        self.send_large(sealed, deadline)
+        let (kind, credit) = (sealed.header.kind, sealed.header.credit);
+        let sent = self.send_large(sealed, deadline);
+        if let Err(SendError::Deadline) = sent {
+            // Nothing of it went: neither what it costs nor what it was to give back.
+            if kind == FrameKind::Request {
+                self.window.give_back(units(length));
+            }
+            self.owed.add(credit);
+        }
+        sent
     }
 
     fn flush(&self) {
@@ -411,13 +473,17 @@ impl Link for SocketLink {
     }
 
     fn close(&self, why: &str) {
-        if self.closed.get().is_none() {
+        self.end_after(true, why, || {
             let mut goodbye = Outgoing::bare(FrameKind::Goodbye, CallId(0));
-            goodbye.payload.body = why.as_bytes().to_vec();
-            // The peer may be gone already; then it needs no goodbye.
-            let _ = self.send(goodbye, Flush::Now, None);
-        }
-        self.end(true, why);
+            // A reason is for people: what is too long for the control lane is too long for them.
+            goodbye.payload.body = why.as_bytes()[..why.len().min(MAX_REASON)].to_vec();
+            // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
+            if let Ok(goodbye) = goodbye.seal() {
+                self.send_small(&goodbye, Flush::Now);
+                // Another thread may be the one that writes it.
+                self.writer.settle();
+            }
+        });
     }
 
     fn closed(&self) -> Option<Closed> {

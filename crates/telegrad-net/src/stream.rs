@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use socket2::{SockRef, TcpKeepalive};
 
+use crate::Spin;
+
 /// A connected stream socket.
 #[derive(Debug)]
 pub(crate) struct Stream(OwnedFd);
@@ -95,13 +97,25 @@ impl Stream {
     }
 
     /// Fills all of `buf`, waiting as long as it takes. When this returns `Ok`, every byte is initialised.
-    pub(crate) fn fill(&self, mut buf: &mut [MaybeUninit<u8>]) -> Result<(), StreamError> {
+    ///
+    /// Polls before it sleeps: the sender fills the socket while it is being emptied, and a sleep
+    /// for every buffer full would halve the rate.
+    pub(crate) fn fill(&self, mut buf: &mut [MaybeUninit<u8>], spin: &mut Spin) -> Result<(), StreamError> {
         while !buf.is_empty() {
-            let got = match rustix::net::recv(&self.0, &mut *buf, RecvFlags::WAITALL) {
-                Ok((_, 0)) => return Err(StreamError::Ended),
-                Ok((_, got)) => got,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
+            let mut try_read = || match rustix::net::recv(&self.0, &mut *buf, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN | Errno::INTR) => None,
+                other => Some(other.map(|(_, got)| got)),
+            };
+            let got = match try_read().or_else(|| spin.poll(&mut try_read)) {
+                Some(Ok(0)) => return Err(StreamError::Ended),
+                Some(Ok(got)) => got,
+                Some(Err(errno)) => return Err(errno.into()),
+                None => {
+                    let start = Instant::now();
+                    self.wait(PollFlags::IN, None, None);
+                    spin.slept(start.elapsed());
+                    continue;
+                }
             };
             buf = &mut buf[got..];
         }

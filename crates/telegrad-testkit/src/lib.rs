@@ -83,6 +83,8 @@ macro_rules! on_threads_and_processes {
 macro_rules! on_cluster {
     ($module:ident: $cluster:expr => $($test:ident)*) => {
         mod $module {
+            use super::*;
+
             $(
                 #[test]
                 fn $test() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use telegrad_rpc::{Options, Result, StoreServer, World, init_with};
 
 use crate::board::Board;
-use crate::cluster::{Cluster, Kind, Meeting};
+use crate::cluster::{Cluster, Meeting};
 
 /// The signal that a member's body has ended.
 pub(crate) const DONE: &str = "testkit: done";
@@ -76,13 +76,10 @@ impl Member {
             rpc_timeout: patience,
             ..Options::default()
         };
-        options.init_method = match (self.cluster.meeting, self.cluster.kind, &self.place) {
-            (Meeting::Tcp, ..) => self.meet_over_tcp(&mut options),
-            (Meeting::Default, Kind::Threads, Place::Mem(name)) => format!("mem://{name}"),
-            (_, _, Place::Dir(dir)) => format!("file://{}", dir.join("store").display()),
-            (_, _, Place::Mem(name)) => {
-                format!("file://{}", std::env::temp_dir().join(name).display())
-            }
+        options.init_method = match (self.cluster.meeting, &self.place) {
+            (Meeting::Tcp, _) => self.meet_over_tcp(&mut options),
+            (_, Place::Mem(name)) => format!("mem://{name}"),
+            (_, Place::Dir(dir)) => format!("file://{}", dir.join("store").display()),
         };
         for change in &self.cluster.change {
             change(&mut options);
@@ -108,9 +105,7 @@ impl Member {
     /// # Errors
     /// As [`init_with`].
     pub fn init(&self) -> Result<World> {
-        let world = init_with(self.name(), self.options())?;
-        (self.joined)(&world);
-        Ok(world)
+        init_with(self.name(), self.options())
     }
 
     /// Joins, runs the body and leaves.
@@ -118,6 +113,7 @@ impl Member {
         let world = self
             .init()
             .unwrap_or_else(|error| panic!("`{}` cannot join: {error}", self.name()));
+        (self.joined)(&world);
         body(world.clone());
         if self.cluster.graceful {
             let left = world.shutdown();
@@ -133,7 +129,8 @@ impl Member {
         let board = &self.cluster.board;
         board.post(DONE, &self.rank.to_string());
         let all = |ranks: &[String]| (0..self.size()).all(|rank| ranks.contains(&rank.to_string()));
-        board.wait_until(DONE, self.cluster.time_limit, all);
+        // The cluster's own limit comes first, and says who has not ended.
+        board.wait_until(DONE, 2 * self.cluster.time_limit, all);
     }
 }
 

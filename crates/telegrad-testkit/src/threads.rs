@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use telegrad_rpc::World;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Meeting};
 use crate::member::{DONE, Member, Place};
 use crate::report::{self, Failure};
 
@@ -19,11 +19,12 @@ const GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(cluster: &Arc<Cluster>, body: impl Fn(Member) + Send + Sync + 'static) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let place = Place::Mem(format!(
-        "testkit-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Relaxed)
-    ));
+    let directory =
+        (cluster.meeting == Meeting::File).then(|| tempfile::tempdir().expect("a temporary directory"));
+    let place = match &directory {
+        Some(directory) => Place::Dir(directory.path().into()),
+        None => Place::Mem(format!("testkit-{}", NEXT.fetch_add(1, Relaxed))),
+    };
     let body = Arc::new(body);
     let worlds: Arc<Mutex<Vec<World>>> = Arc::default();
     let (sender, receiver) = channel();

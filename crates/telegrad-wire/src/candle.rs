@@ -92,11 +92,12 @@ impl Outgoing {
 }
 
 impl TensorSource for Outgoing {
-    fn meta(&self) -> TensorMeta {
-        TensorMeta {
-            dtype: self.dtype,
-            shape: self.tensor.dims().to_vec(),
-        }
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.tensor.dims()
     }
 
     fn with_bytes(&self, read: &mut dyn FnMut(&[u8])) {

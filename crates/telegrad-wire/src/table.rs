@@ -22,18 +22,15 @@ impl TensorTable {
     ///
     /// # Errors
     /// When it has more than [`MAX_RANK`] dimensions.
-    pub fn push(out: &mut Vec<u8>, meta: &TensorMeta) -> Result<(), WireError> {
-        if meta.shape.len() > MAX_RANK {
+    pub fn push(out: &mut Vec<u8>, dtype: DType, shape: &[usize]) -> Result<(), WireError> {
+        if shape.len() > MAX_RANK {
             return Err(WireError::TensorTable {
-                what: format!(
-                    "a tensor has {} dimensions, the limit is {MAX_RANK}",
-                    meta.shape.len()
-                ),
+                what: format!("a tensor has {} dimensions, the limit is {MAX_RANK}", shape.len()),
             });
         }
-        out.push(meta.dtype as u8);
-        out.push(meta.shape.len() as u8);
-        for &dim in &meta.shape {
+        out.push(dtype as u8);
+        out.push(shape.len() as u8);
+        for &dim in shape {
             out.extend_from_slice(&(dim as u64).to_le_bytes());
         }
         Ok(())

@@ -21,19 +21,20 @@ impl TensorMeta {
     /// Dimensions beside one of length zero must fit too, because tensor libraries multiply them into
     /// strides: a shape that has a number of elements here is safe to hand to any of them.
     pub fn elements(&self) -> Option<usize> {
-        let extent = self
-            .shape
-            .iter()
-            .try_fold(1_usize, |n, &dim| n.checked_mul(dim.max(1)))?;
-        // No allocation is longer than `isize::MAX` bytes.
-        isize::try_from(extent.checked_mul(self.dtype.size())?).ok()?;
-        Some(if self.shape.contains(&0) { 0 } else { extent })
+        elements(self.dtype, &self.shape)
     }
 
     /// Number of bytes of the contiguous content; `None` when it does not fit the machine.
     pub fn bytes(&self) -> Option<usize> {
         self.elements()?.checked_mul(self.dtype.size())
     }
+}
+
+fn elements(dtype: DType, shape: &[usize]) -> Option<usize> {
+    let extent = shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim.max(1)))?;
+    // No allocation is longer than `isize::MAX` bytes.
+    isize::try_from(extent.checked_mul(dtype.size())?).ok()?;
+    Some(if shape.contains(&0) { 0 } else { extent })
 }
 
 impl fmt::Display for TensorMeta {
@@ -47,10 +48,23 @@ impl fmt::Display for TensorMeta {
 /// The encoder keeps the tensor itself behind this trait, so that its bytes go from its own memory
 /// straight to the link, and so that a layer above (autograd) can find the tensor again.
 pub trait TensorSource: Send + Sync + 'static {
-    /// Element type and shape.
-    fn meta(&self) -> TensorMeta;
+    /// The element type.
+    fn dtype(&self) -> DType;
 
-    /// Lends the contiguous little-endian content, exactly as long as [`TensorMeta::bytes`] says.
+    /// Length of each dimension.
+    fn shape(&self) -> &[usize];
+
+    /// Element type and shape.
+    fn meta(&self) -> TensorMeta {
+        TensorMeta { dtype: self.dtype(), shape: self.shape().to_vec() }
+    }
+
+    /// Number of bytes of the contiguous content; `None` when it does not fit the machine.
+    fn byte_len(&self) -> Option<usize> {
+        elements(self.dtype(), self.shape())?.checked_mul(self.dtype().size())
+    }
+
+    /// Lends the contiguous little-endian content, exactly as long as [`byte_len`](Self::byte_len) says.
     fn with_bytes(&self, read: &mut dyn FnMut(&[u8]));
 
     /// The tensor, to downcast.
@@ -129,8 +143,12 @@ impl fmt::Debug for RawTensor {
 }
 
 impl TensorSource for RawTensor {
-    fn meta(&self) -> TensorMeta {
-        self.0.meta.clone()
+    fn dtype(&self) -> DType {
+        self.0.meta.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.0.meta.shape
     }
 
     fn with_bytes(&self, read: &mut dyn FnMut(&[u8])) {

@@ -286,11 +286,11 @@ fn nesting_beyond_the_limit_is_an_error() {
 fn a_failure_to_encode_is_told_at_the_end() {
     struct TooMany;
     impl TensorSource for TooMany {
-        fn meta(&self) -> TensorMeta {
-            TensorMeta {
-                dtype: DType::U8,
-                shape: vec![0],
-            }
+        fn dtype(&self) -> DType {
+            DType::U8
+        }
+        fn shape(&self) -> &[usize] {
+            &[0]
         }
         fn with_bytes(&self, read: &mut dyn FnMut(&[u8])) {
             read(&[]);
@@ -371,7 +371,7 @@ fn tables_that_do_not_fit_the_frame_are_errors() {
         dtype: DType::U8,
         shape: vec![1; 65],
     };
-    let error = TensorTable::push(&mut Vec::new(), &meta).unwrap_err().to_string();
+    let error = TensorTable::push(&mut Vec::new(), meta.dtype, &meta.shape).unwrap_err().to_string();
     assert_eq!(
         error,
         "broken tensor table: a tensor has 65 dimensions, the limit is 64"

@@ -272,7 +272,7 @@ fn the_tensor_table_is_code_rank_and_dimensions() {
     ];
     let mut table = Vec::new();
     for meta in &metas {
-        TensorTable::push(&mut table, meta).unwrap();
+        TensorTable::push(&mut table, meta.dtype, &meta.shape).unwrap();
     }
     let expected = "08 02 0200000000000000 0201000000000000 | 01 00 | 0a 01 0000000000000000";
     assert_eq!(hex(&table), expected.replace([' ', '|'], ""));

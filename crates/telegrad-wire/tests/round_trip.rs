@@ -16,7 +16,7 @@ use telegrad_wire::{Buffer, DType, Decoder, Encoder, Payload, RawTensor, TensorM
 fn transport(payload: &Payload) -> Vec<RawTensor> {
     let (mut table, mut data) = (Vec::new(), Vec::new());
     for tensor in &payload.tensors {
-        TensorTable::push(&mut table, &tensor.meta()).unwrap();
+        TensorTable::push(&mut table, tensor.dtype(), tensor.shape()).unwrap();
         tensor.with_bytes(&mut |bytes| data.extend_from_slice(bytes));
     }
     let count = payload.tensors.len() as u16;

@@ -63,7 +63,8 @@ impl ControlReader {
             return Ok(None);
         };
         self.start += HEADER_LEN + frame.len();
-        Incoming::parse(header, frame).map(Some)
+        let more = self.end - self.start >= HEADER_LEN;
+        Incoming::parse(header, frame).map(|message| Some(Incoming { more, ..message }))
     }
 
     /// Whether part of a frame is there.

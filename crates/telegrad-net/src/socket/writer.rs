@@ -76,6 +76,19 @@ impl ControlWriter {
         std::mem::take(&mut self.state.lock().was_stuck)
     }
 
+    /// Whether the socket is full, as far as anybody knows.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.state.lock().stuck
+    }
+
+    /// Waits for the thread that is writing, if there is one: it is about to take what was appended
+    /// along. Never long, because it does not wait for the socket.
+    pub(crate) fn settle(&self) {
+        while self.state.lock().writing {
+            rustix::thread::sched_yield();
+        }
+    }
+
     /// Writes until nothing waits or the socket is full.
     pub(crate) fn write(&self, stream: &Stream) -> Written {
         let mut state = self.state.lock();

@@ -223,7 +223,7 @@ impl Sink for Inbox {
         if let Some(reaction) = &self.reaction {
             reaction(link, &message);
         }
-        let Incoming { header, body, tensors, credit } = message;
+        let Incoming { header, body, tensors, credit, .. } = message;
         let thread = std::thread::current().id();
         {
             let mut state = self.state();
@@ -362,7 +362,7 @@ impl Side {
 
 /// A worker that listens.
 pub(crate) struct Hosting {
-    listener: Option<Listener>,
+    listener: Listener,
     pub(crate) host: Arc<TestHost>,
     pub(crate) side: Side,
 }
@@ -392,11 +392,11 @@ impl Hosting {
         let host = Arc::new(TestHost { inbox, options, handshake_limit, links, changed });
         let weak: Weak<TestHost> = Arc::downgrade(&host);
         let listener = listen(address, weak, &|| Ok(side.poller.clone())).unwrap();
-        Self { listener: Some(listener), host, side }
+        Self { listener, host, side }
     }
 
     pub(crate) fn address(&self) -> &Address {
-        self.listener.as_ref().expect("it listens").address()
+        self.listener.address()
     }
 
     /// Waits for a link that somebody dialled, and takes it.
@@ -408,8 +408,13 @@ impl Hosting {
         links.remove(0)
     }
 
-    pub(crate) fn stop_listening(&mut self) {
-        self.listener = None;
+    /// The listener alone; everything else of the worker is gone.
+    pub(crate) fn into_listener(self) -> Listener {
+        self.listener
+    }
+
+    pub(crate) fn inbox(&self) -> Arc<Inbox> {
+        self.host.inbox.clone()
     }
 }
 

@@ -233,7 +233,13 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        Executor::blocking(|| self.outbound.link.wait(&call.promise, until));
+        Executor::blocking(|| {
+            self.outbound.link.wait(&call.promise, until);
+            // A link that has ended does not wait, but it may still be telling the calls of it.
+            if self.outbound.link.closed().is_some() {
+                call.promise.park(until);
+            }
+        });
         if !call.promise.done() && call.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.outbound.expire(call);
         }

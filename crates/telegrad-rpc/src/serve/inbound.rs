@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use telegrad_net::{Closed, Incoming, INLINE_LIMIT, Link, Sink};
+use telegrad_net::{Closed, Flush, INLINE_LIMIT, Incoming, Link, Sink};
 use telegrad_wire::{Decoder, FrameKind, WireError};
 
 use super::job::{Job, Responder};
@@ -33,10 +33,11 @@ impl Inbound {
 
     fn request(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         let Some(worker) = self.worker.upgrade() else { return };
-        let Incoming { header, body, tensors, credit } = message;
+        let Incoming { header, body, tensors, credit, more } = message;
+        let flush = if more { Flush::Later } else { Flush::Now };
         let refuse = |kind, text: String, function: &str| {
             let failure = RemoteError::new(kind, text, worker.name(), function);
-            Responder::refuse(link, header.call, &failure);
+            Responder::refuse(link, header.call, &failure, flush);
         };
         let (name, offset) = match function_name(&body) {
             Ok(found) => found,
@@ -55,7 +56,7 @@ impl Inbound {
             Responder::new(link.clone(), header.call, worker.clone(), self.running.clone(), function);
         if function.inline && header.length <= INLINE_LIMIT {
             drop(credit);
-            return Job::run_inline(function, &body[offset..], tensors, &context, responder);
+            return Job::run_inline(function, &body[offset..], tensors, &context, responder, flush);
         }
         self.running.lock().insert(header.call.0, context.clone());
         let job = Job { function, body: body.into_owned(), offset, tensors, context, responder, credit };

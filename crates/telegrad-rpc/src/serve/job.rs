@@ -52,12 +52,12 @@ impl Job {
         tensors: Vec<RawTensor>,
         context: &Arc<CallContext>,
         responder: Responder,
+        flush: Flush,
     ) {
         match step(function, args, tensors, context) {
-            // Written together with the other replies to what was read together.
-            Ok(Step::Done(result)) => responder.respond(context, result, Flush::Later),
+            Ok(Step::Done(result)) => responder.respond(context, result, flush),
             Ok(Step::Pending(future)) => AsyncTask::start(future, context.clone(), responder),
-            Err(panic) => responder.respond(context, Err(panic), Flush::Later),
+            Err(panic) => responder.respond(context, Err(panic), flush),
         }
     }
 }
@@ -121,8 +121,8 @@ impl Responder {
     }
 
     /// Answers a request that is not accepted.
-    pub(crate) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError) {
-        let _ = link.send(failed(call, failure), Flush::Later, None);
+    pub(crate) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError, flush: Flush) {
+        let _ = link.send(failed(call, failure), flush, None);
     }
 }
 
@@ -143,6 +143,6 @@ fn failed(call: CallId, failure: &RemoteError) -> Outgoing {
 }
 
 fn is_large(outgoing: &Outgoing) -> bool {
-    let tensors: usize = outgoing.payload.tensors.iter().filter_map(|tensor| tensor.meta().bytes()).sum();
+    let tensors: usize = outgoing.payload.tensors.iter().filter_map(|tensor| tensor.byte_len()).sum();
     (tensors + outgoing.payload.body.len()) as u64 > telegrad_net::INLINE_LIMIT
 }

@@ -80,7 +80,7 @@ fn table(data: &[u8]) {
     if let Ok(metas) = TensorTable::read(rest, u16::from(*count), u64::from(*size)) {
         let mut again = Vec::new();
         for meta in &metas {
-            TensorTable::push(&mut again, meta).expect("what was read can be written");
+            TensorTable::push(&mut again, meta.dtype, &meta.shape).expect("what was read can be written");
         }
         assert_eq!(again, rest, "a table that was accepted is written as it was read");
     }

@@ -55,22 +55,8 @@ fn body(value: &impl Wire) -> Vec<u8> {
 /// Valid bytes of several kinds, to be broken.
 fn valid() -> Vec<Vec<u8>> {
     let mut table = vec![2, 12];
-    TensorTable::push(
-        &mut table,
-        &TensorMeta {
-            dtype: DType::F32,
-            shape: vec![2],
-        },
-    )
-    .unwrap();
-    TensorTable::push(
-        &mut table,
-        &TensorMeta {
-            dtype: DType::U32,
-            shape: vec![1, 1],
-        },
-    )
-    .unwrap();
+    TensorTable::push(&mut table, DType::F32, &[2]).unwrap();
+    TensorTable::push(&mut table, DType::U32, &[1, 1]).unwrap();
     let mut header = FrameHeader::new(FrameKind::Request, CallId(7));
     (header.length, header.body_len, header.table_len) = (100, 40, 20);
     vec![

@@ -1,0 +1,249 @@
+//! Who gets a link, and what the others are told.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use telegrad_net::{
+    Address, DialError, Hello, Host, Lane, LinkOptions, PREFACE, PROTOCOL_VERSION, listen, preface,
+};
+use telegrad_wire::{CallId, Decoder, FrameHeader, FrameKind, Wire, WorldId};
+
+use crate::harness::{
+    Hosting, Inbox, Kind, LIMIT, Side, fresh_address, frame, hello, on_every_link, on_sockets, pair,
+};
+use crate::raw::{self, connect, encoded, read_frame, read_to_end};
+
+on_every_link! {
+    each_end_knows_its_peer,
+    a_stranger_to_the_world_is_told_why,
+    nobody_listens_there,
+    an_address_is_used_once,
+    an_address_can_be_used_again,
+}
+on_sockets! {
+    another_version_is_named_to_the_listener,
+    another_version_is_named_to_the_dialler,
+    garbage_ends_the_connection,
+    a_handshake_frame_that_claims_an_exbibyte,
+    a_frame_that_is_no_hello,
+    a_bulk_lane_without_a_control_lane,
+    silence_is_dropped_and_keeps_nobody_out,
+    strangers_beyond_the_limit_are_dropped,
+    a_listener_that_does_not_answer_costs_no_more_than_the_deadline,
+    a_listener_that_does_not_accept_costs_no_more_than_the_deadline,
+}
+
+fn host(kind: Kind) -> Hosting {
+    Hosting::start(kind, LinkOptions::default(), Inbox::new())
+}
+
+/// Dials in vain.
+fn refused(address: &Address, hello: Hello, limit: Duration) -> DialError {
+    let side = Side::new();
+    let deadline = Instant::now() + limit;
+    match side.dial_until(address, hello, Inbox::new(), LinkOptions::default(), deadline) {
+        Ok(_) => panic!("there is a link to {address}"),
+        Err(error) => error,
+    }
+}
+
+/// A dialler in order still gets through.
+fn still_there(hosting: &Hosting) {
+    let side = Side::new();
+    let inbox = Inbox::new();
+    let link = side.dial(hosting.address(), inbox.clone(), LinkOptions::default()).unwrap();
+    let other = hosting.accepted();
+    other.send(frame(FrameKind::Reply, 1, b""), telegrad_net::Flush::Now, None).unwrap();
+    link.watch(true);
+    inbox.next();
+}
+
+fn each_end_knows_its_peer(kind: Kind) {
+    let pair = pair(kind);
+    let Hello { from, to, .. } = hello(Lane::Control);
+    assert_eq!((pair.a.link.peer(), pair.b.link.peer()), (&to, &from));
+    assert_eq!(pair.a.link.closed(), None);
+}
+
+fn a_stranger_to_the_world_is_told_why(kind: Kind) {
+    let hosting = host(kind);
+    let stranger = Hello { world: WorldId(0xbad), ..hello(Lane::Control) };
+    let error = refused(hosting.address(), stranger, LIMIT);
+    assert!(error.refused);
+    let expected = format!("cannot reach {}: this is world-7e57, not world-bad", hosting.address());
+    assert_eq!(error.to_string(), expected);
+    still_there(&hosting);
+}
+
+fn nobody_listens_there(kind: Kind) {
+    let address = host(kind).into_listener().address().clone();
+    let error = refused(&address, hello(Lane::Control), LIMIT);
+    assert!(error.to_string().starts_with(&format!("cannot reach {address}: ")), "{error}");
+    assert_eq!(error.refused, kind == Kind::Mem);
+}
+
+fn an_address_is_used_once(kind: Kind) {
+    let hosting = host(kind);
+    let weak: std::sync::Weak<dyn Host> = std::sync::Arc::downgrade(&hosting.host) as _;
+    let error = listen(hosting.address(), weak, &|| Ok(hosting.side.poller.clone())).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    still_there(&hosting);
+}
+
+fn an_address_can_be_used_again(kind: Kind) {
+    let first = host(kind);
+    let address = first.address().clone();
+    let listener = first.into_listener();
+    if kind != Kind::Mem {
+        drop(listener);
+        return still_there(&Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), None));
+    }
+    // A name is free as soon as its host is gone, and a listener that is left over does no harm.
+    let again = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), None);
+    drop(listener);
+    still_there(&again);
+}
+
+/// Speaks as another version would.
+fn another_version_is_named_to_the_listener(kind: Kind) {
+    let hosting = host(kind);
+    let mut socket = connect(hosting.address());
+    socket.write_all(&PREFACE).unwrap();
+    socket.write_all(&7_u32.to_le_bytes()).unwrap();
+    socket.write_all(b"whatever version 7 says next").unwrap();
+    // The answer is the one thing that all versions understand.
+    assert_eq!(read_to_end(&mut socket), preface());
+    still_there(&hosting);
+}
+
+fn another_version_is_named_to_the_dialler(kind: Kind) {
+    let (listener, address) = raw::listen(&fresh_address(kind));
+    let answering = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(&PREFACE).unwrap();
+        socket.write_all(&7_u32.to_le_bytes()).unwrap();
+        socket
+    });
+    let error = refused(&address, hello(Lane::Control), LIMIT);
+    let _socket = answering.join().unwrap();
+    assert!(error.refused);
+    let expected =
+        format!("the other side speaks protocol version 7, this worker speaks {PROTOCOL_VERSION}");
+    assert_eq!(error.why, expected);
+}
+
+fn garbage_ends_the_connection(kind: Kind) {
+    let hosting = host(kind);
+    let mut socket = connect(hosting.address());
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: you\r\n\r\n").unwrap();
+    assert_eq!(read_to_end(&mut socket), b"");
+    let mut socket = connect(hosting.address());
+    socket.write_all(&preface()).unwrap();
+    socket.write_all(&[0xee; 200]).unwrap();
+    assert_eq!(read_to_end(&mut socket), b"");
+    still_there(&hosting);
+
+    // And in the other direction.
+    let (listener, address) = raw::listen(&fresh_address(kind));
+    let answering = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(b"220 mail.example.org ESMTP").unwrap();
+        socket
+    });
+    let error = refused(&address, hello(Lane::Control), LIMIT);
+    let _socket = answering.join().unwrap();
+    assert_eq!(error.why, "the first bytes are [32, 32, 30, 20]: not a Telegrad worker");
+}
+
+fn a_handshake_frame_that_claims_an_exbibyte(kind: Kind) {
+    let hosting = host(kind);
+    for (length, body_len) in [(1 << 60, 0), (u64::from(u32::MAX), u32::MAX), (10, 0), (10, 11)] {
+        let mut header = FrameHeader::new(FrameKind::Hello, CallId(0));
+        (header.length, header.body_len) = (length, body_len);
+        let mut socket = connect(hosting.address());
+        socket.write_all(&preface()).unwrap();
+        socket.write_all(&header.to_bytes()).unwrap();
+        assert_eq!(read_to_end(&mut socket), b"", "{length} {body_len}");
+    }
+    still_there(&hosting);
+}
+
+fn a_frame_that_is_no_hello(kind: Kind) {
+    let hosting = host(kind);
+    for bytes in [raw::frame(FrameKind::Request, 1, b""), raw::frame(FrameKind::Hello, 0, b"\xc1")] {
+        let mut socket = connect(hosting.address());
+        socket.write_all(&preface()).unwrap();
+        socket.write_all(&bytes).unwrap();
+        assert_eq!(read_to_end(&mut socket), b"");
+    }
+    still_there(&hosting);
+}
+
+fn a_bulk_lane_without_a_control_lane(kind: Kind) {
+    let hosting = host(kind);
+    let mut socket = connect(hosting.address());
+    socket.write_all(&preface()).unwrap();
+    socket.write_all(&encoded(FrameKind::Hello, &Hello { link: 5, ..hello(Lane::Bulk) })).unwrap();
+    let mut greeting = [0; 8];
+    socket.read_exact(&mut greeting).unwrap();
+    let (header, body) = read_frame(&mut socket);
+    assert_eq!(header.kind, FrameKind::Reject);
+    let why = String::decode(&mut Decoder::new(&body)).unwrap();
+    assert_eq!(why, "a bulk lane without a control lane");
+    assert_eq!(read_to_end(&mut socket), b"");
+    still_there(&hosting);
+}
+
+fn silence_is_dropped_and_keeps_nobody_out(kind: Kind) {
+    let limit = Duration::from_millis(300);
+    let address = fresh_address(kind);
+    let hosting = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), Some(limit));
+    let start = Instant::now();
+    let mut silent: Vec<_> = (0..20).map(|_| connect(hosting.address())).collect();
+    // One gets a byte further every time, and still has no more time than the others.
+    silent[0].write_all(&preface()[..3]).unwrap();
+    still_there(&hosting);
+    for mut socket in silent {
+        assert_eq!(read_to_end(&mut socket), b"");
+        assert!(start.elapsed() >= limit, "dropped before its time");
+    }
+    still_there(&hosting);
+}
+
+fn strangers_beyond_the_limit_are_dropped(kind: Kind) {
+    const MAX: usize = 256;
+    let hosting = host(kind);
+    let silent: Vec<_> = (0..MAX).map(|_| connect(hosting.address())).collect();
+    // All of them have a long time left, but the next one is not even heard.
+    let mut next = connect(hosting.address());
+    assert_eq!(read_to_end(&mut next), b"");
+    drop(silent);
+    let side = Side::new();
+    while side.dial(hosting.address(), Inbox::new(), LinkOptions::default()).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+fn a_listener_that_does_not_answer_costs_no_more_than_the_deadline(kind: Kind) {
+    let (_listener, address) = raw::listen(&fresh_address(kind));
+    let error = refused(&address, hello(Lane::Control), Duration::from_millis(100));
+    assert_eq!(error.why, "nothing but 0 bytes came within the time limit of the handshake");
+}
+
+fn a_listener_that_does_not_accept_costs_no_more_than_the_deadline(kind: Kind) {
+    let (_listener, address) = raw::listen(&fresh_address(kind));
+    // Until its queue is full, and then some; which of them fails how is the system's business.
+    for _ in 0..4 {
+        refused(&address, hello(Lane::Control), Duration::from_millis(100));
+    }
+    let held: Vec<_> = (0..3)
+        .map(|_| {
+            let address = address.clone();
+            std::thread::spawn(move || refused(&address, hello(Lane::Control), Duration::from_millis(500)))
+        })
+        .collect();
+    for thread in held {
+        let error = thread.join().unwrap();
+        assert!(error.to_string().starts_with("cannot reach"), "{error}");
+    }
+}

@@ -1,0 +1,153 @@
+//! A receiver that holds on to requests stops their sender, and only while it does.
+
+use std::time::Instant;
+
+use telegrad_net::{CREDIT_UNIT, Flush, Link, LinkOptions, SendError};
+use telegrad_wire::FrameKind;
+
+use crate::harness::{Inbox, Kind, LIMIT, Pair, SHORT, Setup, frame, on_every_link, on_sockets, pattern};
+
+/// Requests of one unit that fit the window of these tests.
+const ROOM: u64 = 64;
+
+on_every_link! {
+    a_flood_meets_the_window,
+    bytes_under_way_are_bounded,
+    a_message_larger_than_the_window_goes_through_alone,
+    answers_need_no_credit,
+    waiting_for_credit_ends_with_the_link,
+}
+on_sockets! {
+    credit_comes_back_in_frames_of_its_own,
+    credit_rides_on_replies,
+}
+
+fn holding(kind: Kind) -> Pair {
+    Setup { host_inbox: Inbox::holding_credit(), ..Setup::with_window(ROOM * CREDIT_UNIT) }.pair(kind)
+}
+
+/// Sends requests of this many bytes until there is no room; how many went.
+fn fill(link: &dyn Link, size: usize) -> u64 {
+    let mut sent = 0;
+    loop {
+        match link.send(frame(FrameKind::Request, sent, &pattern(size, 0)), Flush::Now, None) {
+            Ok(()) => sent += 1,
+            Err(SendError::Full(back)) => {
+                // The message comes back whole.
+                assert_eq!(back.header.call.0, sent);
+                assert!(back.payload.body == pattern(size, 0));
+                return sent;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent <= 10 * ROOM, "there is no end to it");
+    }
+}
+
+fn a_flood_meets_the_window(kind: Kind) {
+    let pair = holding(kind);
+    let link = &*pair.a.link;
+    assert_eq!(fill(link, 10), ROOM);
+    pair.b.inbox.take(ROOM as usize);
+
+    let deadline = Instant::now() + SHORT;
+    assert!(!link.wait_for_credit(Some(deadline)).unwrap(), "there is none");
+    assert!(Instant::now() >= deadline);
+
+    // A sender that sleeps goes on when the receiver lets go.
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| link.wait_for_credit(Some(Instant::now() + LIMIT)).unwrap());
+        pair.b.inbox.let_go(pair.b.inbox.held());
+        assert!(waiter.join().unwrap());
+    });
+    let more = fill(link, 10);
+    assert!(more > 0 && more <= ROOM, "{more}");
+    assert_eq!(pair.b.inbox.take(more as usize).len(), more as usize);
+}
+
+fn bytes_under_way_are_bounded(kind: Kind) {
+    let pair = holding(kind);
+    let window = ROOM * CREDIT_UNIT;
+    for size in [100_000, 30_000, 5_000] {
+        let sent = fill(&*pair.a.link, size);
+        let bytes = sent * size as u64;
+        assert!(bytes < window + size as u64, "{sent} requests of {size} bytes");
+        assert!(bytes + size as u64 + sent * CREDIT_UNIT >= window, "only {sent} requests of {size} bytes");
+        pair.b.inbox.take(sent as usize);
+        pair.b.inbox.let_go(sent as usize);
+        // All of it comes back: what is below the threshold, with the next reply.
+        pair.b.send(frame(FrameKind::Reply, 0, b""));
+        pair.a.link.watch(true);
+        pair.a.inbox.take(1);
+        pair.a.link.watch(false);
+    }
+}
+
+fn a_message_larger_than_the_window_goes_through_alone(kind: Kind) {
+    let pair = holding(kind);
+    let size = 3 * (ROOM * CREDIT_UNIT) as usize;
+    assert_eq!(fill(&*pair.a.link, size), 1);
+    assert!(pair.b.inbox.next().body == pattern(size, 0));
+    pair.b.inbox.let_go(1);
+    assert!(pair.a.link.wait_for_credit(Some(Instant::now() + LIMIT)).unwrap());
+    assert_eq!(fill(&*pair.a.link, size), 1);
+}
+
+fn answers_need_no_credit(kind: Kind) {
+    let pair = holding(kind);
+    fill(&*pair.a.link, 10);
+    for kind in [FrameKind::Reply, FrameKind::Failure, FrameKind::Cancel] {
+        pair.a.send(frame(kind, 1, b"goes"));
+    }
+    pair.a.send(frame(FrameKind::Reply, 1, &pattern(1 << 20, 0)));
+    pair.b.inbox.take(ROOM as usize + 4);
+}
+
+fn waiting_for_credit_ends_with_the_link(kind: Kind) {
+    let pair = holding(kind);
+    fill(&*pair.a.link, 10);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pair.a.link.wait_for_credit(None));
+        pair.b.link.close("enough");
+        assert_eq!(&*waiter.join().unwrap().unwrap_err().why, "enough");
+    });
+}
+
+fn credit_comes_back_in_frames_of_its_own(kind: Kind) {
+    let setup = Setup { host_inbox: Inbox::holding_credit(), ..Setup::with_window(ROOM * CREDIT_UNIT) };
+    let theirs = setup.host.traffic.clone();
+    let pair = setup.pair(kind);
+    fill(&*pair.a.link, 10);
+    pair.b.inbox.take(ROOM as usize);
+    // An eighth of the window is what the receiver gathers before it speaks up.
+    pair.b.inbox.let_go(ROOM as usize / 8 - 1);
+    assert_eq!(theirs.frames_out(), 0);
+    pair.b.inbox.let_go(1);
+    assert_eq!(theirs.frames_out(), 1);
+    assert!(pair.a.link.wait_for_credit(Some(Instant::now() + LIMIT)).unwrap());
+    assert_eq!(fill(&*pair.a.link, 10), ROOM / 8);
+    assert_eq!(pair.a.inbox.len(), 0, "credit is not a message");
+}
+
+fn credit_rides_on_replies(kind: Kind) {
+    // A receiver with a large window of its own gathers more than all that this sender has.
+    let dialer = LinkOptions { window: ROOM * CREDIT_UNIT, ..LinkOptions::default() };
+    let setup = Setup { dialer, host_inbox: Inbox::holding_credit(), ..Setup::default() };
+    let theirs = setup.host.traffic.clone();
+    let pair = setup.pair(kind);
+    for size in [10, 100_000] {
+        let sent = fill(&*pair.a.link, 10);
+        pair.b.inbox.take(sent as usize);
+        pair.b.inbox.let_go(sent as usize);
+        let before = theirs.frames_out();
+        // On either lane.
+        pair.b.send(frame(FrameKind::Reply, 1, &pattern(size, 0)));
+        assert_eq!(theirs.frames_out(), before + 1);
+        assert!(pair.a.link.wait_for_credit(Some(Instant::now() + LIMIT)).unwrap());
+        assert_eq!(fill(&*pair.a.link, 10), ROOM);
+        pair.b.inbox.take(ROOM as usize);
+        pair.b.inbox.let_go(ROOM as usize);
+        pair.b.send(frame(FrameKind::Reply, 2, b""));
+        assert!(pair.a.link.wait_for_credit(Some(Instant::now() + LIMIT)).unwrap());
+    }
+}

@@ -1,0 +1,110 @@
+//! Many clients ask one server, first synchronously, then asynchronously.
+//!
+//! ```sh
+//! cargo run --release --example many_to_one
+//! ```
+//!
+//! starts all processes and builds the program; afterwards the launcher can start it, too:
+//!
+//! ```sh
+//! cargo run --release -- run --names server,c1,c2,c3,c4 -- target/release/examples/many_to_one
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example shows what happens")]
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use telegrad::prelude::*;
+
+const CLIENTS: usize = 4;
+
+/// How many requests the server works on at a time; 16 is also the default.
+const SERVER_THREADS: usize = 16;
+
+/// How often each client asks.
+const REQUESTS: u32 = 40;
+
+/// Requests that the server works on right now, and the most there have been at a time.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+/// What the server does for each request. The sleep stands for a disk, a database, an accelerator:
+/// something that takes time but no processor, so that the outcome does not depend on your cores.
+#[remote]
+fn look_up(key: u32) -> Result<Tensor> {
+    MOST.fetch_max(NOW.fetch_add(1, SeqCst) + 1, SeqCst);
+    std::thread::sleep(Duration::from_millis(10));
+    NOW.fetch_sub(1, SeqCst);
+    Ok(Tensor::new(&[key, key + 1], &Device::Cpu)?)
+}
+
+/// Each request waits for the answer to the one before.
+fn synchronous(world: &World) -> Result<Vec<Tensor>> {
+    (0..REQUESTS)
+        .map(|key| world.rpc_sync("server", look_up, (key,)))
+        .collect()
+}
+
+/// All requests are made at once, then all answers awaited. A client with something else to do
+/// could do it in between.
+fn asynchronous(world: &World) -> Result<Vec<Tensor>> {
+    let futures: Result<Vec<_>> = (0..REQUESTS)
+        .map(|key| world.rpc_async("server", look_up, (key,)))
+        .collect();
+    join_all(futures?).wait()
+}
+
+fn main() -> Result<()> {
+    let name = telegrad::launch::world_of(&["server", "c1", "c2", "c3", "c4"]).map_err(Error::other)?;
+    let world = telegrad::init_with(
+        &name,
+        Options {
+            num_worker_threads: SERVER_THREADS,
+            ..Options::default()
+        },
+    )?;
+
+    let slow = measure(&world, "synchronous", synchronous)?;
+    let fast = measure(&world, "asynchronous", asynchronous)?;
+    if name == "server" {
+        // A client that waits for each answer has one request at the server, so all of them together
+        // use as many of its threads as there are clients. Clients that do not wait use them all.
+        println!(
+            "asynchronous calls were {:.1} times as fast; about {} is to be expected, because {CLIENTS} clients \
+             that wait for every answer use {CLIENTS} of the server's {SERVER_THREADS} threads",
+            slow / fast,
+            SERVER_THREADS / CLIENTS,
+        );
+        assert!(fast < slow, "asynchronous calls are faster");
+    }
+    world.shutdown()
+}
+
+/// Lets all clients run `ask` at the same time; the seconds until the last of them was done.
+fn measure(world: &World, how: &str, ask: fn(&World) -> Result<Vec<Tensor>>) -> Result<f64> {
+    world.barrier()?;
+    let started = Instant::now();
+    if world.name() != "server" {
+        for (key, answer) in (0..).zip(ask(world)?) {
+            assert_eq!(answer.to_vec1::<u32>()?, [key, key + 1]);
+        }
+    }
+    // Everybody's time, by rank; the server, rank 0, has none of its own to add.
+    let times = world.all_gather(&started.elapsed().as_secs_f64())?;
+    let (first, last) = times[1..]
+        .iter()
+        .fold((f64::MAX, 0f64), |(a, b), t| (a.min(*t), b.max(*t)));
+    if world.name() == "server" {
+        let most = MOST.swap(0, SeqCst);
+        println!(
+            "{how}: {CLIENTS} clients with {REQUESTS} requests each, served after {:.0} to {:.0} ms, \
+             at most {most} requests at a time",
+            first * 1e3,
+            last * 1e3,
+        );
+        // Only clients that do not wait use the other threads.
+        assert_eq!(most > CLIENTS, how == "asynchronous");
+    }
+    Ok(last)
+}
