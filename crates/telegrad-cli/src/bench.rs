@@ -29,7 +29,12 @@ use record::Recorder;
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Which sections to run
-    #[arg(long, value_name = "SECTION,…", value_delimiter = ',', default_value = "latency,throughput,echo,mixed")]
+    #[arg(
+        long,
+        value_name = "SECTION,…",
+        value_delimiter = ',',
+        default_value = "latency,throughput,echo,mixed"
+    )]
     only: Vec<Section>,
 
     /// Print one JSON object per value instead of a table

@@ -63,10 +63,16 @@ unsafe impl Send for Free {}
 impl TensorAlloc {
     /// An allocator with nothing kept yet.
     pub const fn new() -> Self {
-        Self { free: Mutex::new(Free { lists: [ptr::null_mut(); CLASSES], bytes: 0 }) }
+        Self {
+            free: Mutex::new(Free {
+                lists: [ptr::null_mut(); CLASSES],
+                bytes: 0,
+            }),
+        }
     }
 
-    fn take(&self, class: usize) -> *mut u8 {
+    /// A block of this class, null when there is no memory, and whether it is known to be all zeros.
+    fn take(&self, class: usize) -> (*mut u8, bool) {
         let size = size_of_class(class);
         // A thread that panicked while holding the lock did not leave the lists broken: nothing
         // between taking and releasing it can panic.
@@ -76,19 +82,26 @@ impl TensorAlloc {
             // SAFETY: blocks in a list were put there by `give`, which wrote `next`.
             free.lists[class] = unsafe { (*block).next };
             free.bytes -= size;
-            return block.cast();
+            return (block.cast(), false);
         }
         drop(free);
         // SAFETY: a fresh private mapping at an address of the kernel's choice affects nothing else.
         let mapped = unsafe {
-            mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            mmap_anonymous(
+                ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         };
-        let Ok(start) = mapped else { return ptr::null_mut() };
+        let Ok(start) = mapped else {
+            return (ptr::null_mut(), false);
+        };
         if size >= HUGE {
             // SAFETY: the range is the mapping just made. Only advice: where it is refused, small pages serve.
             let _ = unsafe { madvise(start, size, Advice::LinuxHugepage) };
         }
-        start.cast()
+        (start.cast(), true)
     }
 
     /// # Safety
@@ -105,7 +118,11 @@ impl TensorAlloc {
         }
         let block: *mut Block = start.cast();
         // SAFETY: the block is at least `LARGE` bytes, page-aligned, and ours to write.
-        unsafe { block.write(Block { next: free.lists[class] }) };
+        unsafe {
+            block.write(Block {
+                next: free.lists[class],
+            })
+        };
         free.lists[class] = block;
         free.bytes += size;
     }
@@ -140,9 +157,52 @@ fn size_of_class(class: usize) -> usize {
 unsafe impl GlobalAlloc for TensorAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
-            Some(class) => self.take(class),
+            Some(class) => self.take(class).0,
             // SAFETY: the caller's promise about `layout` is passed on.
             None => unsafe { System.alloc(layout) },
+        }
+    }
+
+    /// Not the default, which would touch every page of memory that the kernel hands out zeroed.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let Some(class) = class_of(layout) else {
+            // SAFETY: the caller's promise about `layout` is passed on.
+            return unsafe { System.alloc_zeroed(layout) };
+        };
+        let (start, is_zero) = self.take(class);
+        if !is_zero && !start.is_null() {
+            // SAFETY: the block is at least as large as its class, which is at least `layout.size()`,
+            // and nobody else has it.
+            unsafe { start.write_bytes(0, layout.size()) };
+        }
+        start
+    }
+
+    /// Not the default, which would copy a small block where the system can let it grow in place.
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that `new_size`, rounded up to the alignment, is a valid size,
+        // and the alignment is that of a valid layout.
+        let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        match (class_of(layout), class_of(new)) {
+            // SAFETY: as `dealloc`, the block is the system allocator's, and it stays so: `dealloc`
+            // will find no class for the new layout either.
+            (None, None) => unsafe { System.realloc(start, layout, new_size) },
+            // The block is as large as its class, so there is room, and `dealloc` finds the same class.
+            (Some(old), Some(same)) if old == same => start,
+            _ => {
+                // SAFETY: `new` is valid and not of size zero, which the caller promises.
+                let moved = unsafe { self.alloc(new) };
+                if !moved.is_null() {
+                    // SAFETY: both blocks are at least as large as the smaller layout, and different:
+                    // the old one is still allocated. After the copy nobody uses it, and it was
+                    // allocated with `layout`.
+                    unsafe {
+                        ptr::copy_nonoverlapping(start, moved, layout.size().min(new_size));
+                        self.dealloc(start, layout);
+                    }
+                }
+                moved
+            }
         }
     }
 

@@ -44,7 +44,11 @@ impl Window {
     /// Takes `units` unless the window is used up. A message may exceed what is left of the
     /// window: it would otherwise never go if it were larger than the whole.
     pub(crate) fn try_take(&self, units: u32) -> bool {
-        self.used.fetch_update(SeqCst, SeqCst, |used| (used < self.limit).then(|| used + u64::from(units))).is_ok()
+        self.used
+            .fetch_update(SeqCst, SeqCst, |used| {
+                (used < self.limit).then(|| used + u64::from(units))
+            })
+            .is_ok()
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -53,7 +57,9 @@ impl Window {
 
     pub(crate) fn give_back(&self, units: u32) {
         // Saturating, because the number comes from the wire.
-        let _ = self.used.fetch_update(SeqCst, SeqCst, |used| Some(used.saturating_sub(units.into())));
+        let _ = self
+            .used
+            .fetch_update(SeqCst, SeqCst, |used| Some(used.saturating_sub(units.into())));
         self.notify();
     }
 
@@ -93,7 +99,10 @@ impl Owed {
     pub(crate) fn new(window: u64) -> Self {
         // An eighth: early enough that a sender at the end of its window is not kept waiting, rare
         // enough that calls without a reply of their own cost next to nothing.
-        Self { units: AtomicU32::new(0), threshold: units(window / 8) }
+        Self {
+            units: AtomicU32::new(0),
+            threshold: units(window / 8),
+        }
     }
 
     /// Adds units; true when they should be sent now.
@@ -103,7 +112,11 @@ impl Owed {
 
     /// Takes all of them, to put them into a header.
     pub(crate) fn take(&self) -> u32 {
-        if self.units.load(SeqCst) == 0 { 0 } else { self.units.swap(0, SeqCst) }
+        if self.units.load(SeqCst) == 0 {
+            0
+        } else {
+            self.units.swap(0, SeqCst)
+        }
     }
 }
 
@@ -136,6 +149,8 @@ impl Drop for Credit {
 
 impl fmt::Debug for Credit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Credit").field(&self.0.as_ref().map_or(0, |(_, units)| *units)).finish()
+        f.debug_tuple("Credit")
+            .field(&self.0.as_ref().map_or(0, |(_, units)| *units))
+            .finish()
     }
 }

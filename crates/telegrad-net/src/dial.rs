@@ -42,17 +42,34 @@ pub struct Dialer<'a> {
 ///
 /// # Errors
 /// When nobody answers before `deadline`, or whoever does is not the worker wanted, or refuses.
-pub fn dial(address: &Address, dialer: Dialer<'_>, deadline: Instant) -> Result<(Arc<dyn Link>, Welcome), DialError> {
-    let Dialer { mut hello, sink, options, poller } = dialer;
-    let failed = |why: String, refused| DialError { address: address.clone(), why, refused };
+pub fn dial(
+    address: &Address,
+    dialer: Dialer<'_>,
+    deadline: Instant,
+) -> Result<(Arc<dyn Link>, Welcome), DialError> {
+    let Dialer {
+        mut hello,
+        sink,
+        options,
+        poller,
+    } = dialer;
+    let failed = |why: String, refused| DialError {
+        address: address.clone(),
+        why,
+        refused,
+    };
     let broken = |error: std::io::Error| failed(error.to_string(), false);
-    hello.link = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()) << 32 | u64::from(hello.from.rank));
+    hello.link =
+        getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()) << 32 | u64::from(hello.from.rank));
     if let Address::Mem(name) = address {
         return admit_mem(name, &hello, sink, options).map_err(|why| failed(why, true));
     }
     let lane = |lane| {
         let stream = connect(address, &options, deadline).map_err(broken)?;
-        let hello = Hello { lane, ..hello.clone() };
+        let hello = Hello {
+            lane,
+            ..hello.clone()
+        };
         let welcome = introduce(&stream, &hello, deadline).map_err(|error| {
             let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
             failed(error.to_string(), refused)
@@ -62,7 +79,14 @@ pub fn dial(address: &Address, dialer: Dialer<'_>, deadline: Instant) -> Result<
     let (control, welcome) = lane(Lane::Control)?;
     let (bulk, _) = lane(Lane::Bulk)?;
     let poller = poller().map_err(broken)?;
-    let link = SocketLink::start((control, bulk), hello.to.clone(), sink, options.clone(), poller, false);
+    let link = SocketLink::start(
+        (control, bulk),
+        hello.to.clone(),
+        sink,
+        options.clone(),
+        poller,
+        false,
+    );
     Ok((link.map_err(broken)?, welcome))
 }
 
@@ -76,10 +100,12 @@ fn connect(address: &Address, options: &LinkOptions, deadline: Instant) -> std::
             // Not the standard library's: it would wait without limit for a listener whose queue is full.
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.set_write_timeout(Some(time_left(deadline)?))?;
-            socket.connect(&SockAddr::unix(format!("\0{name}"))?).map_err(|error| match error.kind() {
-                ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
-                _ => error,
-            })?;
+            socket
+                .connect(&SockAddr::unix(format!("\0{name}"))?)
+                .map_err(|error| match error.kind() {
+                    ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+                    _ => error,
+                })?;
             socket.set_write_timeout(None)?;
             Ok(Stream::unix(socket.into()))
         }
@@ -89,5 +115,9 @@ fn connect(address: &Address, options: &LinkOptions, deadline: Instant) -> std::
 
 fn time_left(deadline: Instant) -> std::io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+    if left.is_zero() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
 }

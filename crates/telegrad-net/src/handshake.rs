@@ -94,7 +94,11 @@ pub fn preface() -> [u8; 8] {
 }
 
 /// The dialling side's half.
-pub(crate) fn introduce(stream: &Stream, hello: &Hello, deadline: Instant) -> Result<Welcome, HandshakeError> {
+pub(crate) fn introduce(
+    stream: &Stream,
+    hello: &Hello,
+    deadline: Instant,
+) -> Result<Welcome, HandshakeError> {
     let mut out = preface().to_vec();
     append(&mut out, FrameKind::Hello, hello)?;
     write(stream, &out, deadline)?;
@@ -140,7 +144,10 @@ fn append(out: &mut Vec<u8>, kind: FrameKind, value: &impl Wire) -> Result<(), H
     value.encode(&mut encoder);
     let broken = |e: telegrad_wire::WireError| HandshakeError::Broken(e.to_string());
     let payload: Payload = encoder.finish().map_err(broken)?;
-    Outgoing::new(kind, CallId(0), payload).seal().map_err(broken)?.append(out);
+    Outgoing::new(kind, CallId(0), payload)
+        .seal()
+        .map_err(broken)?
+        .append(out);
     Ok(())
 }
 
@@ -157,7 +164,10 @@ fn read_preface(stream: &Stream, deadline: Instant) -> Result<(), HandshakeError
     if found != PREFACE {
         return Err(HandshakeError::Stranger { found });
     }
-    let theirs = version.iter().rev().fold(0_u32, |n, &byte| n << 8 | u32::from(byte));
+    let theirs = version
+        .iter()
+        .rev()
+        .fold(0_u32, |n, &byte| n << 8 | u32::from(byte));
     if theirs != PROTOCOL_VERSION {
         return Err(HandshakeError::Version { theirs });
     }
@@ -167,11 +177,15 @@ fn read_preface(stream: &Stream, deadline: Instant) -> Result<(), HandshakeError
 fn read(stream: &Stream, deadline: Instant) -> Result<(FrameKind, Vec<u8>), HandshakeError> {
     let bytes = read_exact(stream, HEADER_LEN, deadline)?;
     let bytes: &[u8; HEADER_LEN] = bytes.as_slice().try_into().map_err(|_| HandshakeError::Ended)?;
-    let header = FrameHeader::from_bytes(bytes, MAX_HANDSHAKE).map_err(|e| HandshakeError::Broken(e.to_string()))?;
+    let header =
+        FrameHeader::from_bytes(bytes, MAX_HANDSHAKE).map_err(|e| HandshakeError::Broken(e.to_string()))?;
     if header.length != u64::from(header.body_len) {
         return Err(HandshakeError::Broken("a handshake frame with tensors".into()));
     }
-    Ok((header.kind, read_exact(stream, header.body_len as usize, deadline)?))
+    Ok((
+        header.kind,
+        read_exact(stream, header.body_len as usize, deadline)?,
+    ))
 }
 
 fn read_exact(stream: &Stream, len: usize, deadline: Instant) -> Result<Vec<u8>, HandshakeError> {
@@ -191,5 +205,7 @@ fn read_exact(stream: &Stream, len: usize, deadline: Instant) -> Result<Vec<u8>,
 }
 
 fn write(stream: &Stream, bytes: &[u8], deadline: Instant) -> Result<(), HandshakeError> {
-    stream.write_all_until(bytes, deadline).map_err(|_| HandshakeError::Ended)
+    stream
+        .write_all_until(bytes, deadline)
+        .map_err(|_| HandshakeError::Ended)
 }

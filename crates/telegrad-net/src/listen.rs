@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::EventFlags;
 
-use crate::handshake::{Hello, HandshakeError, Lane, Welcome, answer, listen as hear};
+use crate::handshake::{HandshakeError, Hello, Lane, Welcome, answer, listen as hear};
 use crate::mem::MemLink;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
@@ -76,9 +76,14 @@ pub fn listen(
                 return Err(std::io::ErrorKind::AddrInUse.into());
             }
             hosts.insert(name.clone(), host.clone());
-            return Ok(Listener { address: address.clone(), kind: Kind::Mem(host) });
+            return Ok(Listener {
+                address: address.clone(),
+                kind: Kind::Mem(host),
+            });
         }
-        Address::Unix(name) => Socket::Unix(UnixListener::bind_addr(&UnixAddr::from_abstract_name(name.as_bytes())?)?),
+        Address::Unix(name) => Socket::Unix(UnixListener::bind_addr(&UnixAddr::from_abstract_name(
+            name.as_bytes(),
+        )?)?),
         Address::Tcp(addr) => Socket::Tcp(TcpListener::bind(addr)?),
     };
     let address = match &socket {
@@ -95,8 +100,13 @@ pub fn listen(
         halves: Arc::default(),
     });
     let source: Weak<Accepting> = Arc::downgrade(&accepting);
-    let key = accepting.poller.add(accepting.socket.as_fd(), source, EventFlags::IN)?;
-    Ok(Listener { address, kind: Kind::Socket(accepting, key) })
+    let key = accepting
+        .poller
+        .add(accepting.socket.as_fd(), source, EventFlags::IN)?;
+    Ok(Listener {
+        address,
+        kind: Kind::Socket(accepting, key),
+    })
 }
 
 impl Listener {
@@ -138,7 +148,11 @@ pub(crate) fn admit_mem(
     sink: Arc<dyn Sink>,
     options: LinkOptions,
 ) -> Result<(Arc<dyn Link>, Welcome), String> {
-    let host = MEM.lock().get(name).and_then(Weak::upgrade).ok_or("nobody listens there")?;
+    let host = MEM
+        .lock()
+        .get(name)
+        .and_then(Weak::upgrade)
+        .ok_or("nobody listens there")?;
     let welcome = host.admit(hello)?;
     let theirs = (hello.from.clone(), host.sink(hello), host.options());
     let (ours, theirs) = MemLink::pair((hello.to.clone(), sink, options), theirs);
@@ -166,7 +180,9 @@ impl Socket {
                 let theirs = rustix::net::sockopt::socket_peercred(&stream)?.uid;
                 // Abstract sockets have no file permissions: other users of the host end here.
                 if theirs != rustix::process::geteuid() && !theirs.is_root() {
-                    return Err(std::io::Error::other(format!("a process of user {theirs:?} wants to connect")));
+                    return Err(std::io::Error::other(format!(
+                        "a process of user {theirs:?} wants to connect"
+                    )));
                 }
                 Ok((Stream::unix(stream), "a process on this host".into()))
             }
@@ -204,7 +220,9 @@ type Halves = Mutex<FxHashMap<u64, (Stream, Instant)>>;
 impl Source for Accepting {
     fn ready(&self, _: EventFlags) -> bool {
         let host = self.host.upgrade();
-        let options = host.as_ref().map_or_else(LinkOptions::default, |host| host.options());
+        let options = host
+            .as_ref()
+            .map_or_else(LinkOptions::default, |host| host.options());
         loop {
             let (stream, from) = match self.socket.accept(&options) {
                 Ok(accepted) => accepted,
@@ -297,8 +315,15 @@ impl Greeting {
                 answer(&stream, Ok(&welcome), self.deadline)?;
                 let sink = host.sink(&hello);
                 let peer = hello.from.clone();
-                let link = SocketLink::start((control, stream), peer, sink, host.options(), self.poller.clone(), true)
-                    .map_err(|error| HandshakeError::Broken(error.to_string()))?;
+                let link = SocketLink::start(
+                    (control, stream),
+                    peer,
+                    sink,
+                    host.options(),
+                    self.poller.clone(),
+                    true,
+                )
+                .map_err(|error| HandshakeError::Broken(error.to_string()))?;
                 host.accepted(link);
                 Ok(())
             }

@@ -4,11 +4,15 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use telegrad_wire::{FrameKind, HEADER_LEN, RawTensor};
 
 use crate::credit::{GiveBack, Window, units};
 use crate::message::Sealed;
-use crate::{Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
+use crate::{
+    Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Spin, Waiting,
+};
 
 /// One end of an in-memory link.
 pub(crate) struct MemLink {
@@ -21,6 +25,8 @@ pub(crate) struct MemLink {
     /// Credit for what this end sends.
     window: Window,
     options: LinkOptions,
+    /// Learns from the waits at this end.
+    spin: Mutex<Spin>,
     closed: OnceLock<Closed>,
 }
 
@@ -37,6 +43,7 @@ impl MemLink {
                 sink,
                 other: OnceLock::new(),
                 window: Window::new(options.window),
+                spin: Mutex::new(Spin::new(options.spin)),
                 options,
                 closed: OnceLock::new(),
             })
@@ -55,8 +62,17 @@ impl MemLink {
 
     /// Makes the message arrive at this end.
     fn arrive(self: Arc<Self>, from: &Arc<Self>, sealed: Sealed, cost: u32) -> Result<(), SendError> {
-        let Sealed { header, body, tensors, .. } = sealed;
-        let credit = if cost > 0 { Credit::new(from.clone(), cost) } else { Credit::none() };
+        let Sealed {
+            header,
+            body,
+            tensors,
+            ..
+        } = sealed;
+        let credit = if cost > 0 {
+            Credit::new(from.clone(), cost)
+        } else {
+            Credit::none()
+        };
         let mut raw = Vec::with_capacity(tensors.len());
         for tensor in tensors {
             // Copied like on any other link: the receiver's tensor is its own.
@@ -64,7 +80,16 @@ impl MemLink {
         }
         self.options.traffic.received(header.length + HEADER_LEN as u64);
         let link: Arc<dyn Link> = self.clone();
-        self.sink.receive(&link, Incoming { header, body: Cow::Owned(body), tensors: raw, credit, more: false });
+        self.sink.receive(
+            &link,
+            Incoming {
+                header,
+                body: Cow::Owned(body),
+                tensors: raw,
+                credit,
+                more: false,
+            },
+        );
         Ok(())
     }
 
@@ -91,12 +116,19 @@ impl Link for MemLink {
             let limit = self.options.max_message;
             return Err(telegrad_wire::WireError::FrameTooLong { length, limit }.into());
         }
-        let cost = if sealed.header.kind == FrameKind::Request { units(length) } else { 0 };
+        let cost = if sealed.header.kind == FrameKind::Request {
+            units(length)
+        } else {
+            0
+        };
         if cost > 0 && !self.window.try_take(cost) {
             return Err(SendError::Full(Box::new(sealed.unseal())));
         }
         let (Some(me), Some(other)) = (self.me.upgrade(), self.other()) else {
-            let closed = Closed { graceful: false, why: "the other worker is gone".into() };
+            let closed = Closed {
+                graceful: false,
+                why: "the other worker is gone".into(),
+            };
             self.end(closed.clone());
             return Err(SendError::Closed(closed));
         };
@@ -113,7 +145,10 @@ impl Link for MemLink {
     }
 
     fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
-        if !waiting.done() {
+        let done = || waiting.done().then_some(());
+        // One thread polls; were there several, they would take the processor from who answers.
+        let spin = self.spin.try_lock();
+        if done().is_none() && spin.is_none_or(|mut spin| spin.poll(done).is_none()) {
             waiting.park(deadline);
         }
     }
@@ -125,9 +160,15 @@ impl Link for MemLink {
     fn watch(&self, _: bool) {}
 
     fn close(&self, why: &str) {
-        self.end(Closed { graceful: true, why: why.into() });
+        self.end(Closed {
+            graceful: true,
+            why: why.into(),
+        });
         if let Some(other) = self.other() {
-            other.end(Closed { graceful: true, why: why.into() });
+            other.end(Closed {
+                graceful: true,
+                why: why.into(),
+            });
         }
     }
 
@@ -145,7 +186,10 @@ impl GiveBack for MemLink {
 impl Drop for MemLink {
     fn drop(&mut self) {
         if let Some(other) = self.other() {
-            other.end(Closed { graceful: false, why: "the other worker is gone".into() });
+            other.end(Closed {
+                graceful: false,
+                why: "the other worker is gone".into(),
+            });
         }
     }
 }

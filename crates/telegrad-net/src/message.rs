@@ -27,7 +27,10 @@ pub struct Outgoing {
 impl Outgoing {
     /// A message with this payload.
     pub fn new(kind: FrameKind, call: CallId, payload: Payload) -> Self {
-        Self { header: FrameHeader::new(kind, call), payload }
+        Self {
+            header: FrameHeader::new(kind, call),
+            payload,
+        }
     }
 
     /// A message that is all header.
@@ -37,7 +40,10 @@ impl Outgoing {
 
     /// Computes the table and the lengths.
     pub(crate) fn seal(self) -> Result<Sealed, WireError> {
-        let Self { mut header, payload: Payload { body, tensors } } = self;
+        let Self {
+            mut header,
+            payload: Payload { body, tensors },
+        } = self;
         let mut table = Vec::new();
         let mut data = 0_u64;
         for tensor in &tensors {
@@ -48,15 +54,27 @@ impl Outgoing {
         header.body_len = fits(body.len())?;
         header.table_len = fits(table.len())?;
         header.tensors = u16::try_from(tensors.len()).map_err(|_| WireError::TensorTable {
-            what: format!("{} tensors in one message, the limit is {}", tensors.len(), u16::MAX),
+            what: format!(
+                "{} tensors in one message, the limit is {}",
+                tensors.len(),
+                u16::MAX
+            ),
         })?;
         header.length = (body.len() + table.len()) as u64 + data;
-        Ok(Sealed { header, body, table, tensors })
+        Ok(Sealed {
+            header,
+            body,
+            table,
+            tensors,
+        })
     }
 }
 
 fn fits(len: usize) -> Result<u32, WireError> {
-    u32::try_from(len).map_err(|_| WireError::FrameTooLong { length: len as u64, limit: u32::MAX.into() })
+    u32::try_from(len).map_err(|_| WireError::FrameTooLong {
+        length: len as u64,
+        limit: u32::MAX.into(),
+    })
 }
 
 /// A message whose header is complete.
@@ -86,7 +104,13 @@ impl Sealed {
 
     /// Back to the message it was, to hand it back to a sender.
     pub(crate) fn unseal(self) -> Outgoing {
-        Outgoing { header: self.header, payload: Payload { body: self.body, tensors: self.tensors } }
+        Outgoing {
+            header: self.header,
+            payload: Payload {
+                body: self.body,
+                tensors: self.tensors,
+            },
+        }
     }
 }
 
@@ -121,7 +145,13 @@ impl<'a> Incoming<'a> {
                 tensors.push(RawTensor::new(meta, buffer)?);
             }
         }
-        Ok(Self { header, body: Cow::Borrowed(body), tensors, credit: Credit::none(), more: false })
+        Ok(Self {
+            header,
+            body: Cow::Borrowed(body),
+            tensors,
+            credit: Credit::none(),
+            more: false,
+        })
     }
 }
 

@@ -51,8 +51,18 @@ impl Poller {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         let sources = RwLock::new(Slab::new());
-        let poller = Arc::new(Self { epoll, wake, sources, closed: AtomicBool::new(false), roles });
-        let role = Polling { poller: poller.clone(), spin: Spin::new(spin), hot: None };
+        let poller = Arc::new(Self {
+            epoll,
+            wake,
+            sources,
+            closed: AtomicBool::new(false),
+            roles,
+        });
+        let role = Polling {
+            poller: poller.clone(),
+            spin: Spin::new(spin),
+            hot: None,
+        };
         poller.roles.start(Box::new(role));
         Ok(poller)
     }
@@ -76,7 +86,9 @@ impl Poller {
         flags: EventFlags,
     ) -> io::Result<usize> {
         if self.closed.load(SeqCst) {
-            return Err(io::Error::other("nobody watches the sockets of this worker any more"));
+            return Err(io::Error::other(
+                "nobody watches the sockets of this worker any more",
+            ));
         }
         let key = self.sources.write().insert(source);
         if let Err(error) = epoll::add(&self.epoll, fd, EventData::new_u64(key as u64), flags) {
@@ -105,7 +117,9 @@ impl Poller {
 
 impl std::fmt::Debug for Poller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poller").field("sources", &self.sources.read().len()).finish_non_exhaustive()
+        f.debug_struct("Poller")
+            .field("sources", &self.sources.read().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -137,7 +151,11 @@ impl Role for Polling {
                 }
                 // The others are not forgotten meanwhile.
                 looks += 1;
-                if looks % 16 == 0 { self.poller.wait(Some(Duration::ZERO)) } else { None }
+                if looks.is_multiple_of(16) {
+                    self.poller.wait(Some(Duration::ZERO))
+                } else {
+                    None
+                }
             });
             if let Some(hot) = found {
                 self.hot = hot;
@@ -157,7 +175,10 @@ impl Poller {
     /// Waits for events and deals with them. `None` when there were none, else the last source
     /// that had messages, if any had.
     fn wait(&self, timeout: Option<Duration>) -> Option<Option<Arc<dyn Source>>> {
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE) }; BATCH];
+        let mut events = [Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(WAKE),
+        }; BATCH];
         let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
         let count = epoll::wait(self.epoll.as_fd(), &mut events, timeout.as_ref()).unwrap_or(0);
         if count == 0 {

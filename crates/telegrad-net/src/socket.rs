@@ -32,8 +32,8 @@ use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendEr
 /// Several times what a socket holds, so that it is reached only when the peer does not read.
 const MAX_BACKLOG: usize = 4 << 20;
 
-/// How long the control lane may take to say why, once the bulk lane has ended. The reason was sent
-/// first, so over one network it is there already.
+/// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
+/// the bulk lane has ended. Next to nothing between peers that read; not long for those that do not.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// Longest reason, in bytes, that a goodbye carries.
@@ -104,7 +104,11 @@ impl SocketLink {
             control,
             reader: Mutex::new(ControlReader::new(options.spin)),
             writer: ControlWriter::default(),
-            interest: Mutex::new(Interest { key: None, reading: watched, writing: false }),
+            interest: Mutex::new(Interest {
+                key: None,
+                reading: watched,
+                writing: false,
+            }),
             bulk: BulkLane::new(bulk),
             answers: watched,
             window: Window::new(options.window),
@@ -141,7 +145,11 @@ impl SocketLink {
             Fill::Nothing => return false,
             Fill::Some => {}
             Fill::Ended(error) => {
-                let inside = if reader.is_inside_frame() { ", in the middle of a frame" } else { "" };
+                let inside = if reader.is_inside_frame() {
+                    ", in the middle of a frame"
+                } else {
+                    ""
+                };
                 self.end(false, &format!("{}{inside}", error.describe()));
                 return false;
             }
@@ -156,6 +164,11 @@ impl SocketLink {
                     break;
                 }
             }
+        }
+        if self.closed.get().is_some() {
+            // Nobody wants the rest, but the peer gets rid of it and comes to hear why.
+            reader.discard();
+            return true;
         }
         // Replies to what was just delivered have been waiting for each other.
         self.flush();
@@ -283,6 +296,40 @@ impl SocketLink {
         });
     }
 
+    /// Writes what waits, by whichever thread, as far as a peer that reads will let it.
+    fn write_last(&self, until: Instant) {
+        loop {
+            match self.writer.write(&self.control) {
+                Written::All | Written::Ended(_) => return,
+                // It takes ours along, and does not wait for the socket either.
+                Written::ByOther => self.writer.settle(),
+                Written::Stuck if self.control.wait(PollFlags::OUT, None, Some(until)) => {}
+                Written::Stuck => return,
+            }
+            if Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Takes what the peer still sends until it has closed as well. TCP answers anything that comes
+    /// after the end by throwing away what the other side has not read yet: the goodbye.
+    fn hear_out(&self, until: Instant) {
+        self.control.shutdown_write();
+        while self.control.wait(PollFlags::IN, None, Some(until)) && Instant::now() < until {
+            let skipped = self
+                .reader
+                .try_lock()
+                .map(|mut reader| reader.skip(&self.control));
+            match skipped {
+                Some(Fill::Ended(_)) => return,
+                Some(_) => {}
+                // Whoever reads now sees that the link has ended, and throws it away too.
+                None => rustix::thread::sched_yield(),
+            }
+        }
+    }
+
     /// Writing has failed. What the peer said before, perhaps why it closes, is still to be read:
     /// whoever reads then comes to the end, be it the poller.
     fn lost(&self, error: &StreamError) {
@@ -317,7 +364,10 @@ impl SocketLink {
     }
 
     fn send_large(&self, sealed: Sealed, deadline: Option<Instant>) -> Result<(), SendError> {
-        match self.bulk.write(BulkFrame::new(sealed), deadline, self.poller.roles(), &self.me) {
+        match self
+            .bulk
+            .write(BulkFrame::new(sealed), deadline, self.poller.roles(), &self.me)
+        {
             Ok(()) => Ok(()),
             Err(bulk::WriteError::Deadline) => Err(SendError::Deadline),
             Err(bulk::WriteError::Ended(error)) => {
@@ -328,7 +378,10 @@ impl SocketLink {
     }
 
     fn why(&self) -> Closed {
-        let unknown = || Closed { graceful: false, why: "the connection was closed".into() };
+        let unknown = || Closed {
+            graceful: false,
+            why: "the connection was closed".into(),
+        };
         self.closed.get().cloned().unwrap_or_else(unknown)
     }
 
@@ -339,7 +392,10 @@ impl SocketLink {
 
     /// Ends the link, once. `last` runs when nobody else can send or be the reason any more.
     fn end_after(&self, graceful: bool, why: &str, last: impl FnOnce()) {
-        let closed = Closed { graceful, why: why.into() };
+        let closed = Closed {
+            graceful,
+            why: why.into(),
+        };
         if self.closed.set(closed.clone()).is_err() {
             return;
         }
@@ -403,7 +459,9 @@ impl Link for SocketLink {
         self.flush();
         self.watch(true);
         let room = || self.window.has_room() && self.writer.backlog() <= MAX_BACKLOG;
-        let in_time = self.window.wait(|| room() || self.closed.get().is_some(), deadline);
+        let in_time = self
+            .window
+            .wait(|| room() || self.closed.get().is_some(), deadline);
         self.watch(false);
         self.closed().map_or(Ok(in_time), Err)
     }
@@ -479,9 +537,10 @@ impl Link for SocketLink {
             goodbye.payload.body = why.as_bytes()[..why.len().min(MAX_REASON)].to_vec();
             // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
             if let Ok(goodbye) = goodbye.seal() {
-                self.send_small(&goodbye, Flush::Now);
-                // Another thread may be the one that writes it.
-                self.writer.settle();
+                let until = Instant::now() + LAST_WORDS;
+                self.writer.append(&goodbye);
+                self.write_last(until);
+                self.hear_out(until);
             }
         });
     }
@@ -511,7 +570,11 @@ impl Source for SocketLink {
     }
 
     fn glance(&self) -> bool {
-        let reader = if self.is_read_in_background() { self.reader.try_lock() } else { None };
+        let reader = if self.is_read_in_background() {
+            self.reader.try_lock()
+        } else {
+            None
+        };
         reader.is_some_and(|mut reader| self.read_batch(&mut reader))
     }
 }

@@ -63,7 +63,12 @@ impl Stream {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         let third = (peer_timeout / 3).max(Duration::from_secs(1));
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(third).with_interval(third).with_retries(2))?;
+        socket.set_tcp_keepalive(
+            &TcpKeepalive::new()
+                .with_time(third)
+                .with_interval(third)
+                .with_retries(2),
+        )?;
         socket.set_tcp_user_timeout(Some(peer_timeout))?;
         Ok(Self(stream.into()))
     }
@@ -171,6 +176,12 @@ impl Stream {
     /// Whether there is something to read, or the end.
     pub(crate) fn is_readable(&self) -> bool {
         self.wait(PollFlags::IN, None, Some(Instant::now()))
+    }
+
+    /// Ends the direction to the other side, which sees the end once it has read everything.
+    pub(crate) fn shutdown_write(&self) {
+        // Fails only when the other side is gone already.
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
     }
 
     /// Ends both directions, which also wakes whoever waits on the socket.

@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_macros::remote;
-use telegrad_wire::{Decoder, Encoder, RawTensor, Rank, Wire, WireError};
+use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Wire, WireError};
 
 use crate::context::CallContext;
 use crate::error::{Error, Result};
@@ -36,7 +36,10 @@ impl Blob {
         for tensor in payload.tensors {
             tensors.push(RawTensor::copy_of(&*tensor)?);
         }
-        Ok(Self { body: payload.body, tensors })
+        Ok(Self {
+            body: payload.body,
+            tensors,
+        })
     }
 
     pub(crate) fn open<T: Wire>(self) -> Result<T, WireError> {
@@ -72,13 +75,22 @@ impl Gatherings {
     /// Who has not come to a gathering, of those in `members`.
     pub(crate) fn missing(&self, number: u64, members: &[WorkerInfo]) -> Vec<String> {
         let open = self.open.lock();
-        let here = |info: &WorkerInfo| open.get(&number).is_some_and(|g| g.values.contains_key(&info.rank));
-        members.iter().filter(|info| !here(info)).map(|info| info.name.clone()).collect()
+        let here = |info: &WorkerInfo| {
+            open.get(&number)
+                .is_some_and(|g| g.values.contains_key(&info.rank))
+        };
+        members
+            .iter()
+            .filter(|info| !here(info))
+            .map(|info| info.name.clone())
+            .collect()
     }
 
     /// A member was lost: gatherings that wait for it fail.
     pub(crate) fn lost(&self, member: &WorkerInfo, why: &str) {
-        self.lost.lock().insert(member.rank, format!("worker {member} was lost: {why}"));
+        self.lost
+            .lock()
+            .insert(member.rank, format!("worker {member} was lost: {why}"));
         self.wake();
     }
 
@@ -89,7 +101,12 @@ impl Gatherings {
     }
 
     fn wake(&self) {
-        let wakers: Vec<_> = self.open.lock().values_mut().flat_map(|g| std::mem::take(&mut g.wakers)).collect();
+        let wakers: Vec<_> = self
+            .open
+            .lock()
+            .values_mut()
+            .flat_map(|g| std::mem::take(&mut g.wakers))
+            .collect();
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -112,9 +129,15 @@ impl Gatherings {
         }
         gathering.left -= 1;
         let mut values: Vec<_> = if gathering.left == 0 {
-            open.remove(&number).map(|g| g.values.into_iter().collect()).unwrap_or_default()
+            open.remove(&number)
+                .map(|g| g.values.into_iter().collect())
+                .unwrap_or_default()
         } else {
-            gathering.values.iter().map(|(rank, blob)| (*rank, blob.clone())).collect()
+            gathering
+                .values
+                .iter()
+                .map(|(rank, blob)| (*rank, blob.clone()))
+                .collect()
         };
         values.sort_by_key(|(rank, _): &(Rank, Blob)| *rank);
         Poll::Ready(Ok(values.into_iter().map(|(_, blob)| blob).collect()))
@@ -136,9 +159,16 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
     worker.gatherings.lost.lock().remove(&call.caller.rank);
     let wakers = {
         let mut open = worker.gatherings.open.lock();
-        let gathering = open.entry(number).or_insert_with(|| Gathering { left: size, ..Default::default() });
+        let gathering = open.entry(number).or_insert_with(|| Gathering {
+            left: size,
+            ..Default::default()
+        });
         gathering.values.insert(call.caller.rank, value);
-        if gathering.values.len() == size { std::mem::take(&mut gathering.wakers) } else { Vec::new() }
+        if gathering.values.len() == size {
+            std::mem::take(&mut gathering.wakers)
+        } else {
+            Vec::new()
+        }
     };
     wakers.into_iter().for_each(Waker::wake);
     std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker())).await

@@ -36,7 +36,14 @@ impl CallContext {
         deadline: Option<Instant>,
     ) -> Arc<Self> {
         let (cancelled, waker) = (AtomicBool::new(false), Mutex::new(None));
-        Arc::new(Self { worker, caller, function, deadline, cancelled, waker })
+        Arc::new(Self {
+            worker,
+            caller,
+            function,
+            deadline,
+            cancelled,
+            waker,
+        })
     }
 
     pub(crate) fn current() -> Option<Arc<Self>> {
@@ -89,5 +96,7 @@ pub fn caller() -> Option<WorkerInfo> {
 /// Inside a remote function: how long its caller will still wait. `None` when there is no limit,
 /// or outside a remote function. Calls made from here inherit it.
 pub fn time_left() -> Option<Duration> {
-    CallContext::current()?.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    CallContext::current()?
+        .deadline
+        .map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }

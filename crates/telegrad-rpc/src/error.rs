@@ -12,7 +12,9 @@ use crate::rendezvous::RendezvousError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call, or something else that a world was asked to do, did not work.
-#[derive(Debug, Error)]
+///
+/// Its `Debug` text is its `Display` text, because that is what a `main` that returns it prints.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No member of the world is meant.
@@ -33,7 +35,9 @@ pub enum Error {
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
     /// The call took longer than it was given.
-    #[error("`{function}` on worker `{worker}` took longer than its limit of {limit:?} ({elapsed:?} elapsed)")]
+    #[error(
+        "`{function}` on worker `{worker}` took longer than its limit of {limit:?} ({elapsed:?} elapsed)"
+    )]
     Timeout {
         /// The function called.
         function: String,
@@ -89,7 +93,7 @@ pub enum Error {
         /// The callee.
         worker: String,
         /// What is wrong with them.
-        source: WireError,
+        source: Box<WireError>,
     },
     /// A result that is not what the function returns.
     #[error("the result of `{function}` from worker `{worker}` cannot be read: {source}")]
@@ -99,7 +103,7 @@ pub enum Error {
         /// The callee.
         worker: String,
         /// What is wrong with it.
-        source: WireError,
+        source: Box<WireError>,
     },
     /// A wait where waiting would stop the worker from receiving.
     #[error("an inline function must not wait for other calls")]
@@ -125,7 +129,7 @@ pub enum Error {
     Init(String),
     /// The members could not find each other.
     #[error(transparent)]
-    Rendezvous(#[from] RendezvousError),
+    Rendezvous(Box<RendezvousError>),
     /// A tensor operation failed.
     #[cfg(feature = "candle")]
     #[error(transparent)]
@@ -157,6 +161,18 @@ impl From<candle_core::Error> for Error {
     }
 }
 
+impl From<RendezvousError> for Error {
+    fn from(error: RendezvousError) -> Self {
+        Self::Rendezvous(Box::new(error))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl From<RemoteError> for Error {
     fn from(error: RemoteError) -> Self {
         Self::Remote(Box::new(error))
@@ -168,7 +184,9 @@ impl From<RemoteError> for Error {
 #[non_exhaustive]
 pub enum Mismatch {
     /// It has no function of this name.
-    #[error("worker `{worker}` has no function `{function}`: it runs another program, or another version of this one")]
+    #[error(
+        "worker `{worker}` has no function `{function}`: it runs another program, or another version of this one"
+    )]
     Missing {
         /// The function called.
         function: String,
@@ -230,9 +248,21 @@ pub enum RemoteErrorKind {
 }
 
 impl RemoteError {
-    pub(crate) fn new(kind: RemoteErrorKind, message: impl Into<String>, worker: &str, function: &str) -> Self {
-        let hop = Hop { worker: worker.into(), function: function.into() };
-        Self { kind, message: message.into(), chain: vec![hop] }
+    pub(crate) fn new(
+        kind: RemoteErrorKind,
+        message: impl Into<String>,
+        worker: &str,
+        function: &str,
+    ) -> Self {
+        let hop = Hop {
+            worker: worker.into(),
+            function: function.into(),
+        };
+        Self {
+            kind,
+            message: message.into(),
+            chain: vec![hop],
+        }
     }
 
     /// What a function's own error becomes when it leaves `worker`. An error that came from a call
@@ -272,18 +302,32 @@ impl fmt::Display for RemoteError {
             RemoteErrorKind::Failed => write!(f, "`{function}` failed on worker `{worker}`")?,
             RemoteErrorKind::Panicked => write!(f, "`{function}` panicked on worker `{worker}`")?,
             RemoteErrorKind::NotRegistered => write!(f, "worker `{worker}` has no function `{function}`")?,
-            RemoteErrorKind::BadArguments => write!(f, "worker `{worker}` cannot call `{function}` with these arguments")?,
-            RemoteErrorKind::BadResult => write!(f, "the result of `{function}` cannot leave worker `{worker}`")?,
+            RemoteErrorKind::BadArguments => write!(
+                f,
+                "worker `{worker}` cannot call `{function}` with these arguments"
+            )?,
+            RemoteErrorKind::BadResult => {
+                write!(f, "the result of `{function}` cannot leave worker `{worker}`")?
+            }
             RemoteErrorKind::Cancelled => write!(f, "`{function}` did not run on worker `{worker}`")?,
-            RemoteErrorKind::ShuttingDown => write!(f, "worker `{worker}` does not run `{function}` any more")?,
+            RemoteErrorKind::ShuttingDown => {
+                write!(f, "worker `{worker}` does not run `{function}` any more")?
+            }
         }
         if let [through @ .., _] = self.chain.as_slice()
             && !through.is_empty()
         {
-            let path: Vec<_> = through.iter().map(|hop| format!("`{}` on `{}`", hop.function, hop.worker)).collect();
+            let path: Vec<_> = through
+                .iter()
+                .map(|hop| format!("`{}` on `{}`", hop.function, hop.worker))
+                .collect();
             write!(f, " (called by {})", path.join(", called by "))?;
         }
-        if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
+        if self.message.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.message)
+        }
     }
 }
 
@@ -293,7 +337,12 @@ struct Names<'a>(&'a [String]);
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
-        let shown: Vec<_> = self.0.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let shown: Vec<_> = self
+            .0
+            .iter()
+            .take(SHOWN)
+            .map(|name| format!("`{name}`"))
+            .collect();
         f.write_str(&shown.join(", "))?;
         match self.0.len().saturating_sub(SHOWN) {
             0 => Ok(()),

@@ -50,6 +50,8 @@ struct State {
     idle: Vec<Arc<Seat>>,
     threads: usize,
     closed: bool,
+    /// Tasks that came too late, to be dropped outside the lock.
+    refused: Vec<Task>,
 }
 
 /// Where a thread without work waits for some.
@@ -88,7 +90,11 @@ pub(crate) struct Load {
 impl Executor {
     /// A pool in which at most `limit` functions run at a time. It has no threads yet.
     pub(crate) fn new(name: &str, limit: usize) -> Self {
-        Self(Arc::new(Pool { name: name.into(), limit: limit.max(1), state: Mutex::default() }))
+        Self(Arc::new(Pool {
+            name: name.into(),
+            limit: limit.max(1),
+            state: Mutex::default(),
+        }))
     }
 
     /// Runs a function soon. From a role's thread: on that thread, when the role's turn is over.
@@ -102,7 +108,7 @@ impl Executor {
             }
         });
         if let Some(task) = task {
-            self.enqueue(&mut self.0.state.lock(), task);
+            self.with_state(|state| self.enqueue(state, task));
         }
     }
 
@@ -153,9 +159,20 @@ impl Executor {
         }
     }
 
+    /// Runs `change` under the lock. Tasks that a closed pool does not take are dropped after it:
+    /// they may hold things that spawn other tasks when they go.
+    fn with_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.0.state.lock();
+        let result = change(&mut state);
+        let refused = std::mem::take(&mut state.refused);
+        drop(state);
+        drop(refused);
+        result
+    }
+
     fn enqueue(&self, state: &mut State, task: Task) {
         if state.closed {
-            return;
+            return state.refused.push(task);
         }
         if state.running >= self.0.limit {
             return state.queue.push_back(task);
@@ -178,10 +195,13 @@ impl Executor {
         let slot = Arc::new(Mutex::new(Some(work)));
         let (executor, first) = (self.clone(), slot.clone());
         let name = format!("telegrad {}", self.0.name);
-        let started = std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
-            let work = first.lock().take();
-            executor.live(work);
-        });
+        let started = std::thread::Builder::new()
+            .name(name)
+            .stack_size(STACK)
+            .spawn(move || {
+                let work = first.lock().take();
+                executor.live(work);
+            });
         match started {
             Ok(_) => {
                 state.threads += 1;
@@ -217,7 +237,11 @@ impl Executor {
         let task = loop {
             let turn = role.turn();
             let tasks = THREAD.with_borrow_mut(|thread| {
-                thread.role.as_mut().map(|(_, tasks)| std::mem::take(tasks)).unwrap_or_default()
+                thread
+                    .role
+                    .as_mut()
+                    .map(|(_, tasks)| std::mem::take(tasks))
+                    .unwrap_or_default()
             });
             if tasks.is_empty() {
                 match turn {
@@ -227,26 +251,25 @@ impl Executor {
             }
             let mut tasks = tasks.into_iter();
             let mut state = self.0.state.lock();
+            let mut first = None;
+            let mut kept = Some(role);
             if turn == Turn::Done {
-                tasks.for_each(|task| self.enqueue(&mut state, task));
-                break None;
-            }
-            if state.running >= self.0.limit || state.closed {
-                tasks.for_each(|task| self.enqueue(&mut state, task));
-                continue;
-            }
-            // The first task runs here, so somebody else has to take the role.
-            match self.give(&mut state, Work::Role(role)) {
-                Err(Work::Role(kept)) => {
-                    role = kept;
-                    tasks.for_each(|task| self.enqueue(&mut state, task));
+                kept = None;
+            } else if state.running < self.0.limit && !state.closed {
+                // The first task runs here, so somebody else has to take the role.
+                match kept.take().map(|role| self.give(&mut state, Work::Role(role))) {
+                    Some(Err(Work::Role(back))) => kept = Some(back),
+                    _ => {
+                        state.running += 1;
+                        first = tasks.next();
+                    }
                 }
-                _ => {
-                    state.running += 1;
-                    let first = tasks.next();
-                    tasks.for_each(|task| self.enqueue(&mut state, task));
-                    break first;
-                }
+            }
+            drop(state);
+            self.with_state(|state| tasks.for_each(|task| self.enqueue(state, task)));
+            match kept {
+                Some(kept) => role = kept,
+                None => break first,
             }
         };
         THREAD.with_borrow_mut(|thread| thread.role = None);
@@ -265,7 +288,11 @@ impl Executor {
             THREAD.with_borrow_mut(|thread| thread.task = None);
             let mut state = self.0.state.lock();
             // After a wait there can be one more than the limit; that one makes room.
-            let next = if state.running <= self.0.limit { state.queue.pop_front() } else { None };
+            let next = if state.running <= self.0.limit {
+                state.queue.pop_front()
+            } else {
+                None
+            };
             match next {
                 Some(next) => task = next,
                 None => {
@@ -278,7 +305,10 @@ impl Executor {
 
     /// Waits for work; `None` when the thread is no longer needed.
     fn rest(&self) -> Option<Work> {
-        let seat = Arc::new(Seat { work: Mutex::new(None), given: Condvar::new() });
+        let seat = Arc::new(Seat {
+            work: Mutex::new(None),
+            given: Condvar::new(),
+        });
         {
             let mut state = self.0.state.lock();
             if state.closed {
@@ -306,14 +336,15 @@ impl Executor {
     }
 
     fn pause(&self) {
-        let mut state = self.0.state.lock();
-        state.running -= 1;
-        state.blocked += 1;
-        if state.running < self.0.limit
-            && let Some(task) = state.queue.pop_front()
-        {
-            self.enqueue(&mut state, task);
-        }
+        self.with_state(|state| {
+            state.running -= 1;
+            state.blocked += 1;
+            if state.running < self.0.limit
+                && let Some(task) = state.queue.pop_front()
+            {
+                self.enqueue(state, task);
+            }
+        });
     }
 
     fn resume(&self) {

@@ -44,7 +44,8 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     loop {
         match join(name, &mut options, &resolved, &prefix, deadline) {
             // What rank 0 hosted may have been the end of an earlier world at the same place.
-            Err(Error::Rendezvous(RendezvousError::Gone { .. })) if resolved.rank > 0 => {}
+            Err(Error::Rendezvous(error))
+                if resolved.rank > 0 && matches!(*error, RendezvousError::Gone { .. }) => {}
             other => return other,
         }
     }
@@ -55,7 +56,9 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
 fn generation(resolved: &Resolved) -> u64 {
     static JOINED: LazyLock<Mutex<FxHashMap<(String, u32), u64>>> = LazyLock::new(Mutex::default);
     let mut joined = JOINED.lock();
-    let times = joined.entry((resolved.place.to_string(), resolved.rank)).or_default();
+    let times = joined
+        .entry((resolved.place.to_string(), resolved.rank))
+        .or_default();
     *times += 1;
     *times
 }
@@ -68,19 +71,33 @@ fn join(
     deadline: Instant,
 ) -> Result<World> {
     let opened = rendezvous::open(resolved, options.store.take(), deadline)?;
-    let identity = Identity { name: name.into(), rank: resolved.rank, incarnation: Incarnation(random()?) };
+    let identity = Identity {
+        name: name.into(),
+        rank: resolved.rank,
+        incarnation: Incarnation(random()?),
+    };
     let worker = Arc::new_cyclic(|weak| Worker::new(weak.clone(), identity.clone(), options));
     let listeners = open_listeners(&worker, resolved, &*opened.store, options)?;
     let card = Card {
         identity,
         // Rank 0 names the world; the others read it off its card.
         world: if resolved.rank == 0 { random()? } else { 0 },
-        addresses: listeners.iter().map(|listener| listener.address().clone()).collect(),
+        addresses: listeners
+            .iter()
+            .map(|listener| listener.address().clone())
+            .collect(),
         host: host_id(),
         process: std::process::id(),
     };
     let key = |rank: u32| format!("{prefix}{rank}/card");
-    worker.opened(listeners, Met { server: opened.server, store: opened.store.clone(), key: key(card.identity.rank) });
+    worker.opened(
+        listeners,
+        Met {
+            server: opened.server,
+            store: opened.store.clone(),
+            key: key(card.identity.rank),
+        },
+    );
     let keys: Vec<_> = (0..resolved.world_size).map(key).collect();
     let met = meet(&*opened.store, &card, &keys, deadline, options);
     match met.and_then(|cards| check_unique(&cards).map(|()| cards)) {
@@ -108,7 +125,9 @@ fn check_name(name: &str) -> Result<()> {
     } else {
         "only letters, digits, `_`, `:` and `-` are allowed".to_owned()
     };
-    Err(Error::Init(format!("`{name}` cannot be the name of a worker: {why}")))
+    Err(Error::Init(format!(
+        "`{name}` cannot be the name of a worker: {why}"
+    )))
 }
 
 fn random() -> Result<u64> {
@@ -128,13 +147,19 @@ fn meet(
     card.encode(&mut encoder);
     let payload = encoder.finish().map_err(|error| Error::Init(error.to_string()))?;
     let read = |bytes: &[u8]| {
-        Card::decode(&mut Decoder::new(bytes))
-            .map_err(|error| Error::Init(format!("the store at {} has a broken card: {error}", store.describe())))
+        Card::decode(&mut Decoder::new(bytes)).map_err(|error| {
+            Error::Init(format!(
+                "the store at {} has a broken card: {error}",
+                store.describe()
+            ))
+        })
     };
     if let Some(other) = store.insert(&keys[rank as usize], &payload.body)? {
         let other = read(&other)?.identity.name;
         let name = &card.identity.name;
-        return Err(Error::Init(format!("worker `{name}` has rank {rank}, which worker `{other}` has already")));
+        return Err(Error::Init(format!(
+            "worker `{name}` has rank {rank}, which worker `{other}` has already"
+        )));
     }
     match store.get_all(keys, deadline) {
         Ok(cards) => cards.iter().map(|bytes| read(bytes)).collect(),
@@ -156,7 +181,9 @@ fn check_unique(cards: &[Card]) -> Result<()> {
     for Card { identity, .. } in cards {
         if let Some(first) = ranks.insert(identity.name.as_str(), identity.rank) {
             let (name, second) = (&identity.name, identity.rank);
-            return Err(Error::Init(format!("two workers are named `{name}`: rank {first} and rank {second}")));
+            return Err(Error::Init(format!(
+                "two workers are named `{name}`: rank {first} and rank {second}"
+            )));
         }
     }
     Ok(())
@@ -207,7 +234,9 @@ fn ip_address(store: &dyn Store, options: &Options) -> Result<IpAddr> {
         return ip_of(interface);
     }
     if let Some(text) = env("TELEGRAD_ADDRESS") {
-        return text.parse().map_err(|_| Error::Init(format!("TELEGRAD_ADDRESS is `{text}`, not an IP address")));
+        return text
+            .parse()
+            .map_err(|_| Error::Init(format!("TELEGRAD_ADDRESS is `{text}`, not an IP address")));
     }
     if let Some(interface) = env("TELEGRAD_INTERFACE") {
         return ip_of(&interface);
@@ -221,9 +250,15 @@ fn ip_of(interface: &str) -> Result<IpAddr> {
         .map_err(|error| Error::Init(format!("cannot list the network interfaces: {error}")))?;
     let of_it = all.iter().filter(|found| found.name == interface);
     // IPv4 where there is both, because IPv6 addresses of an interface are often link-local.
-    of_it.map(|found| found.ip()).min_by_key(IpAddr::is_ipv6).ok_or_else(|| {
-        let mut names: Vec<_> = all.iter().map(|found| found.name.clone()).collect();
-        names.dedup();
-        Error::Init(format!("there is no network interface `{interface}` with an address, only {}", names.join(", ")))
-    })
+    of_it
+        .map(|found| found.ip())
+        .min_by_key(IpAddr::is_ipv6)
+        .ok_or_else(|| {
+            let mut names: Vec<_> = all.iter().map(|found| found.name.clone()).collect();
+            names.dedup();
+            Error::Init(format!(
+                "there is no network interface `{interface}` with an address, only {}",
+                names.join(", ")
+            ))
+        })
 }

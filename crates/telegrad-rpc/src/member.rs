@@ -9,6 +9,7 @@ use telegrad_wire::Wire;
 
 use crate::call::{Calls, Outbound};
 use crate::error::{Error, Result};
+use crate::executor::Executor;
 use crate::options::Transport;
 use crate::registry::Registry;
 use crate::worker::Worker;
@@ -32,15 +33,26 @@ pub(crate) struct Member {
     pub(crate) info: WorkerInfo,
     pub(crate) name: Arc<str>,
     card: Card,
-    /// The link for calls to it, once there is one. Locked while it is being made, so that
-    /// threads that call at the same time share it.
+    /// The link for calls to it, once there is one. Never locked for long: receiving threads and
+    /// the timer look at it.
     outbound: Mutex<Option<Arc<Outbound>>>,
+    /// Held while a link is being made, so that threads that call at the same time share it.
+    connecting: Mutex<()>,
 }
 
 impl Member {
     pub(crate) fn new(card: Card) -> Self {
-        let info = WorkerInfo { name: card.identity.name.clone(), rank: card.identity.rank };
-        Self { name: info.name.as_str().into(), info, card, outbound: Mutex::new(None) }
+        let info = WorkerInfo {
+            name: card.identity.name.clone(),
+            rank: card.identity.rank,
+        };
+        Self {
+            name: info.name.as_str().into(),
+            info,
+            card,
+            outbound: Mutex::new(None),
+            connecting: Mutex::new(()),
+        }
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -49,20 +61,33 @@ impl Member {
 
     /// The link for calls, made or made anew where needed.
     pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>> {
-        let unreachable = |why: String| Error::Unreachable { worker: self.info.name.clone(), why };
-        let mut slot = match self.outbound.try_lock() {
-            Some(slot) => slot,
-            None => self
-                .outbound
-                .try_lock_until(deadline)
-                .ok_or_else(|| unreachable("another call was still connecting at the time limit".into()))?,
-        };
-        if let Some(outbound) = &*slot
-            && outbound.link.closed().is_none()
-        {
-            return Ok(outbound.clone());
+        if let Some(open) = self.open() {
+            return Ok(open);
         }
-        *slot = None;
+        // A thread that receives for others must wait for nothing, so neither for a connection.
+        if !Executor::may_wait() {
+            return Err(Error::WaitInInline);
+        }
+        Executor::blocking(|| self.make(worker, deadline))
+    }
+
+    /// The link for calls, if there is one that has not ended.
+    fn open(&self) -> Option<Arc<Outbound>> {
+        self.outbound().filter(|outbound| outbound.link.closed().is_none())
+    }
+
+    fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>> {
+        let unreachable = |why: String| Error::Unreachable {
+            worker: self.info.name.clone(),
+            why,
+        };
+        let _turn = self
+            .connecting
+            .try_lock_until(deadline)
+            .ok_or_else(|| unreachable("another call was still connecting at the time limit".into()))?;
+        if let Some(open) = self.open() {
+            return Ok(open);
+        }
         if worker.is_closed() {
             return Err(Error::ShutDown);
         }
@@ -71,7 +96,12 @@ impl Member {
             match self.dial(worker, &address, deadline) {
                 Ok(outbound) => {
                     tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
-                    *slot = Some(outbound.clone());
+                    *self.outbound.lock() = Some(outbound.clone());
+                    // Whoever closed the worker before that has not seen this link.
+                    if worker.is_closed() {
+                        outbound.link.close("the worker has shut down");
+                        return Err(Error::ShutDown);
+                    }
                     return Ok(outbound);
                 }
                 Err(error) => {
@@ -85,7 +115,10 @@ impl Member {
             }
         }
         if tried.is_empty() {
-            tried.push(format!("none of its addresses can be used with {:?} links", worker.transport));
+            tried.push(format!(
+                "none of its addresses can be used with {:?} links",
+                worker.transport
+            ));
         }
         Err(unreachable(tried.join("; ")))
     }
@@ -106,7 +139,12 @@ impl Member {
             (Address::Mem(_), Transport::Mem) | (Address::Unix(_), Transport::Unix) => true,
             _ => false,
         };
-        self.card.addresses.iter().filter(|address| usable(address)).cloned().collect()
+        self.card
+            .addresses
+            .iter()
+            .filter(|address| usable(address))
+            .cloned()
+            .collect()
     }
 
     fn dial(

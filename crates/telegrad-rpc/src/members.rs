@@ -20,8 +20,16 @@ impl Members {
     /// `members` are in the order of their ranks.
     pub(crate) fn new(world: WorldId, members: Vec<Member>) -> Self {
         let by_rank: Vec<_> = members.into_iter().map(Arc::new).collect();
-        let by_name = by_rank.iter().enumerate().map(|(rank, member)| (member.name.clone(), rank)).collect();
-        Self { world, by_rank, by_name }
+        let by_name = by_rank
+            .iter()
+            .enumerate()
+            .map(|(rank, member)| (member.name.clone(), rank))
+            .collect();
+        Self {
+            world,
+            by_rank,
+            by_name,
+        }
     }
 
     pub(crate) fn find(&self, to: To<'_>) -> Result<&Arc<Member>> {
@@ -31,7 +39,11 @@ impl Members {
         };
         found.ok_or_else(|| Error::UnknownWorker {
             wanted: to.to_string(),
-            known: self.by_rank.iter().map(|member| member.info.name.clone()).collect(),
+            known: self
+                .by_rank
+                .iter()
+                .map(|member| member.info.name.clone())
+                .collect(),
         })
     }
 }

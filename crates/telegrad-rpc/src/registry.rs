@@ -91,7 +91,11 @@ impl Registry {
         names.sort_unstable();
         let mut hasher = DefaultHasher::new();
         names.hash(&mut hasher);
-        Self { by_name, by_type, digest: hasher.finish() }
+        Self {
+            by_name,
+            by_type,
+            digest: hasher.finish(),
+        }
     }
 
     /// The entry of a function.
@@ -100,7 +104,9 @@ impl Registry {
     /// When it is not marked with `#[remote]`.
     pub(crate) fn of<F: 'static>(&self) -> Result<&'static Registration, Error> {
         let found = self.by_type.get(&TypeId::of::<F>()).copied();
-        found.ok_or(Error::NotRemote { function: std::any::type_name::<F>() })
+        found.ok_or(Error::NotRemote {
+            function: std::any::type_name::<F>(),
+        })
     }
 
     /// The function of this name.
@@ -218,15 +224,16 @@ macro_rules! __invoke {
 /// Makes a function of another crate callable, under a name of your choice.
 ///
 /// ```
-/// telegrad_rpc::register!(std::cmp::min::<i64>, name = "min", signature = "(i64, i64) -> i64");
+/// telegrad_rpc::register!(std::cmp::min::<i64>, name = "min");
 /// ```
 #[macro_export]
 macro_rules! register {
-    ($function:expr, name = $name:literal, signature = $signature:literal $(,)?) => {
+    ($function:expr, name = $name:literal $(,)?) => {
         $crate::__private::inventory::submit! {
             $crate::__private::Registration {
                 name: $name,
-                signature: $signature,
+                // Its types are not at hand as text, and the name is chosen to mean one thing.
+                signature: "",
                 inline: false,
                 type_id: || $crate::__private::type_id_of(&$function),
                 invoke: |invocation| $crate::__private::invoke!($function, invocation),

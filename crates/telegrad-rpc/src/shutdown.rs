@@ -20,11 +20,20 @@ pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> R
         return Ok(());
     }
     let result = settle(world, deadline, limit);
-    if result.is_ok() && world.rank() == 0 {
+    // Also after an error: the others are to learn its cause, not only that rank 0 has left.
+    if world.rank() == 0 {
         // The others close their links when they have left the last round.
         let worker = world.worker();
-        let alone = || worker.inbound.lock().iter().all(|link| link.peer().rank == 0 || link.closed().is_some());
-        worker.activity.wait_until(deadline.min(Instant::now() + FAREWELL), alone);
+        let alone = || {
+            worker
+                .inbound
+                .lock()
+                .iter()
+                .all(|link| link.peer().rank == 0 || link.closed().is_some())
+        };
+        worker
+            .activity
+            .wait_until(deadline.min(Instant::now() + FAREWELL), alone);
     }
     world.shutdown_now();
     result
@@ -37,10 +46,19 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
     loop {
         let quiet = || worker.calls_under_way() == 0 && worker.activity.serving.load(SeqCst) == 0;
         if !worker.activity.wait_until(deadline, quiet) {
-            return Err(Error::Incomplete { what: "the shutdown", limit, missing: vec![world.name().into()] });
+            return Err(Error::Incomplete {
+                what: "the shutdown",
+                limit,
+                missing: vec![world.name().into()],
+            });
         }
-        let numbers = (worker.activity.made.load(SeqCst), worker.activity.served.load(SeqCst));
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let numbers = (
+            worker.activity.made.load(SeqCst),
+            worker.activity.served.load(SeqCst),
+        );
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
         let all = world.with_timeout(left).gather("the shutdown", &numbers)?;
         if all == before {
             return Ok(());

@@ -21,16 +21,30 @@ struct Timer {
 
 #[derive(Default)]
 struct State {
+    /// At most one entry for each.
     due: Vec<(Instant, Weak<dyn Sweep>)>,
     running: bool,
 }
 
-static TIMER: LazyLock<Timer> = LazyLock::new(|| Timer { state: Mutex::default(), changed: Condvar::new() });
+impl State {
+    /// Has `what` swept at `when`, or earlier if that is planned already.
+    fn plan(&mut self, when: Instant, what: Weak<dyn Sweep>) {
+        match self.due.iter_mut().find(|(_, other)| other.ptr_eq(&what)) {
+            Some((planned, _)) => *planned = when.min(*planned),
+            None => self.due.push((when, what)),
+        }
+    }
+}
+
+static TIMER: LazyLock<Timer> = LazyLock::new(|| Timer {
+    state: Mutex::default(),
+    changed: Condvar::new(),
+});
 
 /// Has `what` swept at `when`.
 pub(crate) fn schedule(when: Instant, what: Weak<dyn Sweep>) {
     let mut state = TIMER.state.lock();
-    state.due.push((when, what));
+    state.plan(when, what);
     if state.running {
         TIMER.changed.notify_one();
         return;
@@ -54,7 +68,7 @@ fn run() {
                 if let Some(swept) = what.upgrade()
                     && let Some(next) = swept.sweep(Instant::now())
                 {
-                    TIMER.state.lock().due.push((next, what));
+                    TIMER.state.lock().plan(next, what);
                 }
             }
             state = TIMER.state.lock();

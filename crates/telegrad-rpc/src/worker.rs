@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_net::{
-    Closed, Flush, Hello, Host, Identity, Link, LinkOptions, Listener, Outgoing, Poller, SendError, Sink, Welcome,
+    Closed, Flush, Hello, Host, Identity, Link, LinkOptions, Listener, Outgoing, Poller, SendError, Sink,
+    Welcome,
 };
-use telegrad_wire::{CallId, Encoder, FrameKind};
+use telegrad_wire::{CallId, Encoder, FrameKind, WireError};
 
 use crate::activity::Activity;
 use crate::call::{Call, Outbound, functions_if_not};
@@ -62,11 +63,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(
-        weak: Weak<Self>,
-        identity: Identity,
-        options: &Options,
-    ) -> Self {
+    pub(crate) fn new(weak: Weak<Self>, identity: Identity, options: &Options) -> Self {
         Self {
             weak,
             transport: options.transport,
@@ -96,7 +93,9 @@ impl Worker {
     }
 
     pub(crate) fn members(&self) -> Result<&Members> {
-        self.members.get().ok_or_else(|| Error::Init("the members have not met yet".into()))
+        self.members
+            .get()
+            .ok_or_else(|| Error::Init("the members have not met yet".into()))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -174,10 +173,10 @@ impl Worker {
             encoder.array_len(2);
             encoder.str(function.name);
             encode(&mut encoder);
-            let cannot_send = |source| Error::Send {
+            let cannot_send = |source: WireError| Error::Send {
                 function: function.name.into(),
                 worker: member.info.name.clone(),
-                source,
+                source: Box::new(source),
             };
             let payload = encoder.finish().map_err(cannot_send)?;
             let mut message = Outgoing::new(FrameKind::Request, id, payload);
@@ -278,7 +277,9 @@ impl Worker {
     /// Members in the order of their ranks.
     pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
         let members = self.members.get();
-        members.map(|m| m.by_rank.iter().map(|member| member.info.clone()).collect()).unwrap_or_default()
+        members
+            .map(|m| m.by_rank.iter().map(|member| member.info.clone()).collect())
+            .unwrap_or_default()
     }
 
     /// Calls made by this worker that have no result yet.
@@ -288,7 +289,10 @@ impl Worker {
 
     fn outbounds(&self) -> impl Iterator<Item = Arc<Outbound>> {
         let members = self.members.get();
-        members.into_iter().flat_map(|m| &m.by_rank).filter_map(|member| member.outbound())
+        members
+            .into_iter()
+            .flat_map(|m| &m.by_rank)
+            .filter_map(|member| member.outbound())
     }
 
     /// A link that somebody made to call this worker has ended.
@@ -348,7 +352,7 @@ enum NotSent {
     Closed(Closed),
     Late,
     Full,
-    Invalid(telegrad_wire::WireError),
+    Invalid(WireError),
     Inline,
 }
 
@@ -356,7 +360,10 @@ impl Sweep for Worker {
     fn sweep(&self, now: Instant) -> Option<Instant> {
         // From here on new calls tell the timer themselves.
         self.next_sweep.store(u64::MAX, SeqCst);
-        let next = self.outbounds().filter_map(|outbound| outbound.sweep(now)).min()?;
+        let next = self
+            .outbounds()
+            .filter_map(|outbound| outbound.sweep(now))
+            .min()?;
         let at = nanos(next.saturating_duration_since(self.epoch));
         // When a new call has asked for an earlier time meanwhile, it has told the timer.
         (self.next_sweep.fetch_min(at, SeqCst) > at).then_some(next)
@@ -370,7 +377,8 @@ fn nanos(time: Duration) -> u64 {
 impl Host for Worker {
     fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
         // Whoever dials has met everybody; this worker is about to.
-        self.activity.wait_until(Instant::now() + MEETING_LIMIT, || self.members.get().is_some());
+        self.activity
+            .wait_until(Instant::now() + MEETING_LIMIT, || self.members.get().is_some());
         let Some(members) = self.members.get() else {
             return Err("this worker has not met the others yet".into());
         };
@@ -379,20 +387,32 @@ impl Host for Worker {
             return Err(format!("worker `{}` belongs to another world", me.name));
         }
         if hello.to != *me {
-            return Err(format!("here is worker `{}` (rank {}), not `{}`", me.name, me.rank, hello.to.name));
+            return Err(format!(
+                "here is worker `{}` (rank {}), not `{}`",
+                me.name, me.rank, hello.to.name
+            ));
         }
         let known = members.by_rank.get(hello.from.rank as usize);
         if known.is_none_or(|member| *member.identity() != hello.from) {
-            return Err(format!("`{}` (rank {}) is not a member of this world", hello.from.name, hello.from.rank));
+            return Err(format!(
+                "`{}` (rank {}) is not a member of this world",
+                hello.from.name, hello.from.rank
+            ));
         }
         if self.is_closed() {
             return Err(format!("worker `{}` has shut down", me.name));
         }
-        Ok(Welcome { digest: Registry::get().digest(), functions: functions_if_not(hello.digest) })
+        Ok(Welcome {
+            digest: Registry::get().digest(),
+            functions: functions_if_not(hello.digest),
+        })
     }
 
     fn sink(&self, hello: &Hello) -> Arc<dyn Sink> {
-        let caller = WorkerInfo { name: hello.from.name.clone(), rank: hello.from.rank };
+        let caller = WorkerInfo {
+            name: hello.from.name.clone(),
+            rank: hello.from.rank,
+        };
         Arc::new(Inbound::new(self.weak.clone(), caller))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use telegrad_wire::Wire;
+use telegrad_wire::{Wire, WireError};
 
 use crate::call::RpcFuture;
 use crate::collective::{Blob, gather};
@@ -34,14 +34,19 @@ struct Owner(Arc<Worker>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.close(&format!("worker `{}` has dropped its world", self.0.name()));
+        self.0
+            .close(&format!("worker `{}` has dropped its world", self.0.name()));
     }
 }
 
 impl World {
     pub(crate) fn new(worker: Arc<Worker>) -> Self {
         let owner = Arc::new(Owner(worker.clone()));
-        Self { worker, options: CallOptions::default(), _owner: Some(owner) }
+        Self {
+            worker,
+            options: CallOptions::default(),
+            _owner: Some(owner),
+        }
     }
 
     /// Inside a remote function: the world it was called in.
@@ -49,8 +54,14 @@ impl World {
     /// # Errors
     /// [`Error::NoWorld`] elsewhere.
     pub fn current() -> Result<Self> {
-        let worker = CallContext::current().and_then(|call| call.worker.upgrade()).ok_or(Error::NoWorld)?;
-        Ok(Self { worker, options: CallOptions::default(), _owner: None })
+        let worker = CallContext::current()
+            .and_then(|call| call.worker.upgrade())
+            .ok_or(Error::NoWorld)?;
+        Ok(Self {
+            worker,
+            options: CallOptions::default(),
+            _owner: None,
+        })
     }
 
     /// Runs `function` on worker `to` and waits for its value.
@@ -99,16 +110,28 @@ impl World {
     /// ```
     #[must_use]
     pub fn with_timeout(&self, limit: Duration) -> Self {
-        let options = CallOptions { timeout: Some(limit), ..self.options };
-        Self { options, ..self.clone() }
+        let options = CallOptions {
+            timeout: Some(limit),
+            ..self.options
+        };
+        Self {
+            options,
+            ..self.clone()
+        }
     }
 
     /// The same world for calls that fail with [`Error::Overloaded`] instead of waiting when the
     /// callee has no room for more requests.
     #[must_use]
     pub fn no_wait(&self) -> Self {
-        let options = CallOptions { no_wait: true, ..self.options };
-        Self { options, ..self.clone() }
+        let options = CallOptions {
+            no_wait: true,
+            ..self.options
+        };
+        Self {
+            options,
+            ..self.clone()
+        }
     }
 
     /// This worker's name.
@@ -161,7 +184,11 @@ impl World {
     pub(crate) fn gather<T: Wire>(&self, what: &'static str, value: &T) -> Result<Vec<T>> {
         let worker = self.worker();
         let function = "telegrad::gather";
-        let cannot = |source| Error::Send { function: function.into(), worker: "rank 0".into(), source };
+        let cannot = |source: WireError| Error::Send {
+            function: function.into(),
+            worker: "rank 0".into(),
+            source: Box::new(source),
+        };
         let number = worker.gatherings.number();
         let blob = Blob::of(value).map_err(cannot)?;
         let blobs = match self.rpc_sync(0, gather, (number, blob)) {
@@ -176,8 +203,15 @@ impl World {
             }
             Err(error) => return Err(error),
         };
-        let cannot = |source| Error::Receive { function: function.into(), worker: "rank 0".into(), source };
-        blobs.into_iter().map(|blob| blob.open().map_err(cannot)).collect()
+        let cannot = |source: WireError| Error::Receive {
+            function: function.into(),
+            worker: "rank 0".into(),
+            source: Box::new(source),
+        };
+        blobs
+            .into_iter()
+            .map(|blob| blob.open().map_err(cannot))
+            .collect()
     }
 
     /// Waits until no member has any work under way, then ends this worker. All members must take
@@ -200,7 +234,8 @@ impl World {
 
     /// Ends this worker at once. Calls under way fail, here and at those who called.
     pub fn shutdown_now(&self) {
-        self.worker().close(&format!("worker `{}` has shut down", self.name()));
+        self.worker()
+            .close(&format!("worker `{}` has shut down", self.name()));
     }
 
     /// What this worker has under way.
@@ -215,6 +250,9 @@ impl World {
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World").field("worker", &self.worker.identity).field("size", &self.size()).finish()
+        f.debug_struct("World")
+            .field("worker", &self.worker.identity)
+            .field("size", &self.size())
+            .finish()
     }
 }

@@ -67,7 +67,6 @@ on_cluster! { tcp: Cluster::processes(3).tcp() =>
 }
 
 fn calls_to_a_killed_worker_fail_at_once_and_the_others_go_on(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.may_die(1).run(move |world| {
         if world.rank() == 1 {
@@ -130,7 +129,6 @@ fn calls_to_a_killed_worker_fail_at_once_and_the_others_go_on(cluster: Cluster) 
 }
 
 fn a_worker_killed_in_the_middle_of_large_transfers_fails_them(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.may_die(1).run(move |world| {
         if world.rank() == 1 {
@@ -165,7 +163,6 @@ fn a_worker_killed_in_the_middle_of_large_transfers_fails_them(cluster: Cluster)
 }
 
 fn a_death_further_down_names_the_dead_worker(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
         if world.rank() > 0 {
@@ -184,7 +181,6 @@ fn a_death_further_down_names_the_dead_worker(cluster: Cluster) {
 }
 
 fn a_barrier_fails_at_once_when_a_member_is_killed(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
         // Rank 0 learns of deaths from those that have called it.
@@ -209,7 +205,6 @@ on_every_cluster! { 2 =>
 }
 
 fn a_peer_that_shuts_down_ends_the_calls_to_it(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -235,7 +230,6 @@ fn a_peer_that_shuts_down_ends_the_calls_to_it(cluster: Cluster) {
 }
 
 fn a_peer_that_leaves_can_be_told_from_one_that_dies(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.no_shutdown().run_by_hand(move |member| {
         let world = member.init().unwrap();
@@ -261,7 +255,6 @@ on_cluster! { broken_tcp: Cluster::processes(2).tcp() =>
 }
 
 fn a_broken_connection_is_made_anew_by_the_next_call(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 1 {
@@ -281,7 +274,6 @@ fn a_broken_connection_is_made_anew_by_the_next_call(cluster: Cluster) {
 }
 
 fn calls_on_a_broken_connection_fail_at_once(cluster: Cluster) {
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(std::io::stderr).try_init();
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 1 {

@@ -31,7 +31,9 @@ impl TensorMeta {
 }
 
 fn elements(dtype: DType, shape: &[usize]) -> Option<usize> {
-    let extent = shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim.max(1)))?;
+    let extent = shape
+        .iter()
+        .try_fold(1_usize, |n, &dim| n.checked_mul(dim.max(1)))?;
     // No allocation is longer than `isize::MAX` bytes.
     isize::try_from(extent.checked_mul(dtype.size())?).ok()?;
     Some(if shape.contains(&0) { 0 } else { extent })
@@ -56,7 +58,10 @@ pub trait TensorSource: Send + Sync + 'static {
 
     /// Element type and shape.
     fn meta(&self) -> TensorMeta {
-        TensorMeta { dtype: self.dtype(), shape: self.shape().to_vec() }
+        TensorMeta {
+            dtype: self.dtype(),
+            shape: self.shape().to_vec(),
+        }
     }
 
     /// Number of bytes of the contiguous content; `None` when it does not fit the machine.

@@ -371,7 +371,9 @@ fn tables_that_do_not_fit_the_frame_are_errors() {
         dtype: DType::U8,
         shape: vec![1; 65],
     };
-    let error = TensorTable::push(&mut Vec::new(), meta.dtype, &meta.shape).unwrap_err().to_string();
+    let error = TensorTable::push(&mut Vec::new(), meta.dtype, &meta.shape)
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         "broken tensor table: a tensor has 65 dimensions, the limit is 64"

@@ -64,7 +64,7 @@ fn end(mut parcel: Parcel) -> Result<Parcel> {
 }
 
 fn main() -> Result<()> {
-    let name = telegrad::launch::world_of(&["start", "middle", "end"]).map_err(Error::other)?;
+    let name = telegrad::launch::world_of(&["start", "middle", "end"])?;
     let world = telegrad::init(&name)?;
     if name == "start" {
         let add_first = send(&world, Order::AddThenAsk)?;

@@ -56,7 +56,7 @@ fn asynchronous(world: &World) -> Result<Vec<Tensor>> {
 }
 
 fn main() -> Result<()> {
-    let name = telegrad::launch::world_of(&["server", "c1", "c2", "c3", "c4"]).map_err(Error::other)?;
+    let name = telegrad::launch::world_of(&["server", "c1", "c2", "c3", "c4"])?;
     let world = telegrad::init_with(
         &name,
         Options {

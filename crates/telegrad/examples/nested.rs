@@ -46,7 +46,7 @@ fn other(world: &World) -> &'static str {
 }
 
 fn main() -> Result<()> {
-    let name = telegrad::launch::world_of(&["a", "b"]).map_err(Error::other)?;
+    let name = telegrad::launch::world_of(&["a", "b"])?;
     // If this did not work it should say so soon, hence the time limit.
     let options = Options {
         num_worker_threads: 1,

@@ -40,7 +40,7 @@ fn rows(item: usize) -> usize {
 }
 
 fn main() -> Result<()> {
-    let name = telegrad::launch::world_of(&["master", "w1", "w2", "w3"]).map_err(Error::other)?;
+    let name = telegrad::launch::world_of(&["master", "w1", "w2", "w3"])?;
 
     // One item at a time on each worker, as if it had one accelerator. The others wait in its queue.
     let world = telegrad::init_with(

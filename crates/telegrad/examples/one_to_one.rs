@@ -14,13 +14,8 @@
 
 use telegrad::prelude::*;
 
-// A function that somebody else wrote. It gets a name that is the same on every worker, and its
-// signature, with which two workers notice that they run different versions of a program.
-register!(
-    std::cmp::min::<i64>,
-    name = "std::cmp::min::<i64>",
-    signature = "(i64, i64) -> i64"
-);
+// A function that somebody else wrote. It gets a name that is the same on every worker.
+register!(std::cmp::min::<i64>, name = "std::cmp::min::<i64>");
 
 /// A function of our own. It stays an ordinary function and can be called from elsewhere besides.
 #[remote]
@@ -33,7 +28,7 @@ fn scale(x: Tensor, by: f64) -> Result<Tensor> {
 fn main() -> Result<()> {
     // Started by hand, this starts the program once more per name and never returns. Started as
     // part of a world, it says who of them this process is.
-    let name = telegrad::launch::world_of(&["master", "worker"]).map_err(Error::other)?;
+    let name = telegrad::launch::world_of(&["master", "worker"])?;
 
     // Returns when both are there. From now on each can call the other.
     let world = telegrad::init(&name)?;

@@ -38,8 +38,8 @@ pub mod ops;
 pub use telegrad_net::{Spin, TensorAlloc};
 pub use telegrad_rpc::{
     DebugInfo, Error, Hop, JoinAll, Mismatch, Options, RemoteError, RemoteErrorKind, RendezvousError, Result,
-    RpcFuture, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, init, init_with, is_cancelled, join_all,
-    register, remote, time_left,
+    RpcFuture, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, init, init_with,
+    is_cancelled, join_all, register, remote, time_left,
 };
 #[cfg(feature = "serde")]
 pub use telegrad_wire::Serde;
@@ -48,7 +48,8 @@ pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, W
 /// What most programs want: `use telegrad::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        Error, Options, Result, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all, register, remote,
+        Error, Options, Result, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all,
+        register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};
 }

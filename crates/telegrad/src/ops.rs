@@ -78,7 +78,11 @@ unary! {
 /// When the inner dimensions differ.
 #[remote(name = "telegrad::matmul")]
 pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
-    Ok(if a.rank() == b.rank() { a.matmul(&b)? } else { a.broadcast_matmul(&b)? })
+    Ok(if a.rank() == b.rank() {
+        a.matmul(&b)?
+    } else {
+        a.broadcast_matmul(&b)?
+    })
 }
 
 /// The softmax along dimension `dim`; negative dimensions count from the end.
@@ -130,7 +134,9 @@ pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
 /// When there are none, or their other dimensions differ.
 #[remote(name = "telegrad::cat")]
 pub fn cat(tensors: Vec<Tensor>, dim: i64) -> Result<Tensor> {
-    let first = tensors.first().ok_or_else(|| Error::other("cat needs at least one tensor"))?;
+    let first = tensors
+        .first()
+        .ok_or_else(|| Error::other("cat needs at least one tensor"))?;
     Ok(Tensor::cat(&tensors, dimension(first, dim)?)?)
 }
 
@@ -163,10 +169,17 @@ pub fn randn(shape: Vec<usize>) -> Result<Tensor> {
 
 /// A dimension of `x` by its number; negative ones count from the end.
 fn dimension(x: &Tensor, dim: i64) -> Result<usize> {
-    let found = if dim < 0 { x.rank().checked_add_signed(dim as isize) } else { usize::try_from(dim).ok() };
-    found
-        .filter(|&dim| dim < x.rank())
-        .ok_or_else(|| Error::other(format!("dimension {dim} of a tensor with {} dimensions", x.rank())))
+    let found = if dim < 0 {
+        x.rank().checked_add_signed(dim as isize)
+    } else {
+        usize::try_from(dim).ok()
+    };
+    found.filter(|&dim| dim < x.rank()).ok_or_else(|| {
+        Error::other(format!(
+            "dimension {dim} of a tensor with {} dimensions",
+            x.rank()
+        ))
+    })
 }
 
 /// Refuses shapes whose tensor no machine could hold, before the allocation ends the process.

@@ -19,7 +19,10 @@ pub(super) fn nop(i: i64) -> i64 {
 }
 
 /// Times of `count` runs of `call`, after a tenth as many that do not count.
-pub(super) fn times(count: usize, mut call: impl FnMut() -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
+pub(super) fn times(
+    count: usize,
+    mut call: impl FnMut() -> Result<(), Error>,
+) -> Result<Vec<Duration>, Error> {
     for _ in 0..count.div_ceil(10) {
         call()?;
     }
@@ -57,7 +60,11 @@ pub(super) fn latency(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Resu
     tcp.end()?;
     recorder.latency("floor_unix_latency", json!({ "bytes": PING }), floor_unix);
     recorder.latency("floor_tcp_latency", json!({ "bytes": PING }), floor_tcp);
-    recorder.latency("rpc_sync_latency", json!({ "call": "builtin_add_ones2" }), builtin);
+    recorder.latency(
+        "rpc_sync_latency",
+        json!({ "call": "builtin_add_ones2" }),
+        builtin,
+    );
     recorder.latency("rpc_sync_latency", json!({ "call": "python_udf" }), user);
     Ok(())
 }
@@ -73,12 +80,32 @@ pub(super) fn throughput(pair: &Pair, recorder: &mut Recorder, quick: bool) -> R
     let pings = floor.pipeline(count / OUTSTANDING, OUTSTANDING)?;
     floor.end()?;
     let floor_params = json!({ "bytes": PING, "outstanding": OUTSTANDING });
-    recorder.value("floor_unix_pipelined", floor_params, "calls/s", pings.round(), json!({ "n": count }));
+    recorder.value(
+        "floor_unix_pipelined",
+        floor_params,
+        "calls/s",
+        pings.round(),
+        json!({ "n": count }),
+    );
 
-    let rate = pipelined(count, OUTSTANDING, || world.rpc_async("w1", ops::add, (a.clone(), b.clone())))?;
-    recorder.value("rpc_async_throughput", params("builtin_add_ones2"), "calls/s", rate, json!({ "n": count }));
+    let rate = pipelined(count, OUTSTANDING, || {
+        world.rpc_async("w1", ops::add, (a.clone(), b.clone()))
+    })?;
+    recorder.value(
+        "rpc_async_throughput",
+        params("builtin_add_ones2"),
+        "calls/s",
+        rate,
+        json!({ "n": count }),
+    );
     let rate = pipelined(count, OUTSTANDING, || world.rpc_async("w1", nop, (7,)))?;
-    recorder.value("rpc_async_throughput", params("python_udf"), "calls/s", rate, json!({ "n": count }));
+    recorder.value(
+        "rpc_async_throughput",
+        params("python_udf"),
+        "calls/s",
+        rate,
+        json!({ "n": count }),
+    );
     Ok(())
 }
 

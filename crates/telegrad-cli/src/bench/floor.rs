@@ -57,7 +57,13 @@ impl Floor {
                 (process, OwnedFd::from(stream))
             }
         };
-        Ok(Self { socket: Socket { fd, spin: Spin::new(SPIN) }, process })
+        Ok(Self {
+            socket: Socket {
+                fd,
+                spin: Spin::new(SPIN),
+            },
+            process,
+        })
     }
 
     /// One ping at a time.
@@ -116,7 +122,9 @@ impl Floor {
 /// The other process.
 pub(super) fn serve(address: &str) -> Result<(), Error> {
     let fd = match address.split_once(':') {
-        Some(("unix", name)) => OwnedFd::from(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?),
+        Some(("unix", name)) => {
+            OwnedFd::from(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
+        }
         Some(("tcp", address)) => {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
@@ -124,7 +132,10 @@ pub(super) fn serve(address: &str) -> Result<(), Error> {
         }
         _ => return Err(format!("`{address}` is no address").into()),
     };
-    let mut socket = Socket { fd, spin: Spin::new(SPIN) };
+    let mut socket = Socket {
+        fd,
+        spin: Spin::new(SPIN),
+    };
     let mut buffer = vec![0_u8; 64 * 1024];
     let mut kept = Vec::new();
     loop {

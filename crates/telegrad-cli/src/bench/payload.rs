@@ -17,8 +17,14 @@ const KB: usize = 1024;
 const MB: usize = 1024 * 1024;
 
 /// The sizes that all compared benchmarks share.
-const PAYLOADS: [(&str, usize); 6] =
-    [("4KB", 4 * KB), ("64KB", 64 * KB), ("1MB", MB), ("16MB", 16 * MB), ("64MB", 64 * MB), ("256MB", 256 * MB)];
+const PAYLOADS: [(&str, usize); 6] = [
+    ("4KB", 4 * KB),
+    ("64KB", 64 * KB),
+    ("1MB", MB),
+    ("16MB", 16 * MB),
+    ("64MB", 64 * MB),
+    ("256MB", 256 * MB),
+];
 
 /// Sends back what it gets.
 #[remote]
@@ -34,7 +40,11 @@ fn sink(t: Tensor) -> usize {
 
 /// How often to move a payload: enough to settle, bounded in total bytes.
 fn iterations(bytes: usize, quick: bool) -> usize {
-    let (budget, most, least) = if quick { (256 * MB, 200, 3) } else { (1024 * MB, 1000, 5) };
+    let (budget, most, least) = if quick {
+        (256 * MB, 200, 3)
+    } else {
+        (1024 * MB, 1000, 5)
+    };
     (budget / bytes).clamp(least, most)
 }
 
@@ -46,8 +56,20 @@ pub(super) fn echo(pair: &Pair, recorder: &mut Recorder, quick: bool, max_mb: us
         let count = iterations(bytes, quick);
         let params = json!({ "size": size });
         recorder.rate("floor_memcpy", params.clone(), bytes, 1, memcpy(bytes, count));
-        recorder.rate("floor_unix_throughput", params.clone(), bytes, 1, warm(unix.sink(bytes, count + count.div_ceil(10))?, count));
-        recorder.rate("floor_tcp_throughput", params.clone(), bytes, 1, warm(tcp.sink(bytes, count + count.div_ceil(10))?, count));
+        recorder.rate(
+            "floor_unix_throughput",
+            params.clone(),
+            bytes,
+            1,
+            warm(unix.sink(bytes, count + count.div_ceil(10))?, count),
+        );
+        recorder.rate(
+            "floor_tcp_throughput",
+            params.clone(),
+            bytes,
+            1,
+            warm(tcp.sink(bytes, count + count.div_ceil(10))?, count),
+        );
         let t = Tensor::ones(bytes / 4, DType::F32, &Device::Cpu)?;
         let echoes = times(count, || {
             world.rpc_sync("w1", give_back, (t.clone(),))?;
@@ -86,7 +108,11 @@ fn memcpy(bytes: usize, count: usize) -> Vec<Duration> {
 pub(super) fn mixed(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
     let world = &pair.world;
     let (a, b) = ones2()?;
-    let (count, least) = if quick { (300, Duration::from_millis(300)) } else { (2000, Duration::from_secs(2)) };
+    let (count, least) = if quick {
+        (300, Duration::from_millis(300))
+    } else {
+        (2000, Duration::from_secs(2))
+    };
     let small = || {
         world.rpc_sync("w1", ops::add, (a.clone(), b.clone()))?;
         Ok(())
@@ -98,7 +124,9 @@ pub(super) fn mixed(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result
         let flow = scope.spawn(|| {
             let mut tensors = 0_usize;
             while !stop.load(SeqCst) {
-                world.rpc_sync("w1", sink, (large.clone(),)).map_err(|error| error.to_string())?;
+                world
+                    .rpc_sync("w1", sink, (large.clone(),))
+                    .map_err(|error| error.to_string())?;
                 tensors += 1;
             }
             Ok::<_, String>(tensors)
@@ -119,6 +147,10 @@ pub(super) fn mixed(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result
     });
     let flowed = flowed.map_err(|_| "the flow of tensors panicked")??;
     recorder.latency("mixed_latency", json!({ "while": "idle" }), idle);
-    recorder.latency("mixed_latency", json!({ "while": "64MB tensors flow", "tensors": flowed }), busy?);
+    recorder.latency(
+        "mixed_latency",
+        json!({ "while": "64MB tensors flow", "tensors": flowed }),
+        busy?,
+    );
     Ok(())
 }

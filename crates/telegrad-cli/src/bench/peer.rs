@@ -74,9 +74,13 @@ impl Pair {
         if transport == Transport::Mem {
             let place = format!("mem://bench-{}", std::process::id());
             let there = place.clone();
-            let thread = std::thread::spawn(move || serve(&there, transport).map_err(|error| error.to_string()));
+            let thread =
+                std::thread::spawn(move || serve(&there, transport).map_err(|error| error.to_string()));
             let world = telegrad::init_with("w0", options(&place, 0, transport))?;
-            return Ok(Self { world, other: Other::Thread(Some(thread)) });
+            return Ok(Self {
+                world,
+                other: Other::Thread(Some(thread)),
+            });
         }
         let store = StoreServer::bind(("127.0.0.1", 0))?;
         let place = format!("tcp://{}", store.address());
@@ -86,9 +90,15 @@ impl Pair {
             _ => "auto",
         };
         let process = Process::start(&["--world", &place, "--transport", link])?;
-        let options = Options { store: Some(store), ..options(&place, 0, transport) };
+        let options = Options {
+            store: Some(store),
+            ..options(&place, 0, transport)
+        };
         let world = telegrad::init_with("w0", options)?;
-        Ok(Self { world, other: Other::Process(process) })
+        Ok(Self {
+            world,
+            other: Other::Process(process),
+        })
     }
 
     pub(super) fn end(mut self) -> Result<(), Error> {
@@ -116,7 +126,11 @@ impl Process {
 
     pub(super) fn wait(&mut self) -> Result<(), Error> {
         let status = self.0.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("the peer process failed: {status}").into()) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the peer process failed: {status}").into())
+        }
     }
 }
 

@@ -26,7 +26,11 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(transport: &'static str, json: bool) -> Self {
-        Self { transport, json, records: Vec::new() }
+        Self {
+            transport,
+            json,
+            records: Vec::new(),
+        }
     }
 
     pub(super) fn records(&self) -> &[Record] {
@@ -49,7 +53,14 @@ impl Recorder {
     }
 
     /// Times of moving `bytes`, `ways` times each; the value is the median rate in GB/s.
-    pub(super) fn rate(&mut self, metric: &'static str, params: Value, bytes: usize, ways: u32, mut times: Vec<Duration>) {
+    pub(super) fn rate(
+        &mut self,
+        metric: &'static str,
+        params: Value,
+        bytes: usize,
+        ways: u32,
+        mut times: Vec<Duration>,
+    ) {
         times.sort_unstable();
         let rate = |time: Duration| round(f64::from(ways) * bytes as f64 / time.as_secs_f64() / 1e9, 1e4);
         let millis = |time: Duration| round(time.as_secs_f64() * 1e3, 1e4);
@@ -66,9 +77,28 @@ impl Recorder {
     }
 
     /// Any other value.
-    pub(super) fn value(&mut self, metric: &'static str, params: Value, unit: &'static str, value: f64, more: Value) {
-        let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
-        let record = Record { metric, params: object(params), unit, value, more: object(more) };
+    pub(super) fn value(
+        &mut self,
+        metric: &'static str,
+        params: Value,
+        unit: &'static str,
+        value: f64,
+        more: Value,
+    ) {
+        let object = |value: Value| {
+            if let Value::Object(map) = value {
+                map
+            } else {
+                Map::new()
+            }
+        };
+        let record = Record {
+            metric,
+            params: object(params),
+            unit,
+            value,
+            more: object(more),
+        };
         if self.json {
             let line = self.line(&record);
             // A reader that has seen enough ends the output, not the benchmark.
@@ -99,7 +129,10 @@ impl Recorder {
 /// Nearest-rank percentile of sorted times.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let last = sorted.len().saturating_sub(1);
-    sorted.get((percent * last + 50) / 100).copied().unwrap_or_default()
+    sorted
+        .get((percent * last + 50) / 100)
+        .copied()
+        .unwrap_or_default()
 }
 
 fn round(value: f64, scale: f64) -> f64 {

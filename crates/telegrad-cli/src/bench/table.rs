@@ -13,7 +13,9 @@ pub(super) fn of(records: &[Record]) -> String {
     table.set_header(["metric", "params", "value", "unit", "p99", "floor", "× floor"]);
     for record in records {
         let floor = floor_of(record, records);
-        let ratio = floor.filter(|floor| floor.value > 0.0).map(|floor| record.value / floor.value);
+        let ratio = floor
+            .filter(|floor| floor.value > 0.0)
+            .map(|floor| record.value / floor.value);
         let p99 = record.more.get("p99").and_then(Value::as_f64);
         table.add_row([
             record.metric.to_owned(),
@@ -51,7 +53,11 @@ fn floor_of<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Record> {
 
 fn describe(params: &Map<String, Value>) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    params.iter().map(|(key, value)| format!("{key}={}", text(value))).collect::<Vec<_>>().join(" ")
+    params
+        .iter()
+        .map(|(key, value)| format!("{key}={}", text(value)))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn number(value: f64) -> String {

@@ -59,12 +59,19 @@ impl BulkLane {
         // Fails only on a socket that is closed already, and then so does the first write.
         let _ = stream.set_write_timeout(WRITE_STEP);
         let (stream, is_read) = (Arc::new(stream), AtomicBool::new(false));
-        Self { stream, writing: Arc::default(), watch: Mutex::new(None), is_read }
+        Self {
+            stream,
+            writing: Arc::default(),
+            watch: Mutex::new(None),
+            is_read,
+        }
     }
 
     /// Has the poller start a reader whenever something arrives.
     pub(crate) fn watch(&self, link: &Arc<SocketLink>) -> std::io::Result<()> {
-        let source = Arc::new(BulkSource { link: Arc::downgrade(link) });
+        let source = Arc::new(BulkSource {
+            link: Arc::downgrade(link),
+        });
         let weak: Weak<BulkSource> = Arc::downgrade(&source);
         let key = link.poller.add(self.stream.as_fd(), weak, once())?;
         *self.watch.lock() = Some((key, source));
@@ -97,12 +104,20 @@ impl BulkLane {
     ) -> Result<(), WriteError> {
         let turn = match deadline {
             None => self.writing.lock_arc(),
-            Some(deadline) => self.writing.try_lock_arc_until(deadline).ok_or(WriteError::Deadline)?,
+            Some(deadline) => self
+                .writing
+                .try_lock_arc_until(deadline)
+                .ok_or(WriteError::Deadline)?,
         };
         while !frame.write_some(&self.stream).map_err(WriteError::Ended)? {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let link = link.clone();
-                roles.start(Box::new(Finishing { frame, link, is_done: false, _turn: turn }));
+                roles.start(Box::new(Finishing {
+                    frame,
+                    link,
+                    is_done: false,
+                    _turn: turn,
+                }));
                 return Ok(());
             }
         }
@@ -124,14 +139,24 @@ impl BulkFrame {
     pub(crate) fn new(sealed: Sealed) -> Self {
         let mut head = Vec::new();
         sealed.append_head(&mut head);
-        Self { head, tensors: sealed.tensors, piece: 0, offset: 0 }
+        Self {
+            head,
+            tensors: sealed.tensors,
+            piece: 0,
+            offset: 0,
+        }
     }
 
     /// Writes a slice, or less when the socket has been full for a while; true when all is done.
     fn write_some(&mut self, stream: &Stream) -> Result<bool, StreamError> {
         let mut left = WRITE_SLICE;
         while self.piece <= self.tensors.len() {
-            let Self { head, tensors, piece, offset } = self;
+            let Self {
+                head,
+                tensors,
+                piece,
+                offset,
+            } = self;
             let mut result = Ok(true);
             let mut write = |bytes: &[u8]| {
                 while *offset < bytes.len() {
@@ -170,7 +195,9 @@ struct Finishing {
 
 impl Role for Finishing {
     fn turn(&mut self) -> Turn {
-        let Some(link) = self.link.upgrade() else { return Turn::Done };
+        let Some(link) = self.link.upgrade() else {
+            return Turn::Done;
+        };
         match self.frame.write_some(&link.bulk.stream) {
             Ok(false) => Turn::Again,
             Ok(true) => {
@@ -209,7 +236,13 @@ impl Source for BulkSource {
         {
             let (stream, options) = (link.bulk.stream.clone(), &link.options);
             let (max_message, spin) = (options.max_message, Spin::new(options.spin));
-            let reading = Reading { link: self.link.clone(), stream, max_message, spin, is_over: false };
+            let reading = Reading {
+                link: self.link.clone(),
+                stream,
+                max_message,
+                spin,
+                is_over: false,
+            };
             link.poller.roles().start(Box::new(reading));
         }
         false
@@ -233,8 +266,14 @@ impl Role for Reading {
         let ready = |deadline| stream.wait(PollFlags::IN, None, Some(deadline));
         let soon = self.spin.poll(|| stream.is_readable().then_some(()));
         let is_quiet = soon.is_none() && !ready(Instant::now() + LINGER);
-        let result = if is_quiet { None } else { Some(read_frame(stream, self.max_message, &mut self.spin)) };
-        let Some(link) = self.link.upgrade() else { return Turn::Done };
+        let result = if is_quiet {
+            None
+        } else {
+            Some(read_frame(stream, self.max_message, &mut self.spin))
+        };
+        let Some(link) = self.link.upgrade() else {
+            return Turn::Done;
+        };
         match result {
             Some(Ok(message)) => {
                 let me: Arc<dyn Link> = link.clone();
@@ -290,7 +329,13 @@ fn read_frame(stream: &Stream, max_message: u64, spin: &mut Spin) -> Result<Inco
         tensors.push(RawTensor::new(meta, buffer.map_err(cut)?).map_err(nonsense)?);
     }
     body.shrink_to_fit();
-    Ok(Incoming { header, body: Cow::Owned(body), tensors, credit: Credit::none(), more: false })
+    Ok(Incoming {
+        header,
+        body: Cow::Owned(body),
+        tensors,
+        credit: Credit::none(),
+        more: false,
+    })
 }
 
 fn read_exact(stream: &Stream, mut buf: &mut [u8]) -> Result<(), StreamError> {

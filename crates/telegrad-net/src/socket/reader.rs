@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
 
+use crate::Spin;
 use crate::message::{INLINE_LIMIT, Incoming};
 use crate::stream::{Stream, StreamError};
-use crate::Spin;
 
 /// Room for the longest frame and as much again, so that a read rarely ends inside a frame.
 const CAPACITY: usize = 2 * (HEADER_LEN + INLINE_LIMIT as usize);
@@ -30,7 +30,12 @@ pub(crate) enum Fill {
 
 impl ControlReader {
     pub(crate) fn new(spin: Duration) -> Self {
-        Self { buffer: vec![0; CAPACITY], start: 0, end: 0, spin: Spin::new(spin) }
+        Self {
+            buffer: vec![0; CAPACITY],
+            start: 0,
+            end: 0,
+            spin: Spin::new(spin),
+        }
     }
 
     /// Reads what is there now. All complete frames must have been taken before.
@@ -65,6 +70,17 @@ impl ControlReader {
         self.start += HEADER_LEN + frame.len();
         let more = self.end - self.start >= HEADER_LEN;
         Incoming::parse(header, frame).map(|message| Some(Incoming { more, ..message }))
+    }
+
+    /// Forgets what has been read.
+    pub(crate) fn discard(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// Reads what is there now and forgets it.
+    pub(crate) fn skip(&mut self, stream: &Stream) -> Fill {
+        self.discard();
+        self.fill(stream)
     }
 
     /// Whether part of a frame is there.

@@ -45,7 +45,11 @@ fn ten_thousand_frames_both_ways_at_once(kind: Kind) {
                 scope.spawn(move || {
                     for i in 0..EACH {
                         let message = frame(FrameKind::Request, sender << 32 | i as u64, &body(i));
-                        send(&*end.link, message, if i % 3 == 0 { Flush::Now } else { Flush::Later });
+                        send(
+                            &*end.link,
+                            message,
+                            if i % 3 == 0 { Flush::Now } else { Flush::Later },
+                        );
                     }
                     end.link.flush();
                 });
@@ -56,7 +60,12 @@ fn ten_thousand_frames_both_ways_at_once(kind: Kind) {
         let all = end.inbox.take(THREADS as usize * EACH);
         assert_eq!(all.len(), THREADS as usize * EACH);
         let mut next: HashMap<(u64, bool), usize> = HashMap::new();
-        for Message { header, body: content, .. } in all {
+        for Message {
+            header,
+            body: content,
+            ..
+        } in all
+        {
             let (sender, i) = (header.call.0 >> 32, (header.call.0 & 0xffff_ffff) as usize);
             assert!(content == body(i), "the content of frame {i} of {sender}");
             // Each lane keeps the order of each sender.
@@ -75,7 +84,11 @@ fn ten_thousand_frames_both_ways_at_once(kind: Kind) {
 /// Both directions are full at once: whoever gives up reading because it cannot write stops both.
 fn a_flood_of_echoes_does_not_lock_up(kind: Kind) {
     const COUNT: u64 = 600;
-    let pair = Setup { host_inbox: Inbox::echoing(), ..Setup::default() }.pair(kind);
+    let pair = Setup {
+        host_inbox: Inbox::echoing(),
+        ..Setup::default()
+    }
+    .pair(kind);
     pair.a.link.watch(true);
     let content = pattern(60_000, 0);
     let link: Arc<dyn Link> = pair.a.link.clone();

@@ -24,14 +24,21 @@ on_every_link! {
 on_sockets! { dropping_a_link_in_the_middle_of_a_large_frame }
 
 fn graceful(why: &str) -> Closed {
-    Closed { graceful: true, why: why.into() }
+    Closed {
+        graceful: true,
+        why: why.into(),
+    }
 }
 
 fn a_goodbye_reaches_the_peer_with_its_reason(kind: Kind) {
     // Often: the end of the bulk lane must not be heard before the words on the control lane.
     for round in 0..30 {
         let pair = pair(kind);
-        let (ours, theirs) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
+        let (ours, theirs) = if round % 2 == 0 {
+            (&pair.a, &pair.b)
+        } else {
+            (&pair.b, &pair.a)
+        };
         ours.link.close("the work is done");
         assert_eq!(theirs.inbox.closed(), graceful("the work is done"));
         assert_eq!(ours.inbox.closed(), graceful("the work is done"));
@@ -43,7 +50,10 @@ fn a_goodbye_reaches_the_peer_with_its_reason(kind: Kind) {
 fn what_was_sent_before_a_goodbye_arrives(kind: Kind) {
     let pair = pair(kind);
     for i in 0..100 {
-        pair.a.link.send(frame(FrameKind::Reply, i, b"last words"), Flush::Later, None).unwrap();
+        pair.a
+            .link
+            .send(frame(FrameKind::Reply, i, b"last words"), Flush::Later, None)
+            .unwrap();
     }
     pair.a.link.close("bye");
     assert_eq!(pair.b.inbox.closed(), graceful("bye"));
@@ -56,8 +66,12 @@ fn nothing_is_sent_after_the_end(kind: Kind) {
     pair.b.inbox.closed();
     for end in [&pair.a, &pair.b] {
         for size in [10, 100_000] {
-            let sent = end.link.send(frame(FrameKind::Request, 1, &pattern(size, 0)), Flush::Now, None);
-            let Err(SendError::Closed(closed)) = sent else { panic!("{sent:?}") };
+            let sent = end
+                .link
+                .send(frame(FrameKind::Request, 1, &pattern(size, 0)), Flush::Now, None);
+            let Err(SendError::Closed(closed)) = sent else {
+                panic!("{sent:?}")
+            };
             assert_eq!(closed, graceful("enough"));
         }
         assert_eq!(end.link.wait_for_credit(None), Err(graceful("enough")));
@@ -72,7 +86,10 @@ fn a_reason_of_any_length(kind: Kind) {
     let pair = pair(kind);
     pair.a.link.close(&"long ".repeat(100_000));
     let closed = pair.b.inbox.closed();
-    assert!(closed.graceful && closed.why.starts_with("long long "), "{closed:?}");
+    assert!(
+        closed.graceful && closed.why.starts_with("long long "),
+        "{closed:?}"
+    );
 }
 
 fn closing_twice_is_closing_once(kind: Kind) {
@@ -96,7 +113,10 @@ fn closing_at_both_ends_at_once(kind: Kind) {
         });
         for end in [&pair.a, &pair.b] {
             let closed = end.inbox.closed();
-            assert!(closed.graceful && ["a", "b"].contains(&&*closed.why), "{closed:?}");
+            assert!(
+                closed.graceful && ["a", "b"].contains(&&*closed.why),
+                "{closed:?}"
+            );
             assert_eq!(end.inbox.closings(), 1);
         }
     }
@@ -104,7 +124,12 @@ fn closing_at_both_ends_at_once(kind: Kind) {
 
 fn dropping_a_link_ends_it_for_the_peer(kind: Kind) {
     for large in [false, true] {
-        let Pair { a, b, dialing: _dialing, hosting: _hosting } = pair(kind);
+        let Pair {
+            a,
+            b,
+            dialing: _dialing,
+            hosting: _hosting,
+        } = pair(kind);
         if large {
             // The thread that has just read a large frame must not keep the link either.
             b.send(frame(FrameKind::Reply, 1, &pattern(100_000, 0)));
@@ -113,7 +138,13 @@ fn dropping_a_link_ends_it_for_the_peer(kind: Kind) {
         drop(a.link);
         let closed = b.inbox.closed();
         assert!(!closed.graceful, "{closed:?}");
-        assert!(["the other worker is gone", "the connection was closed by the other side"].contains(&&*closed.why));
+        assert!(
+            [
+                "the other worker is gone",
+                "the connection was closed by the other side"
+            ]
+            .contains(&&*closed.why)
+        );
         assert_eq!(a.inbox.closings(), usize::from(kind != Kind::Mem));
     }
 }
@@ -123,7 +154,10 @@ fn dropping_a_link_in_the_middle_of_a_large_frame(kind: Kind) {
     let large = raw::frame(FrameKind::Reply, 1, &pattern(1 << 20, 0));
     raw.peer.bulk.write_all(&large[..1 << 19]).unwrap();
     // The peer was heard, so its half a frame is being read.
-    raw.peer.control.write_all(&raw::frame(FrameKind::Reply, 2, b"")).unwrap();
+    raw.peer
+        .control
+        .write_all(&raw::frame(FrameKind::Reply, 2, b""))
+        .unwrap();
     raw.end.inbox.next();
     drop(raw.end.link);
     raw::read_to_end(&mut raw.peer.bulk);
@@ -154,23 +188,35 @@ fn a_goodbye_is_heard_through_a_flood(kind: Kind) {
         let stop = AtomicBool::new(false);
         pair.a.link.watch(true);
         std::thread::scope(|scope| {
-            for end in [&pair.a, &pair.b] {
-                for thread in 0..2 {
+            for (end, other) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
+                for size in [100, 5_000] {
                     let stop = &stop;
                     scope.spawn(move || {
-                        let body = pattern(if thread == 0 { 100 } else { 5_000 }, 0);
+                        let body = pattern(size, 0);
+                        let mut sent = 0;
                         while !stop.load(SeqCst)
-                            && end.link.send(frame(FrameKind::Cancel, 1, &body), Flush::Now, None).is_ok()
+                            && end
+                                .link
+                                .send(frame(FrameKind::Cancel, 1, &body), Flush::Now, None)
+                                .is_ok()
                         {
-                            // As fast as the other side takes it, so that the goodbye can go too.
-                            std::thread::yield_now();
+                            sent += 1;
+                            // The two of them no faster than the other side takes it, so that the goodbye can go too.
+                            while !stop.load(SeqCst) && 2 * sent > other.inbox.len() + 200 {
+                                std::thread::yield_now();
+                            }
                         }
                     });
                 }
             }
-            pair.a.inbox.take(10);
-            pair.b.inbox.take(10);
-            let (ours, theirs) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
+            while pair.a.inbox.len().min(pair.b.inbox.len()) < 500 {
+                std::thread::yield_now();
+            }
+            let (ours, theirs) = if round % 2 == 0 {
+                (&pair.a, &pair.b)
+            } else {
+                (&pair.b, &pair.a)
+            };
             ours.link.close("in a hurry");
             assert_eq!(theirs.inbox.closed(), graceful("in a hurry"), "round {round}");
             stop.store(true, SeqCst);
@@ -181,8 +227,10 @@ fn a_goodbye_is_heard_through_a_flood(kind: Kind) {
 fn a_link_dies_alone(kind: Kind) {
     let pair = pair(kind);
     let inbox = Inbox::new();
-    let second =
-        pair.dialing.dial(pair.hosting.address(), inbox.clone(), LinkOptions::default()).unwrap();
+    let second = pair
+        .dialing
+        .dial(pair.hosting.address(), inbox.clone(), LinkOptions::default())
+        .unwrap();
     let other_end = pair.hosting.accepted();
     second.close("only this one");
     while other_end.closed().is_none() {

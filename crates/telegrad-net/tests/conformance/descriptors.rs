@@ -12,8 +12,14 @@ on_sockets! { two_hundred_links_leave_nothing_open }
 
 fn two_hundred_links_leave_nothing_open(kind: Kind) {
     // In a process of its own: other tests open and close descriptors too.
-    let output = command_alone("descriptors::rounds", &format!("{kind:?}")).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = command_alone("descriptors::rounds", &format!("{kind:?}"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
 
@@ -32,7 +38,9 @@ fn rounds() {
         let before = open();
         for round in 0..200_u64 {
             let inbox = Inbox::new();
-            let link = side.dial(hosting.address(), inbox.clone(), LinkOptions::default()).unwrap();
+            let link = side
+                .dial(hosting.address(), inbox.clone(), LinkOptions::default())
+                .unwrap();
             let other = hosting.accepted();
             // Every other link is used, on both lanes, by a thread that sleeps.
             if round % 2 == 0 {

@@ -25,7 +25,10 @@ fn small_frames_keep_their_order(kind: Kind) {
     for i in 0..2_000 {
         let flush = if i % 7 == 0 { Flush::Now } else { Flush::Later };
         let body = pattern(i % 300, i);
-        pair.a.link.send(frame(FrameKind::Reply, i as u64, &body), flush, None).unwrap();
+        pair.a
+            .link
+            .send(frame(FrameKind::Reply, i as u64, &body), flush, None)
+            .unwrap();
     }
     pair.a.link.flush();
     for (i, message) in pair.b.inbox.take(2_000).into_iter().enumerate() {
@@ -49,13 +52,19 @@ fn bulk_frames_keep_their_order(kind: Kind) {
 fn frames_sent_later_go_with_the_next_flush(kind: Kind) {
     let pair = pair(kind);
     for i in 0..3 {
-        pair.a.link.send(frame(FrameKind::Reply, i, b"later"), Flush::Later, None).unwrap();
+        pair.a
+            .link
+            .send(frame(FrameKind::Reply, i, b"later"), Flush::Later, None)
+            .unwrap();
     }
     pair.a.send(frame(FrameKind::Reply, 3, b"now"));
     assert_eq!(pair.b.inbox.take(4).len(), 4);
     // What waits is enough to be worth a write, so it goes without being asked to.
     for i in 0..100 {
-        pair.a.link.send(frame(FrameKind::Reply, i, &[1; 1000]), Flush::Later, None).unwrap();
+        pair.a
+            .link
+            .send(frame(FrameKind::Reply, i, &[1; 1000]), Flush::Later, None)
+            .unwrap();
     }
     assert!(!pair.b.inbox.take(1).is_empty());
 }
@@ -75,7 +84,11 @@ fn bodies_around_the_inline_limit(kind: Kind) {
     for over in [0, 1] {
         let count = limit - b"tensors".len() - 10 + over;
         let content = tensor(DType::U8, &[count], over);
-        pair.a.send(tensors(FrameKind::Reply, over as u64, std::slice::from_ref(&content)));
+        pair.a.send(tensors(
+            FrameKind::Reply,
+            over as u64,
+            std::slice::from_ref(&content),
+        ));
         let message = pair.b.inbox.next();
         assert_eq!(message.header.length, INLINE_LIMIT + over as u64);
         assert_eq!(message.tensors, [content]);
@@ -88,7 +101,11 @@ fn large_tensors(kind: Kind) {
         // Not a multiple of anything.
         let count = (mib << 20) / 4 + 13 * i + 1;
         let content = tensor(DType::F32, &[count], i);
-        pair.a.send(tensors(FrameKind::Reply, i as u64, std::slice::from_ref(&content)));
+        pair.a.send(tensors(
+            FrameKind::Reply,
+            i as u64,
+            std::slice::from_ref(&content),
+        ));
         let message = pair.b.inbox.next();
         assert_eq!(message.body, b"tensors");
         assert_eq!(message.tensors, [content], "{mib} MiB");
@@ -110,7 +127,11 @@ fn many_tensors_of_all_types_in_one_frame(kind: Kind) {
         DType::F8E4M3,
     ];
     for scale in [1, 1001, 100_003] {
-        let all: Vec<_> = types.iter().enumerate().map(|(i, &dtype)| tensor(dtype, &[3, scale], i)).collect();
+        let all: Vec<_> = types
+            .iter()
+            .enumerate()
+            .map(|(i, &dtype)| tensor(dtype, &[3, scale], i))
+            .collect();
         pair.a.send(tensors(FrameKind::Reply, 1, &all));
         assert_eq!(pair.b.inbox.next().tensors, all, "{scale}");
     }
@@ -130,7 +151,13 @@ fn empty_bodies_and_tensors(kind: Kind) {
     assert_eq!(pair.b.inbox.next().tensors, small);
 
     // The same on the bulk lane, around a large one, and at the end of the frame.
-    let large = [nothing.clone(), tensor(DType::F32, &[40_000], 4), hollow, scalar, nothing];
+    let large = [
+        nothing.clone(),
+        tensor(DType::F32, &[40_000], 4),
+        hollow,
+        scalar,
+        nothing,
+    ];
     let mut message = tensors(FrameKind::Reply, 3, &large);
     message.payload.body = Vec::new();
     pair.a.send(message);
@@ -138,7 +165,11 @@ fn empty_bodies_and_tensors(kind: Kind) {
     assert_eq!(message.body, b"");
     assert_eq!(message.tensors, large);
     pair.a.send(frame(FrameKind::Reply, 4, &pattern(100_000, 0)));
-    assert_eq!(pair.b.inbox.next().header.call, CallId(4), "the bulk lane is still in step");
+    assert_eq!(
+        pair.b.inbox.next().header.call,
+        CallId(4),
+        "the bulk lane is still in step"
+    );
 }
 
 fn headers_arrive_as_sent(kind: Kind) {
@@ -151,7 +182,10 @@ fn headers_arrive_as_sent(kind: Kind) {
         message.header.span = 4;
         pair.a.send(message);
         let header = pair.b.inbox.next().header;
-        assert_eq!((header.kind, header.call), (FrameKind::Failure, CallId(u64::MAX - 1)));
+        assert_eq!(
+            (header.kind, header.call),
+            (FrameKind::Failure, CallId(u64::MAX - 1))
+        );
         assert_eq!(
             (header.time_left, header.context, header.trace, header.span),
             (1 << 40, 2, u64::MAX, 4)
@@ -162,7 +196,8 @@ fn headers_arrive_as_sent(kind: Kind) {
 
 fn bulk_tensors_become_vectors_without_a_copy(kind: Kind) {
     let pair = pair(kind);
-    pair.a.send(tensors(FrameKind::Reply, 1, &[tensor(DType::F32, &[1 << 20], 0)]));
+    pair.a
+        .send(tensors(FrameKind::Reply, 1, &[tensor(DType::F32, &[1 << 20], 0)]));
     let received = pair.b.inbox.next().tensors.remove(0);
     let start = received.bytes().as_ptr();
     let numbers = received.into_parts().1.into_vec::<f32>();
@@ -171,26 +206,55 @@ fn bulk_tensors_become_vectors_without_a_copy(kind: Kind) {
 }
 
 fn too_long_is_refused_and_the_link_goes_on(kind: Kind) {
-    let dialer = LinkOptions { max_message: 100_000, ..LinkOptions::default() };
-    let pair = Setup { dialer, ..Setup::default() }.pair(kind);
-    let sent = pair.a.link.send(frame(FrameKind::Request, 1, &[0; 100_001]), Flush::Now, None);
-    let Err(SendError::Invalid(error)) = sent else { panic!("{sent:?}") };
-    assert_eq!(error, WireError::FrameTooLong { length: 100_001, limit: 100_000 });
+    let dialer = LinkOptions {
+        max_message: 100_000,
+        ..LinkOptions::default()
+    };
+    let pair = Setup {
+        dialer,
+        ..Setup::default()
+    }
+    .pair(kind);
+    let sent = pair
+        .a
+        .link
+        .send(frame(FrameKind::Request, 1, &[0; 100_001]), Flush::Now, None);
+    let Err(SendError::Invalid(error)) = sent else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(
+        error,
+        WireError::FrameTooLong {
+            length: 100_001,
+            limit: 100_000
+        }
+    );
     pair.a.send(frame(FrameKind::Request, 2, &[0; 100_000]));
     assert_eq!(pair.b.inbox.next().header.call, CallId(2));
 }
 
 fn more_tensors_than_a_header_counts_are_refused(kind: Kind) {
     let pair = pair(kind);
-    let meta = TensorMeta { dtype: DType::U8, shape: Vec::new() };
+    let meta = TensorMeta {
+        dtype: DType::U8,
+        shape: Vec::new(),
+    };
     let scalar = RawTensor::new(meta, Buffer::copy_from(DType::U8, &[1])).unwrap();
     let many = vec![scalar; usize::from(u16::MAX) + 1];
-    let sent = pair.a.link.send(tensors(FrameKind::Request, 1, &many), Flush::Now, None);
-    let Err(SendError::Invalid(error)) = sent else { panic!("{sent:?}") };
+    let sent = pair
+        .a
+        .link
+        .send(tensors(FrameKind::Request, 1, &many), Flush::Now, None);
+    let Err(SendError::Invalid(error)) = sent else {
+        panic!("{sent:?}")
+    };
     assert!(error.to_string().contains("65536 tensors"), "{error}");
     pair.a.send(tensors(FrameKind::Request, 2, &many[1..]));
     let message = pair.b.inbox.next();
-    assert_eq!((message.header.call, message.tensors.len()), (CallId(2), usize::from(u16::MAX)));
+    assert_eq!(
+        (message.header.call, message.tensors.len()),
+        (CallId(2), usize::from(u16::MAX))
+    );
 }
 
 fn traffic_is_counted(kind: Kind) {
@@ -201,6 +265,9 @@ fn traffic_is_counted(kind: Kind) {
     pair.a.send(frame(FrameKind::Reply, 2, &[0; 100_000]));
     pair.b.inbox.take(2);
     assert_eq!((ours.frames_out(), ours.bytes_out()), (2, 64 + 5 + 64 + 100_000));
-    assert_eq!((theirs.frames_in(), theirs.bytes_in()), (2, 64 + 5 + 64 + 100_000));
+    assert_eq!(
+        (theirs.frames_in(), theirs.bytes_in()),
+        (2, 64 + 5 + 64 + 100_000)
+    );
     assert_eq!((ours.frames_in(), theirs.frames_out()), (0, 0));
 }

@@ -27,7 +27,10 @@ on_sockets! {
 const BY_OTHER_SIDE: &str = "the connection was closed by the other side";
 
 fn lost(end: &End, why: &str) {
-    let closed = Closed { graceful: false, why: why.into() };
+    let closed = Closed {
+        graceful: false,
+        why: why.into(),
+    };
     assert_eq!(end.inbox.closed(), closed);
     assert_eq!(end.link.closed(), Some(closed.clone()));
     let sent = end.link.send(frame(FrameKind::Request, 1, b""), Flush::Now, None);
@@ -79,7 +82,10 @@ fn somebody_watches(kind: Kind) {
 }
 
 fn somebody_waits_for_credit(kind: Kind) {
-    let options = LinkOptions { window: 4096, ..LinkOptions::default() };
+    let options = LinkOptions {
+        window: 4096,
+        ..LinkOptions::default()
+    };
     let raw = answered_by_hand(kind, options, Inbox::new());
     raw.end.send(frame(FrameKind::Request, 1, b""));
     std::thread::scope(|scope| {
@@ -115,11 +121,18 @@ fn a_peer_that_dies_inside_a_control_frame(kind: Kind) {
     // Inside the header, between header and body, inside the body.
     for cut in [1, 63, 64, 65, whole.len() - 1] {
         let mut raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
-        raw.peer.control.write_all(&raw::frame(FrameKind::Reply, 1, b"whole")).unwrap();
+        raw.peer
+            .control
+            .write_all(&raw::frame(FrameKind::Reply, 1, b"whole"))
+            .unwrap();
         raw.peer.control.write_all(&whole[..cut]).unwrap();
         fall_silent(&raw.peer.control);
         lost(&raw.end, &format!("{BY_OTHER_SIDE}, in the middle of a frame"));
-        assert_eq!(raw.end.inbox.take(1).len(), 1, "what came whole, and nothing else");
+        assert_eq!(
+            raw.end.inbox.take(1).len(),
+            1,
+            "what came whole, and nothing else"
+        );
     }
 }
 
@@ -127,7 +140,10 @@ fn a_peer_that_dies_inside_a_bulk_frame(kind: Kind) {
     let whole = raw::frame(FrameKind::Reply, 1, &pattern(3 << 20, 0));
     for cut in [1, 64, 2 << 20, whole.len() - 1] {
         let mut raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
-        raw.peer.bulk.write_all(&raw::frame(FrameKind::Reply, 1, b"whole")).unwrap();
+        raw.peer
+            .bulk
+            .write_all(&raw::frame(FrameKind::Reply, 1, b"whole"))
+            .unwrap();
         raw.peer.bulk.write_all(&whole[..cut]).unwrap();
         fall_silent(&raw.peer.bulk);
         lost(&raw.end, &format!("{BY_OTHER_SIDE}, in the middle of a frame"));
@@ -143,7 +159,10 @@ fn a_killed_process(kind: Kind) {
         .spawn()
         .unwrap();
     let inbox = hosting.inbox();
-    let end = End { link: hosting.accepted(), inbox };
+    let end = End {
+        link: hosting.accepted(),
+        inbox,
+    };
     assert_eq!(end.inbox.next().body, b"alive");
     std::thread::scope(|scope| {
         for i in 2..4 {
@@ -170,8 +189,11 @@ fn victim() {
     };
     limited(move || {
         let (side, inbox) = (Side::new(), Inbox::new());
-        let link = side.dial(&address, inbox.clone(), LinkOptions::default()).unwrap();
-        link.send(frame(FrameKind::Request, 1, b"alive"), Flush::Now, None).unwrap();
+        let link = side
+            .dial(&address, inbox.clone(), LinkOptions::default())
+            .unwrap();
+        link.send(frame(FrameKind::Request, 1, b"alive"), Flush::Now, None)
+            .unwrap();
         link.wait(&Answer(&inbox, 99), None);
     });
 }

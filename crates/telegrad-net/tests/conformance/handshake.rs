@@ -9,7 +9,7 @@ use telegrad_net::{
 use telegrad_wire::{CallId, Decoder, FrameHeader, FrameKind, Wire, WorldId};
 
 use crate::harness::{
-    Hosting, Inbox, Kind, LIMIT, Side, fresh_address, frame, hello, on_every_link, on_sockets, pair,
+    Hosting, Inbox, Kind, LIMIT, Side, frame, fresh_address, hello, on_every_link, on_sockets, pair,
 };
 use crate::raw::{self, connect, encoded, read_frame, read_to_end};
 
@@ -51,9 +51,13 @@ fn refused(address: &Address, hello: Hello, limit: Duration) -> DialError {
 fn still_there(hosting: &Hosting) {
     let side = Side::new();
     let inbox = Inbox::new();
-    let link = side.dial(hosting.address(), inbox.clone(), LinkOptions::default()).unwrap();
+    let link = side
+        .dial(hosting.address(), inbox.clone(), LinkOptions::default())
+        .unwrap();
     let other = hosting.accepted();
-    other.send(frame(FrameKind::Reply, 1, b""), telegrad_net::Flush::Now, None).unwrap();
+    other
+        .send(frame(FrameKind::Reply, 1, b""), telegrad_net::Flush::Now, None)
+        .unwrap();
     link.watch(true);
     inbox.next();
 }
@@ -67,10 +71,16 @@ fn each_end_knows_its_peer(kind: Kind) {
 
 fn a_stranger_to_the_world_is_told_why(kind: Kind) {
     let hosting = host(kind);
-    let stranger = Hello { world: WorldId(0xbad), ..hello(Lane::Control) };
+    let stranger = Hello {
+        world: WorldId(0xbad),
+        ..hello(Lane::Control)
+    };
     let error = refused(hosting.address(), stranger, LIMIT);
     assert!(error.refused);
-    let expected = format!("cannot reach {}: this is world-7e57, not world-bad", hosting.address());
+    let expected = format!(
+        "cannot reach {}: this is world-7e57, not world-bad",
+        hosting.address()
+    );
     assert_eq!(error.to_string(), expected);
     still_there(&hosting);
 }
@@ -78,7 +88,12 @@ fn a_stranger_to_the_world_is_told_why(kind: Kind) {
 fn nobody_listens_there(kind: Kind) {
     let address = host(kind).into_listener().address().clone();
     let error = refused(&address, hello(Lane::Control), LIMIT);
-    assert!(error.to_string().starts_with(&format!("cannot reach {address}: ")), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("cannot reach {address}: ")),
+        "{error}"
+    );
     assert_eq!(error.refused, kind == Kind::Mem);
 }
 
@@ -96,7 +111,12 @@ fn an_address_can_be_used_again(kind: Kind) {
     let listener = first.into_listener();
     if kind != Kind::Mem {
         drop(listener);
-        return still_there(&Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), None));
+        return still_there(&Hosting::start_at(
+            &address,
+            LinkOptions::default(),
+            Inbox::new(),
+            None,
+        ));
     }
     // A name is free as soon as its host is gone, and a listener that is left over does no harm.
     let again = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), None);
@@ -127,8 +147,7 @@ fn another_version_is_named_to_the_dialler(kind: Kind) {
     let error = refused(&address, hello(Lane::Control), LIMIT);
     let _socket = answering.join().unwrap();
     assert!(error.refused);
-    let expected =
-        format!("the other side speaks protocol version 7, this worker speaks {PROTOCOL_VERSION}");
+    let expected = format!("the other side speaks protocol version 7, this worker speaks {PROTOCOL_VERSION}");
     assert_eq!(error.why, expected);
 }
 
@@ -152,7 +171,10 @@ fn garbage_ends_the_connection(kind: Kind) {
     });
     let error = refused(&address, hello(Lane::Control), LIMIT);
     let _socket = answering.join().unwrap();
-    assert_eq!(error.why, "the first bytes are [32, 32, 30, 20]: not a Telegrad worker");
+    assert_eq!(
+        error.why,
+        "the first bytes are [32, 32, 30, 20]: not a Telegrad worker"
+    );
 }
 
 fn a_handshake_frame_that_claims_an_exbibyte(kind: Kind) {
@@ -170,7 +192,10 @@ fn a_handshake_frame_that_claims_an_exbibyte(kind: Kind) {
 
 fn a_frame_that_is_no_hello(kind: Kind) {
     let hosting = host(kind);
-    for bytes in [raw::frame(FrameKind::Request, 1, b""), raw::frame(FrameKind::Hello, 0, b"\xc1")] {
+    for bytes in [
+        raw::frame(FrameKind::Request, 1, b""),
+        raw::frame(FrameKind::Hello, 0, b"\xc1"),
+    ] {
         let mut socket = connect(hosting.address());
         socket.write_all(&preface()).unwrap();
         socket.write_all(&bytes).unwrap();
@@ -183,7 +208,15 @@ fn a_bulk_lane_without_a_control_lane(kind: Kind) {
     let hosting = host(kind);
     let mut socket = connect(hosting.address());
     socket.write_all(&preface()).unwrap();
-    socket.write_all(&encoded(FrameKind::Hello, &Hello { link: 5, ..hello(Lane::Bulk) })).unwrap();
+    socket
+        .write_all(&encoded(
+            FrameKind::Hello,
+            &Hello {
+                link: 5,
+                ..hello(Lane::Bulk)
+            },
+        ))
+        .unwrap();
     let mut greeting = [0; 8];
     socket.read_exact(&mut greeting).unwrap();
     let (header, body) = read_frame(&mut socket);
@@ -219,7 +252,10 @@ fn strangers_beyond_the_limit_are_dropped(kind: Kind) {
     assert_eq!(read_to_end(&mut next), b"");
     drop(silent);
     let side = Side::new();
-    while side.dial(hosting.address(), Inbox::new(), LinkOptions::default()).is_err() {
+    while side
+        .dial(hosting.address(), Inbox::new(), LinkOptions::default())
+        .is_err()
+    {
         std::thread::yield_now();
     }
 }
@@ -227,7 +263,10 @@ fn strangers_beyond_the_limit_are_dropped(kind: Kind) {
 fn a_listener_that_does_not_answer_costs_no_more_than_the_deadline(kind: Kind) {
     let (_listener, address) = raw::listen(&fresh_address(kind));
     let error = refused(&address, hello(Lane::Control), Duration::from_millis(100));
-    assert_eq!(error.why, "nothing but 0 bytes came within the time limit of the handshake");
+    assert_eq!(
+        error.why,
+        "nothing but 0 bytes came within the time limit of the handshake"
+    );
 }
 
 fn a_listener_that_does_not_accept_costs_no_more_than_the_deadline(kind: Kind) {

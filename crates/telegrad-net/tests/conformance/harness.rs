@@ -1,7 +1,7 @@
 //! Two workers reduced to what a link needs of them: threads for roles, sinks that keep what comes.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -81,7 +81,9 @@ const ALONE: &str = "TELEGRAD_TEST_ALONE";
 /// Runs the ignored test `name` in a process of its own, with something to tell it.
 pub(crate) fn command_alone(name: &str, told: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", name]).env(ALONE, told);
+    command
+        .args(["--ignored", "--exact", "--nocapture", name])
+        .env(ALONE, told);
     command
 }
 
@@ -94,17 +96,26 @@ pub(crate) fn told() -> Option<String> {
 #[derive(Default)]
 pub(crate) struct Threads {
     started: AtomicUsize,
+    exhausted: AtomicBool,
 }
 
 impl Threads {
     pub(crate) fn started(&self) -> usize {
         self.started.load(SeqCst)
     }
+
+    /// From now on there are no threads to be had: roles are dropped.
+    pub(crate) fn exhaust(&self) {
+        self.exhausted.store(true, SeqCst);
+    }
 }
 
 impl Roles for Threads {
     fn start(&self, mut role: Box<dyn Role>) {
         self.started.fetch_add(1, SeqCst);
+        if self.exhausted.load(SeqCst) {
+            return;
+        }
         std::thread::spawn(move || while role.turn() == Turn::Again {});
     }
 }
@@ -147,11 +158,17 @@ impl Inbox {
     pub(crate) fn reacting(
         reaction: impl Fn(&Arc<dyn Link>, &Incoming<'_>) + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { reaction: Some(Box::new(reaction)), ..Self::default() })
+        Arc::new(Self {
+            reaction: Some(Box::new(reaction)),
+            ..Self::default()
+        })
     }
 
     pub(crate) fn holding_credit() -> Arc<Self> {
-        Arc::new(Self { holds_credit: true, ..Self::default() })
+        Arc::new(Self {
+            holds_credit: true,
+            ..Self::default()
+        })
     }
 
     /// A sink that answers every request with its own body.
@@ -169,8 +186,10 @@ impl Inbox {
     }
 
     fn wait(&self, what: &str, ready: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let (state, result) =
-            self.changed.wait_timeout_while(self.state(), LIMIT / 2, |state| !ready(state)).unwrap();
+        let (state, result) = self
+            .changed
+            .wait_timeout_while(self.state(), LIMIT / 2, |state| !ready(state))
+            .unwrap();
         assert!(
             !result.timed_out(),
             "waited in vain for {what}: {} messages, closed {:?}",
@@ -182,13 +201,17 @@ impl Inbox {
 
     /// Waits for `count` messages and takes all there are.
     pub(crate) fn take(&self, count: usize) -> Vec<Message> {
-        let mut state = self.wait(&format!("{count} messages"), |state| state.messages.len() >= count);
+        let mut state = self.wait(&format!("{count} messages"), |state| {
+            state.messages.len() >= count
+        });
         std::mem::take(&mut state.messages)
     }
 
     /// Waits for the next message and takes it.
     pub(crate) fn next(&self) -> Message {
-        self.wait("a message", |state| !state.messages.is_empty()).messages.remove(0)
+        self.wait("a message", |state| !state.messages.is_empty())
+            .messages
+            .remove(0)
     }
 
     /// Messages that are there.
@@ -223,11 +246,22 @@ impl Sink for Inbox {
         if let Some(reaction) = &self.reaction {
             reaction(link, &message);
         }
-        let Incoming { header, body, tensors, credit, .. } = message;
+        let Incoming {
+            header,
+            body,
+            tensors,
+            credit,
+            ..
+        } = message;
         let thread = std::thread::current().id();
         {
             let mut state = self.state();
-            state.messages.push(Message { header, body: body.into_owned(), tensors, thread });
+            state.messages.push(Message {
+                header,
+                body: body.into_owned(),
+                tensors,
+                thread,
+            });
             if self.holds_credit {
                 state.credits.push(credit);
             }
@@ -247,7 +281,11 @@ pub(crate) struct Answer<'a>(pub(crate) &'a Inbox, pub(crate) u64);
 
 impl Answer<'_> {
     fn is_in(&self, state: &State) -> bool {
-        !state.closed.is_empty() || state.messages.iter().any(|message| message.header.call.0 == self.1)
+        !state.closed.is_empty()
+            || state
+                .messages
+                .iter()
+                .any(|message| message.header.call.0 == self.1)
     }
 }
 
@@ -259,7 +297,11 @@ impl Waiting for Answer<'_> {
     fn park(&self, deadline: Option<Instant>) {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + LIMIT);
         let left = deadline.saturating_duration_since(Instant::now());
-        let _ = self.0.changed.wait_timeout_while(self.0.state(), left, |state| !self.is_in(state)).unwrap();
+        let _ = self
+            .0
+            .changed
+            .wait_timeout_while(self.0.state(), left, |state| !self.is_in(state))
+            .unwrap();
     }
 }
 
@@ -317,17 +359,37 @@ pub(crate) struct Setup {
 impl Setup {
     /// Both ends with the same window.
     pub(crate) fn with_window(bytes: u64) -> Self {
-        let options = || LinkOptions { window: bytes, ..LinkOptions::default() };
-        Self { dialer: options(), host: options(), ..Self::default() }
+        let options = || LinkOptions {
+            window: bytes,
+            ..LinkOptions::default()
+        };
+        Self {
+            dialer: options(),
+            host: options(),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn pair(self, kind: Kind) -> Pair {
         let hosting = Hosting::start(kind, self.host, self.host_inbox.clone());
         let dialing = Side::new();
-        let link = dialing.dial(hosting.address(), self.dialer_inbox.clone(), self.dialer).unwrap();
-        let a = End { link, inbox: self.dialer_inbox };
-        let b = End { link: hosting.accepted(), inbox: self.host_inbox };
-        Pair { a, b, dialing, hosting }
+        let link = dialing
+            .dial(hosting.address(), self.dialer_inbox.clone(), self.dialer)
+            .unwrap();
+        let a = End {
+            link,
+            inbox: self.dialer_inbox,
+        };
+        let b = End {
+            link: hosting.accepted(),
+            inbox: self.host_inbox,
+        };
+        Pair {
+            a,
+            b,
+            dialing,
+            hosting,
+        }
     }
 }
 
@@ -343,7 +405,13 @@ impl Side {
         inbox: Arc<Inbox>,
         options: LinkOptions,
     ) -> Result<Arc<dyn Link>, DialError> {
-        self.dial_until(address, hello(Lane::Control), inbox, options, Instant::now() + LIMIT / 2)
+        self.dial_until(
+            address,
+            hello(Lane::Control),
+            inbox,
+            options,
+            Instant::now() + LIMIT / 2,
+        )
     }
 
     pub(crate) fn dial_until(
@@ -355,7 +423,12 @@ impl Side {
         deadline: Instant,
     ) -> Result<Arc<dyn Link>, DialError> {
         let poller = || Ok(self.poller.clone());
-        let dialer = Dialer { hello, sink: inbox, options, poller: &poller };
+        let dialer = Dialer {
+            hello,
+            sink: inbox,
+            options,
+            poller: &poller,
+        };
         dial(address, dialer, deadline).map(|(link, _)| link)
     }
 }
@@ -389,7 +462,13 @@ impl Hosting {
     ) -> Self {
         let side = Side::new();
         let (links, changed) = (Mutex::default(), Condvar::new());
-        let host = Arc::new(TestHost { inbox, options, handshake_limit, links, changed });
+        let host = Arc::new(TestHost {
+            inbox,
+            options,
+            handshake_limit,
+            links,
+            changed,
+        });
         let weak: Weak<TestHost> = Arc::downgrade(&host);
         let listener = listen(address, weak, &|| Ok(side.poller.clone())).unwrap();
         Self { listener, host, side }
@@ -402,8 +481,11 @@ impl Hosting {
     /// Waits for a link that somebody dialled, and takes it.
     pub(crate) fn accepted(&self) -> Arc<dyn Link> {
         let links = self.host.links.lock().unwrap();
-        let (mut links, result) =
-            self.host.changed.wait_timeout_while(links, LIMIT / 2, |links| links.is_empty()).unwrap();
+        let (mut links, result) = self
+            .host
+            .changed
+            .wait_timeout_while(links, LIMIT / 2, |links| links.is_empty())
+            .unwrap();
         assert!(!result.timed_out(), "nobody connected");
         links.remove(0)
     }
@@ -423,7 +505,10 @@ impl Host for TestHost {
         if hello.world != WORLD {
             return Err(format!("this is {WORLD}, not {}", hello.world));
         }
-        Ok(Welcome { digest: 0, functions: None })
+        Ok(Welcome {
+            digest: 0,
+            functions: None,
+        })
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
@@ -448,14 +533,31 @@ pub(crate) const WORLD: WorldId = WorldId(0x7e57);
 
 /// What a dialler says of itself.
 pub(crate) fn hello(lane: Lane) -> Hello {
-    let who = |name: &str, rank| Identity { name: name.into(), rank, incarnation: Incarnation(1) };
-    Hello { world: WORLD, from: who("dialer", 1), to: who("host", 0), digest: 0, lane, link: 0 }
+    let who = |name: &str, rank| Identity {
+        name: name.into(),
+        rank,
+        incarnation: Incarnation(1),
+    };
+    Hello {
+        world: WORLD,
+        from: who("dialer", 1),
+        to: who("host", 0),
+        digest: 0,
+        lane,
+        link: 0,
+    }
 }
 
 /// An address that nobody else uses.
 pub(crate) fn fresh_address(kind: Kind) -> Address {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = || format!("telegrad-test-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
+    let name = || {
+        format!(
+            "telegrad-test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, SeqCst)
+        )
+    };
     match kind {
         Kind::Mem => Address::Mem(name()),
         Kind::Unix => Address::Unix(name()),
@@ -465,28 +567,38 @@ pub(crate) fn fresh_address(kind: Kind) -> Address {
 
 /// A message with a body and no tensors.
 pub(crate) fn frame(kind: FrameKind, call: u64, body: &[u8]) -> Outgoing {
-    let payload = Payload { body: body.to_vec(), ..Payload::default() };
+    let payload = Payload {
+        body: body.to_vec(),
+        ..Payload::default()
+    };
     Outgoing::new(kind, CallId(call), payload)
 }
 
 /// A message with tensors.
 pub(crate) fn tensors(kind: FrameKind, call: u64, tensors: &[RawTensor]) -> Outgoing {
     let mut message = frame(kind, call, b"tensors");
-    message.payload.tensors = tensors.iter().map(|tensor| Box::new(tensor.clone()) as _).collect();
+    message.payload.tensors = tensors
+        .iter()
+        .map(|tensor| Box::new(tensor.clone()) as _)
+        .collect();
     message
 }
 
 /// A tensor whose content differs everywhere, so that a byte lost or out of place shows.
 pub(crate) fn tensor(dtype: DType, shape: &[usize], seed: usize) -> RawTensor {
-    let meta = TensorMeta { dtype, shape: shape.to_vec() };
+    let meta = TensorMeta {
+        dtype,
+        shape: shape.to_vec(),
+    };
     let bytes = pattern(meta.bytes().unwrap(), seed);
     RawTensor::new(meta, Buffer::copy_from(dtype, &bytes)).unwrap()
 }
 
 /// Bytes that repeat only after 65,521 of them, which no power of two divides.
 pub(crate) fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    let period: Vec<u8> =
-        (0..65_521.min(len)).map(|i| ((i + seed).wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let period: Vec<u8> = (0..65_521.min(len))
+        .map(|i| ((i + seed).wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         let step = period.len().min(len - bytes.len());

@@ -21,6 +21,8 @@ on_sockets! {
     a_message_that_was_not_sent_costs_no_credit,
     a_large_frame_right_before_the_end_arrives,
     one_thread_reads_however_many_frames_come,
+    without_a_thread_to_read_large_frames_the_link_ends,
+    without_a_thread_to_finish_a_large_frame_the_link_ends,
 }
 
 const LARGE: usize = 64 << 20;
@@ -63,12 +65,22 @@ impl TensorSource for Gated {
 fn small_frames_overtake_a_large_one(kind: Kind) {
     let pair = pair(kind);
     let gate = Arc::new(Gate::default());
-    let (first, second) = (tensor(DType::F32, &[LARGE / 8], 1), tensor(DType::F32, &[LARGE / 8], 2));
+    let (first, second) = (
+        tensor(DType::F32, &[LARGE / 8], 1),
+        tensor(DType::F32, &[LARGE / 8], 2),
+    );
     let mut large = tensors(FrameKind::Reply, 1, std::slice::from_ref(&first));
-    large.payload.tensors.push(Box::new(Gated { tensor: second.clone(), gate: gate.clone() }));
+    large.payload.tensors.push(Box::new(Gated {
+        tensor: second.clone(),
+        gate: gate.clone(),
+    }));
     std::thread::scope(|scope| {
         scope.spawn(|| pair.a.send(large));
-        drop(gate.changed.wait_while(gate.state.lock().unwrap(), |(there, _)| !*there).unwrap());
+        drop(
+            gate.changed
+                .wait_while(gate.state.lock().unwrap(), |(there, _)| !*there)
+                .unwrap(),
+        );
         // Half of the large frame is under way.
         for i in 10..20 {
             pair.a.send(frame(FrameKind::Reply, i, b"small"));
@@ -87,7 +99,10 @@ fn small_frames_arrive_in_the_middle_of_a_large_one(kind: Kind) {
     let large = raw::frame(FrameKind::Reply, 1, &pattern(LARGE, 0));
     raw.peer.bulk.write_all(&large[..LARGE / 2]).unwrap();
     for i in 10..20 {
-        raw.peer.control.write_all(&raw::frame(FrameKind::Reply, i, b"small")).unwrap();
+        raw.peer
+            .control
+            .write_all(&raw::frame(FrameKind::Reply, i, b"small"))
+            .unwrap();
         assert_eq!(raw.end.inbox.next().header.call, CallId(i));
     }
     raw.peer.bulk.write_all(&large[LARGE / 2..]).unwrap();
@@ -100,17 +115,27 @@ fn a_sender_returns_at_its_deadline_and_the_rest_follows(kind: Kind) {
     let soon = || Some(Instant::now() + SHORT);
     let large = tensor(DType::F32, &[LARGE / 4 + 1], 1);
     let before = Instant::now();
-    link.send(tensors(FrameKind::Reply, 1, std::slice::from_ref(&large)), Flush::Now, soon()).unwrap();
+    link.send(
+        tensors(FrameKind::Reply, 1, std::slice::from_ref(&large)),
+        Flush::Now,
+        soon(),
+    )
+    .unwrap();
     assert!(before.elapsed() >= SHORT, "nobody has read it");
     // The lane is taken, and stays so until the peer reads.
-    let late = link.send(frame(FrameKind::Reply, 2, &pattern(100_000, 2)), Flush::Now, soon());
+    let late = link.send(
+        frame(FrameKind::Reply, 2, &pattern(100_000, 2)),
+        Flush::Now,
+        soon(),
+    );
     assert!(matches!(late, Err(SendError::Deadline)), "{late:?}");
 
     let reading = std::thread::spawn(move || {
         let large = read_frame(&mut raw.peer.bulk);
         (large, read_frame(&mut raw.peer.bulk), raw.peer)
     });
-    link.send(frame(FrameKind::Reply, 3, &pattern(100_000, 3)), Flush::Now, None).unwrap();
+    link.send(frame(FrameKind::Reply, 3, &pattern(100_000, 3)), Flush::Now, None)
+        .unwrap();
     let ((header, content), (third, third_content), _peer) = reading.join().unwrap();
     assert_eq!(header.call, CallId(1));
     assert!(content.ends_with(large.bytes()), "not torn");
@@ -136,36 +161,61 @@ fn a_reader_that_trickles_does_not_keep_a_sender(kind: Kind) {
         raw.peer
     });
     let large = frame(FrameKind::Reply, 1, &pattern(LARGE, 0));
-    raw.end.link.send(large, Flush::Now, Some(Instant::now() + SHORT)).unwrap();
+    raw.end
+        .link
+        .send(large, Flush::Now, Some(Instant::now() + SHORT))
+        .unwrap();
     let got = read.load(SeqCst);
-    assert!(got < LARGE / 4, "the sender was kept until the peer had read {got} bytes");
+    assert!(
+        got < LARGE / 4,
+        "the sender was kept until the peer had read {got} bytes"
+    );
     hurry.store(1, SeqCst);
     let _peer = reader.join().unwrap();
 }
 
 fn a_message_that_was_not_sent_costs_no_credit(kind: Kind) {
-    let options = LinkOptions { window: 1 << 20, ..LinkOptions::default() };
+    let options = LinkOptions {
+        window: 1 << 20,
+        ..LinkOptions::default()
+    };
     let mut raw = answered_by_hand(kind, options, Inbox::holding_credit());
     let link = &raw.end.link;
     // Something for this side to give back, too little for a frame of its own.
-    raw.peer.control.write_all(&raw::frame(FrameKind::Request, 5, b"")).unwrap();
+    raw.peer
+        .control
+        .write_all(&raw::frame(FrameKind::Request, 5, b""))
+        .unwrap();
     link.watch(true);
     raw.end.inbox.take(1);
     raw.end.inbox.let_go(1);
 
     let soon = || Some(Instant::now() + Duration::from_millis(5));
     // Takes what is owed along, gets stuck in the lane, and needs no credit itself.
-    link.send(frame(FrameKind::Reply, 1, &pattern(LARGE, 0)), Flush::Now, soon()).unwrap();
-    raw.peer.control.write_all(&raw::frame(FrameKind::Request, 6, b"")).unwrap();
+    link.send(frame(FrameKind::Reply, 1, &pattern(LARGE, 0)), Flush::Now, soon())
+        .unwrap();
+    raw.peer
+        .control
+        .write_all(&raw::frame(FrameKind::Request, 6, b""))
+        .unwrap();
     raw.end.inbox.take(1);
     raw.end.inbox.let_go(1);
     for i in 0..10 {
-        let late = link.send(frame(FrameKind::Request, i, &pattern(512 << 10, 0)), Flush::Now, soon());
+        let late = link.send(
+            frame(FrameKind::Request, i, &pattern(512 << 10, 0)),
+            Flush::Now,
+            soon(),
+        );
         assert!(matches!(late, Err(SendError::Deadline)), "{i}: {late:?}");
     }
-    link.send(frame(FrameKind::Reply, 7, b""), Flush::Now, None).unwrap();
+    link.send(frame(FrameKind::Reply, 7, b""), Flush::Now, None)
+        .unwrap();
     let (header, _) = read_frame(&mut raw.peer.control);
-    assert_eq!((header.call, header.credit), (CallId(7), 1), "what is owed is not forgotten");
+    assert_eq!(
+        (header.call, header.credit),
+        (CallId(7), 1),
+        "what is owed is not forgotten"
+    );
 }
 
 fn a_large_frame_right_before_the_end_arrives(kind: Kind) {
@@ -176,7 +226,8 @@ fn a_large_frame_right_before_the_end_arrives(kind: Kind) {
         let before = raw.side.side.roles.started();
         let writer = std::thread::spawn(move || {
             for i in 0..20 {
-                bulk.write_all(&raw::frame(FrameKind::Reply, i, &pattern(70_000, i as usize))).unwrap();
+                bulk.write_all(&raw::frame(FrameKind::Reply, i, &pattern(70_000, i as usize)))
+                    .unwrap();
             }
             drop(bulk);
         });
@@ -187,10 +238,37 @@ fn a_large_frame_right_before_the_end_arrives(kind: Kind) {
         writer.join().unwrap();
         drop(control);
         let why = raw.end.inbox.closed().why;
-        assert_eq!(&*why, "the connection was closed by the other side", "round {round}");
+        assert_eq!(
+            &*why, "the connection was closed by the other side",
+            "round {round}"
+        );
         let roles = raw.side.side.roles.started() - before;
         assert!(roles <= 3, "{roles} roles to read one lane");
     }
+}
+
+fn without_a_thread_to_read_large_frames_the_link_ends(kind: Kind) {
+    let pair = pair(kind);
+    pair.hosting.side.roles.exhaust();
+    pair.a.send(frame(FrameKind::Reply, 1, &pattern(100_000, 0)));
+    let why = "there is no thread to receive large messages";
+    assert_eq!(&*pair.b.inbox.closed().why, why);
+    pair.a.inbox.closed();
+}
+
+fn without_a_thread_to_finish_a_large_frame_the_link_ends(kind: Kind) {
+    let raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
+    raw.side.roles.exhaust();
+    let large = frame(FrameKind::Reply, 1, &pattern(LARGE, 0));
+    let _ = raw.end.link.send(large, Flush::Now, Some(Instant::now() + SHORT));
+    // Half a frame is in the lane: nobody may write after it.
+    let why = "a message could be sent only in part";
+    assert_eq!(&*raw.end.inbox.closed().why, why);
+    let next = raw
+        .end
+        .link
+        .send(frame(FrameKind::Reply, 2, &pattern(100_000, 0)), Flush::Now, None);
+    assert!(matches!(next, Err(SendError::Closed(_))), "{next:?}");
 }
 
 fn one_thread_reads_however_many_frames_come(kind: Kind) {

@@ -46,13 +46,20 @@ fn header(change: impl FnOnce(&mut FrameHeader)) -> [u8; HEADER_LEN] {
 
 fn a_control_frame_that_claims_an_exbibyte(kind: Kind) {
     let why = say(kind, Lane::Control, &header(|header| header.length = 1 << 60));
-    let claim = format!("a frame claims {} bytes, the limit is {INLINE_LIMIT}", 1_u64 << 60);
+    let claim = format!(
+        "a frame claims {} bytes, the limit is {INLINE_LIMIT}",
+        1_u64 << 60
+    );
     assert_eq!(why, format!("the peer sent nonsense: {claim}"));
 }
 
 fn a_bulk_frame_that_claims_an_exbibyte(kind: Kind) {
     let why = say(kind, Lane::Bulk, &header(|header| header.length = 1 << 60));
-    let claim = format!("a frame claims {} bytes, the limit is {}", 1_u64 << 60, 16_u64 << 30);
+    let claim = format!(
+        "a frame claims {} bytes, the limit is {}",
+        1_u64 << 60,
+        16_u64 << 30
+    );
     assert_eq!(why, format!("the peer sent nonsense: {claim}"));
     // A claim within the limit that the tensors do not bear out.
     let why = say(
@@ -63,7 +70,10 @@ fn a_bulk_frame_that_claims_an_exbibyte(kind: Kind) {
             header.tensors = 0;
         }),
     );
-    assert!(why.contains("tensors of 0 bytes in a frame that has 8589934592 for them"), "{why}");
+    assert!(
+        why.contains("tensors of 0 bytes in a frame that has 8589934592 for them"),
+        "{why}"
+    );
 }
 
 fn an_unknown_frame_kind(kind: Kind) {
@@ -71,7 +81,10 @@ fn an_unknown_frame_kind(kind: Kind) {
         let mut bytes = header(|_| ());
         bytes[60] = 200;
         let why = say(kind, lane, &bytes);
-        assert!(why.starts_with("the peer sent nonsense: unknown frame kind 200"), "{why}");
+        assert!(
+            why.starts_with("the peer sent nonsense: unknown frame kind 200"),
+            "{why}"
+        );
     }
 }
 
@@ -83,7 +96,10 @@ fn parts_longer_than_the_whole(kind: Kind) {
             header.table_len = 1;
         });
         let why = say(kind, lane, &bytes);
-        assert!(why.ends_with("a frame of 10 bytes claims parts of 4294967296 bytes"), "{why}");
+        assert!(
+            why.ends_with("a frame of 10 bytes claims parts of 4294967296 bytes"),
+            "{why}"
+        );
     }
 }
 
@@ -99,7 +115,10 @@ fn a_tensor_table_that_does_not_add_up(kind: Kind) {
         bytes.extend_from_slice(&[8, 1, 4, 0, 0, 0, 0, 0, 0, 0]);
         bytes.extend_from_slice(&[0; 12]);
         let why = say(kind, lane, &bytes);
-        assert!(why.ends_with("tensors of 16 bytes in a frame that has 12 for them"), "{why}");
+        assert!(
+            why.ends_with("tensors of 16 bytes in a frame that has 12 for them"),
+            "{why}"
+        );
     }
 }
 

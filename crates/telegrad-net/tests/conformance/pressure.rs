@@ -23,14 +23,22 @@ on_sockets! {
 }
 
 fn holding(kind: Kind) -> Pair {
-    Setup { host_inbox: Inbox::holding_credit(), ..Setup::with_window(ROOM * CREDIT_UNIT) }.pair(kind)
+    Setup {
+        host_inbox: Inbox::holding_credit(),
+        ..Setup::with_window(ROOM * CREDIT_UNIT)
+    }
+    .pair(kind)
 }
 
 /// Sends requests of this many bytes until there is no room; how many went.
 fn fill(link: &dyn Link, size: usize) -> u64 {
     let mut sent = 0;
     loop {
-        match link.send(frame(FrameKind::Request, sent, &pattern(size, 0)), Flush::Now, None) {
+        match link.send(
+            frame(FrameKind::Request, sent, &pattern(size, 0)),
+            Flush::Now,
+            None,
+        ) {
             Ok(()) => sent += 1,
             Err(SendError::Full(back)) => {
                 // The message comes back whole.
@@ -72,7 +80,10 @@ fn bytes_under_way_are_bounded(kind: Kind) {
         let sent = fill(&*pair.a.link, size);
         let bytes = sent * size as u64;
         assert!(bytes < window + size as u64, "{sent} requests of {size} bytes");
-        assert!(bytes + size as u64 + sent * CREDIT_UNIT >= window, "only {sent} requests of {size} bytes");
+        assert!(
+            bytes + size as u64 + sent * CREDIT_UNIT >= window,
+            "only {sent} requests of {size} bytes"
+        );
         pair.b.inbox.take(sent as usize);
         pair.b.inbox.let_go(sent as usize);
         // All of it comes back: what is below the threshold, with the next reply.
@@ -114,7 +125,10 @@ fn waiting_for_credit_ends_with_the_link(kind: Kind) {
 }
 
 fn credit_comes_back_in_frames_of_its_own(kind: Kind) {
-    let setup = Setup { host_inbox: Inbox::holding_credit(), ..Setup::with_window(ROOM * CREDIT_UNIT) };
+    let setup = Setup {
+        host_inbox: Inbox::holding_credit(),
+        ..Setup::with_window(ROOM * CREDIT_UNIT)
+    };
     let theirs = setup.host.traffic.clone();
     let pair = setup.pair(kind);
     fill(&*pair.a.link, 10);
@@ -131,8 +145,15 @@ fn credit_comes_back_in_frames_of_its_own(kind: Kind) {
 
 fn credit_rides_on_replies(kind: Kind) {
     // A receiver with a large window of its own gathers more than all that this sender has.
-    let dialer = LinkOptions { window: ROOM * CREDIT_UNIT, ..LinkOptions::default() };
-    let setup = Setup { dialer, host_inbox: Inbox::holding_credit(), ..Setup::default() };
+    let dialer = LinkOptions {
+        window: ROOM * CREDIT_UNIT,
+        ..LinkOptions::default()
+    };
+    let setup = Setup {
+        dialer,
+        host_inbox: Inbox::holding_credit(),
+        ..Setup::default()
+    };
     let theirs = setup.host.traffic.clone();
     let pair = setup.pair(kind);
     for size in [10, 100_000] {

@@ -27,7 +27,14 @@ pub(crate) struct WithRaw<S> {
 pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Hosting> {
     let hosting = Hosting::start(kind, options, inbox.clone());
     let peer = shake_hands(hosting.address());
-    WithRaw { end: End { link: hosting.accepted(), inbox }, peer, side: hosting }
+    WithRaw {
+        end: End {
+            link: hosting.accepted(),
+            inbox,
+        },
+        peer,
+        side: hosting,
+    }
 }
 
 /// A real end that dialled and was answered by hand.
@@ -35,18 +42,28 @@ pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbo
     let (listener, address) = listen(&fresh_address(kind));
     let accepting = std::thread::spawn(move || {
         let control = welcome(&listener, Lane::Control);
-        Lanes { control, bulk: welcome(&listener, Lane::Bulk) }
+        Lanes {
+            control,
+            bulk: welcome(&listener, Lane::Bulk),
+        }
     });
     let side = Side::new();
     let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), options).unwrap();
-    WithRaw { end: End { link, inbox }, peer: accepting.join().unwrap(), side }
+    WithRaw {
+        end: End { link, inbox },
+        peer: accepting.join().unwrap(),
+        side,
+    }
 }
 
 /// Both lanes to whoever listens at `address`.
 pub(crate) fn shake_hands(address: &Address) -> Lanes {
     let lane = |lane| {
         let mut socket = connect(address);
-        let hello = Hello { link: 77, ..hello(lane) };
+        let hello = Hello {
+            link: 77,
+            ..hello(lane)
+        };
         socket.write_all(&preface()).unwrap();
         socket.write_all(&encoded(FrameKind::Hello, &hello)).unwrap();
         let mut greeting = [0; 8];
@@ -56,7 +73,10 @@ pub(crate) fn shake_hands(address: &Address) -> Lanes {
         assert_eq!(header.kind, FrameKind::Welcome);
         socket
     };
-    Lanes { control: lane(Lane::Control), bulk: lane(Lane::Bulk) }
+    Lanes {
+        control: lane(Lane::Control),
+        bulk: lane(Lane::Bulk),
+    }
 }
 
 fn welcome(listener: &Socket, lane: Lane) -> Socket {
@@ -68,7 +88,15 @@ fn welcome(listener: &Socket, lane: Lane) -> Socket {
     assert_eq!(header.kind, FrameKind::Hello);
     assert_eq!(Hello::decode(&mut Decoder::new(&body)).unwrap().lane, lane);
     socket.write_all(&preface()).unwrap();
-    socket.write_all(&encoded(FrameKind::Welcome, &Welcome { digest: 0, functions: None })).unwrap();
+    socket
+        .write_all(&encoded(
+            FrameKind::Welcome,
+            &Welcome {
+                digest: 0,
+                functions: None,
+            },
+        ))
+        .unwrap();
     socket
 }
 

@@ -24,13 +24,18 @@ on_every_link! {
 }
 on_sockets! {
     a_lone_waiter_reads_its_own_answer,
+    a_waiter_that_is_alone_again_reads_its_own_answer,
     polling_reads_what_is_there,
     a_wait_ends_at_its_deadline_while_others_are_served,
     a_waiter_and_a_watcher_at_once,
 }
 
 fn echo(kind: Kind) -> Pair {
-    Setup { host_inbox: Inbox::echoing(), ..Setup::default() }.pair(kind)
+    Setup {
+        host_inbox: Inbox::echoing(),
+        ..Setup::default()
+    }
+    .pair(kind)
 }
 
 fn soon() -> Option<Instant> {
@@ -57,8 +62,13 @@ impl Waiting for Flag {
     }
 
     fn park(&self, deadline: Option<Instant>) {
-        let left = deadline.map_or(LIMIT, |deadline| deadline.saturating_duration_since(Instant::now()));
-        let _ = self.changed.wait_timeout_while(self.set.lock().unwrap(), left, |set| !*set).unwrap();
+        let left = deadline.map_or(LIMIT, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
+        let _ = self
+            .changed
+            .wait_timeout_while(self.set.lock().unwrap(), left, |set| !*set)
+            .unwrap();
     }
 }
 
@@ -70,9 +80,29 @@ fn a_lone_waiter_reads_its_own_answer(kind: Kind) {
         pair.a.link.wait(&Answer(&pair.a.inbox, call), soon());
         let answer = pair.a.inbox.next();
         assert_eq!(answer.header.call.0, call);
-        assert_eq!(answer.thread, std::thread::current().id(), "somebody else woke up for it");
+        assert_eq!(
+            answer.thread,
+            std::thread::current().id(),
+            "somebody else woke up for it"
+        );
     }
     assert_eq!(pair.dialing.roles.started(), roles);
+}
+
+/// As soon as there is only one again, it reads for itself again.
+fn a_waiter_that_is_alone_again_reads_its_own_answer(kind: Kind) {
+    let pair = echo(kind);
+    pair.a.link.watch(true);
+    pair.a.send(frame(FrameKind::Request, 0, b""));
+    pair.a.inbox.next();
+    pair.a.link.watch(false);
+    let mine = |number| {
+        call(&pair, number);
+        pair.a.inbox.next().thread == std::thread::current().id()
+    };
+    // Not the first time perhaps, when the poller is just looking.
+    assert!((1..200).any(mine));
+    assert!(mine(200));
 }
 
 fn call(pair: &Pair, call: u64) {
@@ -198,7 +228,10 @@ fn an_interrupt_ends_a_wait_that_is_done_otherwise(kind: Kind) {
             pair.a.link.interrupt();
             let before = Instant::now();
             waiter.join().unwrap();
-            assert!(before.elapsed() < LIMIT / 4, "it was the deadline that ended round {round}");
+            assert!(
+                before.elapsed() < LIMIT / 4,
+                "it was the deadline that ended round {round}"
+            );
         });
     }
 }
@@ -227,7 +260,9 @@ fn a_wait_ends_at_its_deadline_while_others_are_served(kind: Kind) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let flood = std::thread::spawn(move || {
-        let many: Vec<u8> = (0..1000).flat_map(|i| raw::frame(FrameKind::Reply, i, b"not yours")).collect();
+        let many: Vec<u8> = (0..1000)
+            .flat_map(|i| raw::frame(FrameKind::Reply, i, b"not yours"))
+            .collect();
         while !stopped.load(SeqCst) {
             raw.peer.control.write_all(&many).unwrap();
         }
@@ -251,5 +286,10 @@ fn a_wait_that_is_done_does_not_wait(kind: Kind) {
     if kind != Kind::Mem {
         pair.a.link.wait(&Flag::default(), None);
     }
-    assert!(pair.a.link.send(frame(FrameKind::Request, 1, b""), Flush::Now, None).is_err());
+    assert!(
+        pair.a
+            .link
+            .send(frame(FrameKind::Request, 1, b""), Flush::Now, None)
+            .is_err()
+    );
 }

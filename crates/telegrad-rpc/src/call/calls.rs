@@ -43,7 +43,15 @@ impl Call {
         deadline: Option<Instant>,
     ) -> Self {
         let (promise, detached) = (Promise::new(), AtomicBool::new(false));
-        Self { id, function, started, limit, deadline, promise, detached }
+        Self {
+            id,
+            function,
+            started,
+            limit,
+            deadline,
+            promise,
+            detached,
+        }
     }
 }
 
@@ -67,20 +75,29 @@ impl Outbound {
         calls: Arc<Calls>,
         foreign: Option<Vec<(String, String)>>,
     ) -> Self {
-        Self { link, calls, foreign: foreign.map(|list| list.into_iter().collect()) }
+        Self {
+            link,
+            calls,
+            foreign: foreign.map(|list| list.into_iter().collect()),
+        }
     }
 
     /// Whether the callee has this function with the same signature.
     pub(crate) fn check(&self, ours: &Registration) -> Result<(), Error> {
-        let Some(foreign) = &self.foreign else { return Ok(()) };
+        let Some(foreign) = &self.foreign else {
+            return Ok(());
+        };
         let (function, worker) = (ours.name.to_owned(), self.calls.peer.to_string());
         let mismatch = match foreign.get(ours.name) {
             None => Mismatch::Missing { function, worker },
             // A peer in another language has no signatures to compare.
             Some(theirs) if theirs.is_empty() || theirs == ours.signature => return Ok(()),
-            Some(theirs) => {
-                Mismatch::Signature { function, worker, ours: ours.signature.into(), theirs: theirs.clone() }
-            }
+            Some(theirs) => Mismatch::Signature {
+                function,
+                worker,
+                ours: ours.signature.into(),
+                theirs: theirs.clone(),
+            },
         };
         Err(Error::Mismatch(Box::new(mismatch)))
     }
@@ -89,7 +106,9 @@ impl Outbound {
     pub(crate) fn cancel(&self, call: &Call) {
         if self.calls.remove(call.id).is_some() {
             // Nobody waits for the effect, and a link that has ended has cancelled everything.
-            let _ = self.link.send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
+            let _ = self
+                .link
+                .send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
         }
     }
 
@@ -111,7 +130,11 @@ impl Outbound {
         let due = |calls: &Calls| -> (Vec<Arc<Call>>, Option<Instant>) {
             let pending = calls.pending.lock();
             let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
-            let next = pending.values().filter_map(|call| call.deadline).filter(|deadline| *deadline > now).min();
+            let next = pending
+                .values()
+                .filter_map(|call| call.deadline)
+                .filter(|deadline| *deadline > now)
+                .min();
             (pending.values().filter(expired).cloned().collect(), next)
         };
         if !due(&self.calls).0.is_empty() {
@@ -128,7 +151,11 @@ impl Outbound {
 
 impl Calls {
     pub(crate) fn new(worker: Weak<Worker>, peer: Arc<str>) -> Self {
-        Self { worker, peer, pending: Mutex::default() }
+        Self {
+            worker,
+            peer,
+            pending: Mutex::default(),
+        }
     }
 
     pub(crate) fn insert(&self, call: Arc<Call>) {
@@ -160,7 +187,10 @@ impl Sink for Calls {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         let header = &message.header;
         let result = match header.kind {
-            FrameKind::Reply => Ok(Reply { body: message.body.into_owned(), tensors: message.tensors }),
+            FrameKind::Reply => Ok(Reply {
+                body: message.body.into_owned(),
+                tensors: message.tensors,
+            }),
             FrameKind::Failure => Err(failure(&message.body, &self.peer)),
             other => {
                 tracing::warn!(peer = %self.peer, kind = ?other, "an unexpected frame was ignored");
@@ -190,7 +220,11 @@ impl Sink for Calls {
 fn failure(body: &[u8], peer: &str) -> Error {
     match RemoteError::decode(&mut Decoder::new(body)) {
         Ok(error) => error.into(),
-        Err(source) => Error::Receive { function: "an error".into(), worker: peer.into(), source },
+        Err(source) => Error::Receive {
+            function: "an error".into(),
+            worker: peer.into(),
+            source: Box::new(source),
+        },
     }
 }
 

@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use telegrad_net::Waiting;
-use telegrad_wire::{Decoder, Wire};
+use telegrad_wire::{Decoder, Wire, WireError};
 
-use super::calls::{Call, Outbound, Reply};
 use super::Promise;
+use super::calls::{Call, Outbound, Reply};
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::worker::Worker;
@@ -48,7 +48,17 @@ struct Pending {
 
 impl<T: Wire> RpcFuture<T> {
     pub(crate) fn new(worker: Arc<Worker>, outbound: Arc<Outbound>, call: Arc<Call>) -> Self {
-        Self { state: State::Call(Pending { worker, outbound, call, watched: false }, PhantomData) }
+        Self {
+            state: State::Call(
+                Pending {
+                    worker,
+                    outbound,
+                    call,
+                    watched: false,
+                },
+                PhantomData,
+            ),
+        }
     }
 }
 
@@ -67,21 +77,24 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             State::Callback(worker, promise) => (worker.clone(), Source::Callback(promise.clone())),
             State::Over => return RpcFuture { state: State::Over },
         };
-        let (target, next_worker, on) = (promise.clone(), worker.clone(), result.clone());
+        let target = Target {
+            promise: promise.clone(),
+            worker: worker.clone(),
+        };
         let task = Box::new(move || {
             let result = self.take().unwrap_or(Err(Error::ShutDown));
-            if let Some(next) = target.set(guarded(f, result)) {
-                next_worker.executor.spawn(next);
-            }
+            target.set(guarded(f, result));
         });
-        let ready = match on {
+        let ready = match result {
             Source::Call(call) => call.promise.on_ready_run(task),
             Source::Callback(promise) => promise.on_ready_run(task),
         };
         if let Some(task) = ready {
             worker.executor.spawn(task);
         }
-        RpcFuture { state: State::Callback(worker, promise) }
+        RpcFuture {
+            state: State::Callback(worker, promise),
+        }
     }
 }
 
@@ -91,19 +104,35 @@ enum Source<T> {
     Callback(Arc<Promise<Result<T>>>),
 }
 
-impl<T> Clone for Source<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Call(call) => Self::Call(call.clone()),
-            Self::Callback(promise) => Self::Callback(promise.clone()),
+/// Where a callback's value goes.
+struct Target<U> {
+    promise: Arc<Promise<Result<U>>>,
+    worker: Arc<Worker>,
+}
+
+impl<U> Target<U> {
+    fn set(&self, value: Result<U>) {
+        if let Some(next) = self.promise.set(value) {
+            self.worker.executor.spawn(next);
         }
+    }
+}
+
+impl<U> Drop for Target<U> {
+    fn drop(&mut self) {
+        // A callback that will never run, because the worker has ended, must not be waited for.
+        self.set(Err(Error::ShutDown));
     }
 }
 
 /// A callback that panics gives an error, like a remote function that does.
 fn guarded<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> Result<U> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(result)))
-        .unwrap_or_else(|panic| Err(Error::other(format!("the callback panicked: {}", crate::serve::panic_text(&*panic)))))
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(result))).unwrap_or_else(|panic| {
+        Err(Error::other(format!(
+            "the callback panicked: {}",
+            crate::serve::panic_text(&*panic)
+        )))
+    })
 }
 
 impl<T: Wire> RpcFuture<T> {
@@ -178,7 +207,11 @@ impl<T: Wire> RpcFuture<T> {
     /// Takes the result if it is there.
     fn take(&mut self) -> Option<Result<T>> {
         let result = match &self.state {
-            State::Call(pending, _) => pending.call.promise.take()?.and_then(|reply| pending.decode(reply)),
+            State::Call(pending, _) => pending
+                .call
+                .promise
+                .take()?
+                .and_then(|reply| pending.decode(reply)),
             State::Callback(_, promise) => promise.take()?,
             State::Over => return None,
         };
@@ -217,7 +250,8 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("RpcFuture");
         if let State::Call(pending, _) = &self.state {
-            out.field("function", &pending.call.function).field("worker", &pending.outbound.calls.peer);
+            out.field("function", &pending.call.function)
+                .field("worker", &pending.outbound.calls.peer);
         }
         out.finish_non_exhaustive()
     }
@@ -247,10 +281,10 @@ impl Pending {
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
         let mut decoder = Decoder::with_tensors(&reply.body, reply.tensors);
-        T::decode(&mut decoder).map_err(|source| Error::Receive {
+        T::decode(&mut decoder).map_err(|source: WireError| Error::Receive {
             function: self.call.function.into(),
             worker: self.outbound.calls.peer.to_string(),
-            source,
+            source: Box::new(source),
         })
     }
 
@@ -272,7 +306,9 @@ impl Pending {
         if let Some(task) = call.promise.on_ready_run(Box::new(unwatch)) {
             task();
         }
-        self.call.detached.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.call
+            .detached
+            .store(true, std::sync::atomic::Ordering::SeqCst);
     }
 }
 

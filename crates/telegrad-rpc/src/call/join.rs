@@ -53,7 +53,11 @@ impl<T: Wire> Future for JoinAll<T> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             }
         }
-        if waits { Poll::Pending } else { Poll::Ready(Ok(values.drain(..).flatten().collect())) }
+        if waits {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(values.drain(..).flatten().collect()))
+        }
     }
 }
 

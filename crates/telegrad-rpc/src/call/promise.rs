@@ -25,8 +25,16 @@ struct State<R> {
 
 impl<R> Promise<R> {
     pub(crate) fn new() -> Self {
-        let state = State { value: None, waker: None, callback: None };
-        Self { done: AtomicBool::new(false), state: Mutex::new(state), changed: Condvar::new() }
+        let state = State {
+            value: None,
+            waker: None,
+            callback: None,
+        };
+        Self {
+            done: AtomicBool::new(false),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
     }
 
     /// Sets the value, unless it is set. Gives back the callback that has to run now, if any.
@@ -49,7 +57,11 @@ impl<R> Promise<R> {
 
     /// Takes the value if it is there and was not taken before.
     pub(crate) fn take(&self) -> Option<R> {
-        if self.done() { self.state.lock().value.take() } else { None }
+        if self.done() {
+            self.state.lock().value.take()
+        } else {
+            None
+        }
     }
 
     /// Wakes `waker` when the value is there; false when it is there already.

@@ -32,7 +32,9 @@ pub(crate) struct AsyncTask {
 impl AsyncTask {
     /// Polls for the first time right here: a function that need not wait costs no second step.
     pub(crate) fn start(future: Run, context: Arc<CallContext>, responder: Responder) {
-        let Some(worker) = context.worker.upgrade() else { return };
+        let Some(worker) = context.worker.upgrade() else {
+            return;
+        };
         let task = Arc::new(Self {
             state: Mutex::new(Some((future, responder))),
             context,
@@ -54,11 +56,16 @@ impl AsyncTask {
         }
         let waker = Waker::from(self.clone());
         let mut cx = Context::from_waker(&waker);
-        let polled = self.context.enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
+        let polled = self
+            .context
+            .enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
         let result = match polled {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(result)) => result,
-            Err(panic) => Err(Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into())),
+            Err(panic) => Err(Trouble::Around(
+                RemoteErrorKind::Panicked,
+                panic_text(&*panic).into(),
+            )),
         };
         let finished = state.take();
         drop(state);

@@ -28,12 +28,24 @@ pub(crate) type Running = Mutex<FxHashMap<u64, Arc<CallContext>>>;
 
 impl Inbound {
     pub(crate) fn new(worker: Weak<Worker>, caller: WorkerInfo) -> Self {
-        Self { worker, caller, running: Arc::default() }
+        Self {
+            worker,
+            caller,
+            running: Arc::default(),
+        }
     }
 
     fn request(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
-        let Some(worker) = self.worker.upgrade() else { return };
-        let Incoming { header, body, tensors, credit, more } = message;
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        let Incoming {
+            header,
+            body,
+            tensors,
+            credit,
+            more,
+        } = message;
         let flush = if more { Flush::Later } else { Flush::Now };
         let refuse = |kind, text: String, function: &str| {
             let failure = RemoteError::new(kind, text, worker.name(), function);
@@ -52,14 +64,27 @@ impl Inbound {
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let context = CallContext::new(self.worker.clone(), self.caller.clone(), function.name, deadline);
-        let responder =
-            Responder::new(link.clone(), header.call, worker.clone(), self.running.clone(), function);
+        let responder = Responder::new(
+            link.clone(),
+            header.call,
+            worker.clone(),
+            self.running.clone(),
+            function,
+        );
         if function.inline && header.length <= INLINE_LIMIT {
             drop(credit);
             return Job::run_inline(function, &body[offset..], tensors, &context, responder, flush);
         }
         self.running.lock().insert(header.call.0, context.clone());
-        let job = Job { function, body: body.into_owned(), offset, tensors, context, responder, credit };
+        let job = Job {
+            function,
+            body: body.into_owned(),
+            offset,
+            tensors,
+            context,
+            responder,
+            credit,
+        };
         worker.executor.spawn(Box::new(move || job.run()));
     }
 }

@@ -31,7 +31,15 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn run(self) {
-        let Self { function, body, offset, tensors, context, responder, credit } = self;
+        let Self {
+            function,
+            body,
+            offset,
+            tensors,
+            context,
+            responder,
+            credit,
+        } = self;
         drop(credit);
         if context.is_cancelled() {
             // The caller has stopped waiting, so there is no one to answer.
@@ -69,7 +77,10 @@ fn step(
     tensors: Vec<RawTensor>,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
-    let invocation = Invocation { args: Decoder::with_tensors(args, tensors), object: None };
+    let invocation = Invocation {
+        args: Decoder::with_tensors(args, tensors),
+        object: None,
+    };
     context.enter(|| {
         catch_unwind(AssertUnwindSafe(|| (function.invoke)(invocation)))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
@@ -98,7 +109,13 @@ impl Responder {
         if counts {
             worker.activity.start_serving();
         }
-        Self { link, call, worker, running, counts }
+        Self {
+            link,
+            call,
+            worker,
+            running,
+            counts,
+        }
     }
 
     /// Sends the result, or the error.
@@ -112,12 +129,23 @@ impl Responder {
             Ok(payload) => Outgoing::new(FrameKind::Reply, self.call, payload),
             Err(trouble) => failed(self.call, &failure(trouble)),
         };
+        if is_large(&outgoing) && !Executor::may_wait() {
+            // The thread that reads requests must not be held up by a reply that is slow to write.
+            let executor = self.worker.executor.clone();
+            executor.spawn(Box::new(move || self.send(outgoing, function, Flush::Now)));
+        } else {
+            self.send(outgoing, function, flush);
+        }
+    }
+
+    fn send(self, outgoing: Outgoing, function: &str, flush: Flush) {
         let sent = Executor::blocking_if(is_large(&outgoing), || self.link.send(outgoing, flush, None));
+        // When the link has ended, so has the caller's interest.
         if let Err(SendError::Invalid(error)) = sent {
+            let worker = self.worker.name();
             let failure = RemoteError::new(RemoteErrorKind::BadResult, error.to_string(), worker, function);
             let _ = self.link.send(failed(self.call, &failure), flush, None);
         }
-        // When the link has ended, so has the caller's interest.
     }
 
     /// Answers a request that is not accepted.
@@ -143,6 +171,11 @@ fn failed(call: CallId, failure: &RemoteError) -> Outgoing {
 }
 
 fn is_large(outgoing: &Outgoing) -> bool {
-    let tensors: usize = outgoing.payload.tensors.iter().filter_map(|tensor| tensor.byte_len()).sum();
+    let tensors: usize = outgoing
+        .payload
+        .tensors
+        .iter()
+        .filter_map(|tensor| tensor.byte_len())
+        .sum();
     (tensors + outgoing.payload.body.len()) as u64 > telegrad_net::INLINE_LIMIT
 }

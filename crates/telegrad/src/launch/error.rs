@@ -74,6 +74,12 @@ pub enum LaunchError {
     System(#[source] io::Error),
 }
 
+impl From<LaunchError> for crate::Error {
+    fn from(error: LaunchError) -> Self {
+        Self::other(error)
+    }
+}
+
 impl LaunchError {
     /// What a command that launched this world should exit with: the failed worker's own status if
     /// it has one, 128 + n after signal n as shells do, otherwise 1.

@@ -1,0 +1,184 @@
+//! More calls than a worker takes: callers wait, or are told.
+
+use std::time::Duration;
+
+use telegrad_rpc::{Error, Options, Result, World, join_all, remote};
+use telegrad_testkit::{Board, Cluster, on_every_cluster};
+
+#[remote]
+fn hold(board: Board) {
+    board.raise("running");
+    board.wait("go");
+}
+
+#[remote]
+fn length(bytes: Vec<u8>) -> usize {
+    bytes.len()
+}
+
+#[remote]
+fn bounce(depth: u32, peer: u32, bytes: Vec<u8>) -> Result<u32> {
+    let world = World::current()?;
+    if depth == 0 {
+        return Ok(0);
+    }
+    Ok(1 + world.rpc_sync(peer, bounce, (depth - 1, world.rank(), bytes))?)
+}
+
+/// Room for a few requests, and one thread to run them.
+fn small(options: &mut Options) {
+    options.window = 64 << 10;
+    options.num_worker_threads = 1;
+}
+
+/// As long as a request of 8 kB is.
+fn argument() -> (Vec<u8>,) {
+    (vec![1; 8000],)
+}
+
+on_every_cluster! { 2 =>
+    a_full_callee_makes_callers_wait_and_all_calls_complete
+    a_caller_that_does_not_want_to_wait_is_told
+    a_caller_waits_for_room_no_longer_than_its_limit
+    nested_calls_through_a_full_window_complete
+    a_request_larger_than_the_window_goes_through
+    many_callers_of_one_worker_all_complete
+}
+
+fn a_full_callee_makes_callers_wait_and_all_calls_complete(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.options(small).run(move |world| {
+        if world.rank() == 1 {
+            return board.wait("over");
+        }
+        let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
+        board.wait("running");
+        let (filling, posted) = (world.clone(), board.clone());
+        let filler = std::thread::spawn(move || {
+            let calls: Vec<_> = (0..100)
+                .map(|_| {
+                    let call = filling.rpc_async(1, length, argument()).unwrap();
+                    posted.raise("made");
+                    call
+                })
+                .collect();
+            join_all(calls).wait().unwrap()
+        });
+        // Full is when a call that does not wait finds no room.
+        while world
+            .no_wait()
+            .rpc_async(1, length, argument())
+            .map(|call| call.detach())
+            .is_ok()
+        {
+            std::thread::yield_now();
+        }
+        let made = board.count("made");
+        assert!(made < 20, "{made} calls of 8 kB fit into 64 kB");
+        assert!(!held.done());
+        board.raise("go");
+        assert_eq!(filler.join().unwrap(), [8000; 100]);
+        held.wait().unwrap();
+        board.raise("over");
+    });
+}
+
+fn a_caller_that_does_not_want_to_wait_is_told(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.options(small).run(move |world| {
+        if world.rank() == 1 {
+            return board.wait("over");
+        }
+        let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
+        board.wait("running");
+        let mut calls = Vec::new();
+        let error = loop {
+            match world.no_wait().rpc_async(1, length, argument()) {
+                Ok(call) => calls.push(call),
+                Err(error) => break error,
+            }
+            assert!(calls.len() < 100, "the window never fills");
+        };
+        assert!(matches!(error, Error::Overloaded { .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "worker `w1` has no room for another request of `load::length`"
+        );
+        assert!(calls.len() >= 4, "{} calls of 8 kB fit into 64 kB", calls.len());
+        board.raise("go");
+        held.wait().unwrap();
+        let all = calls.len();
+        assert_eq!(join_all(calls).wait().unwrap(), vec![8000; all]);
+        assert_eq!(
+            world.no_wait().rpc_sync(1, length, argument()).unwrap(),
+            8000,
+            "there is room again"
+        );
+        board.raise("over");
+    });
+}
+
+fn a_caller_waits_for_room_no_longer_than_its_limit(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.options(small).run(move |world| {
+        if world.rank() == 1 {
+            return board.wait("over");
+        }
+        let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
+        board.wait("running");
+        let mut calls = Vec::new();
+        while let Ok(call) = world.no_wait().rpc_async(1, length, argument()) {
+            calls.push(call);
+        }
+        let limited = world.with_timeout(Duration::from_millis(80));
+        let error = limited.rpc_async(1, length, argument()).unwrap_err();
+        let start = "`load::length` on worker `w1` took longer than its limit of 80ms";
+        assert!(error.to_string().starts_with(start), "{error}");
+        board.raise("go");
+        held.wait().unwrap();
+        join_all(calls).wait().unwrap();
+        board.raise("over");
+    });
+}
+
+fn nested_calls_through_a_full_window_complete(cluster: Cluster) {
+    let tiny = |options: &mut Options| {
+        options.window = 4096;
+        options.num_worker_threads = 1;
+    };
+    cluster.options(tiny).run(|world| {
+        let peer = 1 - world.rank();
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    let depth = world.rpc_sync(peer, bounce, (6, world.rank(), vec![0; 3000]));
+                    assert_eq!(depth.unwrap(), 6);
+                });
+            }
+        });
+    });
+}
+
+fn a_request_larger_than_the_window_goes_through(cluster: Cluster) {
+    cluster.options(small).run(|world| {
+        let peer = 1 - world.rank();
+        let calls: Vec<_> = (0..4)
+            .map(|_| world.rpc_async(peer, length, (vec![0; 1 << 20],)).unwrap())
+            .collect();
+        assert_eq!(join_all(calls).wait().unwrap(), [1 << 20; 4]);
+    });
+}
+
+fn many_callers_of_one_worker_all_complete(cluster: Cluster) {
+    cluster.options(small).run(|world| {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for size in (0..20).map(|i| i * 5000) {
+                        assert_eq!(world.rpc_sync(1, length, (vec![0; size],)).unwrap(), size);
+                    }
+                });
+            }
+        });
+    });
+}
