@@ -185,6 +185,10 @@ impl GiveBack for MemLink {
 
 impl Drop for MemLink {
     fn drop(&mut self) {
+        self.end(Closed {
+            graceful: true,
+            why: "the link was dropped".into(),
+        });
         if let Some(other) = self.other() {
             other.end(Closed {
                 graceful: false,

@@ -4,13 +4,17 @@
 //! a virtual machine; a reply that is nearly there comes sooner. So waiters poll, giving the
 //! processor away between two looks (on few cores the peer needs it to answer), but only while
 //! polling has lately paid: a worker whose requests come seldom goes to sleep at once and an idle
-//! world burns nothing.
+//! world burns nothing. Nor does polling pay on a machine that is busy with other things, where a
+//! thread that gives the processor away gets it back milliseconds later: a sleeper is woken sooner.
 
 use std::time::{Duration, Instant};
 
 /// Score at which polling is tried; it moves between 0 and [`BEST`].
 const WORTH_IT: u8 = 4;
 const BEST: u8 = 16;
+
+/// What a poll costs that went far beyond its budget, because others had the processor meanwhile.
+const OVERRUN: u8 = 4;
 
 /// Decides whether to poll before sleeping, from how the last waits went.
 #[derive(Clone, Debug)]
@@ -31,16 +35,24 @@ impl Spin {
             return None;
         }
         let start = Instant::now();
+        let mut gave_way = false;
         loop {
             if let Some(value) = ready() {
-                self.score = (self.score + 1).min(BEST);
+                if gave_way && start.elapsed() > self.budget * 4 {
+                    self.score = self.score.saturating_sub(OVERRUN);
+                } else {
+                    self.score = (self.score + 1).min(BEST);
+                }
                 return Some(value);
             }
-            if start.elapsed() >= self.budget {
-                self.score -= 1;
+            let spent = start.elapsed();
+            if spent >= self.budget {
+                let cost = if spent > self.budget * 4 { OVERRUN } else { 1 };
+                self.score = self.score.saturating_sub(cost);
                 return None;
             }
             rustix::thread::sched_yield();
+            gave_way = true;
         }
     }
 
@@ -48,7 +60,7 @@ impl Spin {
     pub fn slept(&mut self, time: Duration) {
         // The wake-up itself is part of what was measured, hence the factor.
         if time < self.budget * 4 {
-            self.score = (self.score + 2).min(BEST);
+            self.score = (self.score + 1).min(BEST);
         }
     }
 }

@@ -38,10 +38,29 @@ pub trait Callable<Marker>: Copy + Send + Sync + 'static {
 }
 
 /// A function that is not a method: it can be called on any worker.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be called on a worker",
+    note = "it must be a remote function, and not a method: a method is called on a reference to its object"
+)]
 pub trait FreeFn<Marker>: Callable<Marker> {}
+
+impl<F: Callable<M>, M: OfFree> FreeFn<M> for F {}
 
 /// A method: it can be called on a reference to its object.
 pub trait Method<Marker>: Callable<Marker> {
+    /// The type it is a method of.
+    type Object: 'static;
+}
+
+impl<F: Callable<M>, M: OfMethod> Method<M> for F {
+    type Object = M::Object;
+}
+
+/// The markers of functions that are not methods.
+pub trait OfFree {}
+
+/// The markers of methods.
+pub trait OfMethod {
     /// The type it is a method of.
     type Object: 'static;
 }
@@ -62,6 +81,18 @@ pub struct Shared<T, Args, R>(PhantomData<fn(T, Args) -> R>);
 #[derive(Debug)]
 pub struct Exclusive<T, Args, R>(PhantomData<fn(T, Args) -> R>);
 
+impl<Args, R> OfFree for Plain<Args, R> {}
+
+impl<Args, R> OfFree for Async<Args, R> {}
+
+impl<T: 'static, Args, R> OfMethod for Shared<T, Args, R> {
+    type Object = T;
+}
+
+impl<T: 'static, Args, R> OfMethod for Exclusive<T, Args, R> {
+    type Object = T;
+}
+
 macro_rules! callable {
     ($($arg:ident)*) => {
         impl<F, R, $($arg),*> Callable<Plain<($($arg,)*), R>> for F
@@ -79,14 +110,6 @@ macro_rules! callable {
             }
         }
 
-        impl<F, R, $($arg),*> FreeFn<Plain<($($arg,)*), R>> for F
-        where
-            F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
-            R: Outcome,
-            $($arg: Wire,)*
-        {
-        }
-
         impl<F, R, $($arg),*> Callable<Async<($($arg,)*), R>> for F
         where
             F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
@@ -101,14 +124,6 @@ macro_rules! callable {
                 let future = self($($arg),*);
                 Ran::Later(Box::pin(async move { future.await.into_result() }))
             }
-        }
-
-        impl<F, R, $($arg),*> FreeFn<Async<($($arg,)*), R>> for F
-        where
-            F: Fn($($arg),*) -> R + Copy + Send + Sync + 'static,
-            R: Future<Output: Outcome> + Send + 'static,
-            $($arg: Wire,)*
-        {
         }
 
         impl<F, T, R, $($arg),*> Callable<Shared<T, ($($arg,)*), R>> for F
@@ -128,16 +143,6 @@ macro_rules! callable {
             }
         }
 
-        impl<F, T, R, $($arg),*> Method<Shared<T, ($($arg,)*), R>> for F
-        where
-            F: for<'a> Fn(&'a T, $($arg),*) -> R + Copy + Send + Sync + 'static,
-            T: Send + Sync + 'static,
-            R: Outcome,
-            $($arg: Wire,)*
-        {
-            type Object = T;
-        }
-
         impl<F, T, R, $($arg),*> Callable<Exclusive<T, ($($arg,)*), R>> for F
         where
             F: for<'a> Fn(&'a mut T, $($arg),*) -> R + Copy + Send + Sync + 'static,
@@ -155,15 +160,6 @@ macro_rules! callable {
             }
         }
 
-        impl<F, T, R, $($arg),*> Method<Exclusive<T, ($($arg,)*), R>> for F
-        where
-            F: for<'a> Fn(&'a mut T, $($arg),*) -> R + Copy + Send + Sync + 'static,
-            T: Send + Sync + 'static,
-            R: Outcome,
-            $($arg: Wire,)*
-        {
-            type Object = T;
-        }
     };
 }
 

@@ -18,6 +18,7 @@ use crate::members::Members;
 use crate::options::{Options, Transport};
 use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
 use crate::worker::{Met, Worker};
+use crate::worker_info::WorkerInfo;
 use crate::world::World;
 
 /// Joins the world that the environment describes: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
@@ -114,20 +115,8 @@ fn join(
 }
 
 fn check_name(name: &str) -> Result<()> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
-    if (1..=127).contains(&name.len()) && name.chars().all(allowed) {
-        return Ok(());
-    }
-    let why = if name.is_empty() {
-        "it is empty".into()
-    } else if name.len() > 127 {
-        format!("it has {} characters, the limit is 127", name.len())
-    } else {
-        "only letters, digits, `_`, `:` and `-` are allowed".to_owned()
-    };
-    Err(Error::Init(format!(
-        "`{name}` cannot be the name of a worker: {why}"
-    )))
+    let wrong = |problem| Error::Init(format!("`{name}` cannot be the name of a worker: it {problem}"));
+    WorkerInfo::name_problem(name).map_or(Ok(()), |problem| Err(wrong(problem)))
 }
 
 fn random() -> Result<u64> {

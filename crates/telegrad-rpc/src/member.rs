@@ -73,7 +73,8 @@ impl Member {
 
     /// The link for calls, if there is one that has not ended.
     fn open(&self) -> Option<Arc<Outbound>> {
-        self.outbound().filter(|outbound| outbound.link.closed().is_none())
+        self.outbound()
+            .filter(|outbound| outbound.link.closed().is_none())
     }
 
     fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>> {

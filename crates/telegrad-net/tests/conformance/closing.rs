@@ -145,7 +145,8 @@ fn dropping_a_link_ends_it_for_the_peer(kind: Kind) {
             ]
             .contains(&&*closed.why)
         );
-        assert_eq!(a.inbox.closings(), usize::from(kind != Kind::Mem));
+        assert_eq!(a.inbox.closed(), graceful("the link was dropped"));
+        assert_eq!((a.inbox.closings(), b.inbox.closings()), (1, 1));
     }
 }
 

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use super::LaunchError;
-
-/// As in torch.distributed.rpc, whose programs should keep their names.
-const MAX_LEN: usize = 127;
+use crate::WorkerInfo;
 
 /// `worker0` to `worker{n-1}`.
 #[must_use]
@@ -20,7 +18,7 @@ pub(super) fn check(names: &[String]) -> Result<(), LaunchError> {
     }
     let mut ranks = HashMap::new();
     for (rank, name) in names.iter().enumerate() {
-        if let Some(problem) = problem(name) {
+        if let Some(problem) = WorkerInfo::name_problem(name) {
             return Err(LaunchError::BadName {
                 name: name.clone(),
                 problem,
@@ -37,24 +35,6 @@ pub(super) fn check(names: &[String]) -> Result<(), LaunchError> {
     Ok(())
 }
 
-fn problem(name: &str) -> Option<String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
-    if name.is_empty() {
-        Some("is empty".into())
-    } else if let Some(bad) = name.chars().find(|&c| !allowed(c)) {
-        Some(format!(
-            "contains {bad:?}: a name is made of letters, digits, `_`, `:` and `-`"
-        ))
-    } else if name.len() > MAX_LEN {
-        Some(format!(
-            "has {} characters, at most {MAX_LEN} are allowed",
-            name.len()
-        ))
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,7 +48,7 @@ mod tests {
     #[test]
     fn good_names_pass() {
         check(&default_names(3)).unwrap();
-        check(&["Az09_:-".to_string(), "x".repeat(MAX_LEN)]).unwrap();
+        check(&["Az09_:-".to_string(), "x".repeat(127)]).unwrap();
     }
 
     #[test]
