@@ -28,7 +28,7 @@ pub struct DialError {
 
 /// What a new link needs from this side.
 pub struct Dialer<'a> {
-    /// What to say of ourselves; `lane` and `link` are filled in.
+    /// What to say of ourselves; `window`, `lane` and `link` are filled in.
     pub hello: Hello,
     /// Takes what arrives.
     pub sink: Arc<dyn Sink>,
@@ -59,6 +59,7 @@ pub fn dial(
         refused,
     };
     let broken = |error: std::io::Error| failed(error.to_string(), false);
+    hello.window = options.window;
     hello.link =
         getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()) << 32 | u64::from(hello.from.rank));
     if let Address::Mem(name) = address {

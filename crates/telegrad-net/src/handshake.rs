@@ -54,6 +54,8 @@ pub struct Hello {
     pub to: Identity,
     /// Digest of the functions it has registered.
     pub digest: u64,
+    /// Bytes of requests that it will have under way at most: what it must be given credit back for.
+    pub window: u64,
     /// Which lane this connection is to be.
     pub lane: Lane,
     /// Joins the lanes of one link: the same random number on each.

@@ -154,10 +154,19 @@ pub(crate) fn admit_mem(
         .and_then(Weak::upgrade)
         .ok_or("nobody listens there")?;
     let welcome = host.admit(hello)?;
-    let theirs = (hello.from.clone(), host.sink(hello), host.options());
+    let theirs = (hello.from.clone(), host.sink(hello), options_for(&*host, hello));
     let (ours, theirs) = MemLink::pair((hello.to.clone(), sink, options), theirs);
     host.accepted(theirs);
     Ok((ours, welcome))
+}
+
+/// The options of a link that this peer has asked for: requests come only from there, so the window
+/// is the peer's.
+fn options_for(host: &dyn Host, hello: &Hello) -> LinkOptions {
+    LinkOptions {
+        window: hello.window,
+        ..host.options()
+    }
 }
 
 enum Socket {
@@ -319,7 +328,7 @@ impl Greeting {
                     (control, stream),
                     peer,
                     sink,
-                    host.options(),
+                    options_for(host, &hello),
                     self.poller.clone(),
                     true,
                 )

@@ -161,6 +161,7 @@ impl Member {
             from: worker.identity.clone(),
             to: self.card.identity.clone(),
             digest: Registry::get().digest(),
+            window: 0,
             lane: Lane::Control,
             link: 0,
         };

@@ -12,7 +12,7 @@ use telegrad_net::{
 use telegrad_wire::{CallId, Encoder, FrameKind, WireError};
 
 use crate::activity::Activity;
-use crate::call::{Call, Outbound, functions_if_not};
+use crate::call::{Call, LOOK, Outbound, functions_if_not};
 use crate::collective::{Gatherings, is_gathering};
 use crate::context::CallContext;
 use crate::error::{Error, Result};
@@ -183,8 +183,9 @@ impl Worker {
             if let Some(deadline) = deadline {
                 let left = deadline.saturating_duration_since(Instant::now()).as_micros();
                 message.header.time_left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-                self.sweep_at(deadline);
             }
+            let look = started + LOOK;
+            self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
             outbound.calls.insert(call.clone());
             match self.send(&outbound, message, options, deadline) {
                 Ok(()) => {
@@ -266,7 +267,7 @@ impl Worker {
         (limit, limit.and_then(|limit| now.checked_add(limit)))
     }
 
-    /// Makes sure that the timer comes by at `deadline`.
+    /// Makes sure that the timer comes by at `deadline`, or before.
     fn sweep_at(&self, deadline: Instant) {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
         if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
@@ -421,7 +422,11 @@ impl Host for Worker {
     }
 
     fn accepted(&self, link: Arc<dyn Link>) {
-        self.inbound.lock().push(link.clone());
+        let mut inbound = self.inbound.lock();
+        inbound.push(link.clone());
+        // It may have ended before it got here.
+        inbound.retain(|link| link.closed().is_none());
+        drop(inbound);
         if self.is_closed() {
             link.close("the worker has shut down");
         }

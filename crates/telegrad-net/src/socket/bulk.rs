@@ -73,8 +73,11 @@ impl BulkLane {
             link: Arc::downgrade(link),
         });
         let weak: Weak<BulkSource> = Arc::downgrade(&source);
+        // Held across the registration: a reader that starts and ends before this is over must find
+        // the key when it hands the lane back.
+        let mut watch = self.watch.lock();
         let key = link.poller.add(self.stream.as_fd(), weak, once())?;
-        *self.watch.lock() = Some((key, source));
+        *watch = Some((key, source));
         Ok(())
     }
 

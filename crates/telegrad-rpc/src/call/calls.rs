@@ -22,6 +22,9 @@ pub(crate) struct Outbound {
     foreign: Option<FxHashMap<String, String>>,
 }
 
+/// How often replies are received for calls that nobody waits for.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
 /// One call under way.
 pub(crate) struct Call {
     pub(crate) id: CallId,
@@ -125,27 +128,20 @@ impl Outbound {
         self.link.interrupt();
     }
 
-    /// Fails the calls whose time has run out; the earliest end of the others.
+    /// Receives what nobody has asked for yet and fails the calls whose time has run out; when to do
+    /// so next.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
-        let due = |calls: &Calls| -> (Vec<Arc<Call>>, Option<Instant>) {
-            let pending = calls.pending.lock();
-            let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
-            let next = pending
-                .values()
-                .filter_map(|call| call.deadline)
-                .filter(|deadline| *deadline > now)
-                .min();
-            (pending.values().filter(expired).cloned().collect(), next)
-        };
-        if !due(&self.calls).0.is_empty() {
-            // The reply may be there, unread because nobody has asked yet.
-            self.link.poll();
+        if self.calls.len() == 0 {
+            return None;
         }
-        let (expired, next) = due(&self.calls);
+        // Replies to calls that nobody waits for are read here: they must not fill the socket, which
+        // would look as if this worker were gone, nor be taken for late.
+        self.link.poll();
+        let (expired, next) = self.calls.due(now);
         for call in expired {
             self.expire(&call);
         }
-        next
+        next.map(|next| next.min(now + LOOK))
     }
 }
 
@@ -164,6 +160,16 @@ impl Calls {
 
     pub(crate) fn remove(&self, id: CallId) -> Option<Arc<Call>> {
         self.pending.lock().remove(&id.0)
+    }
+
+    /// The calls whose time has run out, and the earliest end of the others; `None` when there are no others.
+    fn due(&self, now: Instant) -> (Vec<Arc<Call>>, Option<Instant>) {
+        let pending = self.pending.lock();
+        let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
+        let (expired, rest): (Vec<_>, Vec<_>) = pending.values().partition(expired);
+        // A call without a limit is looked after all the same.
+        let ends = rest.iter().map(|call| call.deadline.unwrap_or(now + LOOK));
+        (expired.into_iter().cloned().collect(), ends.min())
     }
 
     /// Calls without a result yet.
