@@ -38,7 +38,7 @@ impl Spin {
         let mut gave_way = false;
         loop {
             if let Some(value) = ready() {
-                if gave_way && start.elapsed() > self.budget * 4 {
+                if gave_way && start.elapsed() > self.budget.saturating_mul(4) {
                     self.score = self.score.saturating_sub(OVERRUN);
                 } else {
                     self.score = (self.score + 1).min(BEST);
@@ -47,7 +47,11 @@ impl Spin {
             }
             let spent = start.elapsed();
             if spent >= self.budget {
-                let cost = if spent > self.budget * 4 { OVERRUN } else { 1 };
+                let cost = if spent > self.budget.saturating_mul(4) {
+                    OVERRUN
+                } else {
+                    1
+                };
                 self.score = self.score.saturating_sub(cost);
                 return None;
             }
@@ -59,7 +63,7 @@ impl Spin {
     /// Notes how long a sleep lasted: one that was short would have been better polled away.
     pub fn slept(&mut self, time: Duration) {
         // The wake-up itself is part of what was measured, hence the factor.
-        if time < self.budget * 4 {
+        if time < self.budget.saturating_mul(4) {
             self.score = (self.score + 1).min(BEST);
         }
     }

@@ -62,7 +62,9 @@ impl Stream {
     pub(crate) fn tcp(stream: TcpStream, peer_timeout: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        let third = (peer_timeout / 3).max(Duration::from_secs(1));
+        // What the kernel takes: whole seconds, and not many of them.
+        let peer_timeout = peer_timeout.clamp(Duration::from_secs(3), Duration::from_secs(24 * 3600));
+        let third = peer_timeout / 3;
         socket.set_tcp_keepalive(
             &TcpKeepalive::new()
                 .with_time(third)

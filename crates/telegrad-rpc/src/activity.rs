@@ -39,13 +39,21 @@ impl Activity {
         }
     }
 
-    /// Waits until `condition` holds or the deadline; whether it holds.
+    /// Waits until `condition` holds or the deadline; whether it has held. It may not any more when
+    /// this returns.
     pub(crate) fn wait_until(&self, deadline: Instant, condition: impl Fn() -> bool) -> bool {
         self.waiters.fetch_add(1, SeqCst);
         let mut guard = self.lock.lock();
-        while !condition() && !self.changed.wait_until(&mut guard, deadline).timed_out() {}
+        let held = loop {
+            if condition() {
+                break true;
+            }
+            if self.changed.wait_until(&mut guard, deadline).timed_out() {
+                break condition();
+            }
+        };
         drop(guard);
         self.waiters.fetch_sub(1, SeqCst);
-        condition()
+        held
     }
 }

@@ -21,7 +21,7 @@ use crate::worker_info::WorkerInfo;
 pub(crate) const GATHER: &str = "telegrad::gather";
 
 /// An encoded value with its tensors.
-#[derive(Clone, Debug, Wire)]
+#[derive(Clone, Debug, Default, Wire)]
 pub(crate) struct Blob {
     body: Vec<u8>,
     tensors: Vec<RawTensor>,
@@ -63,8 +63,10 @@ pub(crate) struct Gatherings {
 struct Gathering {
     values: FxHashMap<Rank, Blob>,
     wakers: Vec<Waker>,
-    /// Members that have not taken the result yet.
+    /// Members that have neither taken the result nor given up yet.
     left: usize,
+    /// Who gave up first. The gathering cannot be completed then: some would call it done, others not.
+    given_up: Option<String>,
 }
 
 impl Gatherings {
@@ -92,6 +94,11 @@ impl Gatherings {
             .lock()
             .insert(member.rank, format!("worker {member} was lost: {why}"));
         self.wake();
+    }
+
+    /// A member is there, whatever was thought of it.
+    pub(crate) fn found(&self, member: Rank) {
+        self.lost.lock().remove(&member);
     }
 
     /// Ends all gatherings.
@@ -127,6 +134,11 @@ impl Gatherings {
             gathering.wakers.push(waker.clone());
             return Poll::Pending;
         }
+        if let Some(name) = &gathering.given_up {
+            return Poll::Ready(Err(Error::other(format!(
+                "worker `{name}` gave up before all had come"
+            ))));
+        }
         gathering.left -= 1;
         let mut values: Vec<_> = if gathering.left == 0 {
             open.remove(&number)
@@ -156,7 +168,7 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
     let size = worker.members()?.by_rank.len();
-    worker.gatherings.lost.lock().remove(&call.caller.rank);
+    worker.gatherings.found(call.caller.rank);
     let wakers = {
         let mut open = worker.gatherings.open.lock();
         let gathering = open.entry(number).or_insert_with(|| Gathering {
@@ -171,7 +183,45 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
         }
     };
     wakers.into_iter().for_each(Waker::wake);
-    std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker())).await
+    let mut part = Part {
+        gatherings: &worker.gatherings,
+        number,
+        name: &call.caller.name,
+        completed: false,
+    };
+    let result = std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker())).await;
+    part.completed = result.is_ok();
+    result
+}
+
+/// One member's part in a gathering. Dropped before it is completed when the member has failed or
+/// no longer waits.
+struct Part<'a> {
+    gatherings: &'a Gatherings,
+    number: u64,
+    name: &'a str,
+    completed: bool,
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let mut open = self.gatherings.open.lock();
+        if self.completed {
+            return;
+        }
+        if let Some(gathering) = open.get_mut(&self.number) {
+            gathering.given_up.get_or_insert_with(|| self.name.to_owned());
+            // Only who has come is still of interest.
+            gathering
+                .values
+                .values_mut()
+                .for_each(|blob| *blob = Blob::default());
+            gathering.left = gathering.left.saturating_sub(1);
+            if gathering.left == 0 {
+                open.remove(&self.number);
+            }
+        }
+    }
 }
 
 /// Runs on rank 0: who has not come to a gathering.

@@ -66,7 +66,8 @@ impl CallContext {
     /// Nobody wants the result any more.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, SeqCst);
-        if let Some(waker) = self.waker.lock().take() {
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -74,6 +75,12 @@ impl CallContext {
     /// Whom to wake when the call is cancelled.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
+    }
+
+    /// Nobody is to be woken any more.
+    pub(crate) fn clear_waker(&self) {
+        let waker = self.waker.lock().take();
+        drop(waker);
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -11,7 +11,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -235,7 +235,11 @@ impl Executor {
     fn play(&self, mut role: Box<dyn Role>) -> Option<Task> {
         THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
         let task = loop {
-            let turn = role.turn();
+            // Whatever a role stumbles over, others depend on its going on.
+            let turn = catch_unwind(AssertUnwindSafe(|| role.turn())).unwrap_or_else(|_| {
+                tracing::error!(worker = self.0.name, "a role of the pool panicked");
+                Turn::Again
+            });
             let tasks = THREAD.with_borrow_mut(|thread| {
                 thread
                     .role
@@ -282,7 +286,7 @@ impl Executor {
             THREAD.with_borrow_mut(|thread| thread.task = Some(self.clone()));
             // Users' functions are guarded where they are called; this keeps the pool's books right
             // should anything else panic.
-            if std::panic::catch_unwind(AssertUnwindSafe(task)).is_err() {
+            if catch_unwind(AssertUnwindSafe(task)).is_err() {
                 tracing::error!(worker = self.0.name, "a task of the pool panicked");
             }
             THREAD.with_borrow_mut(|thread| thread.task = None);
@@ -356,8 +360,9 @@ impl Executor {
 
 impl Roles for Executor {
     fn start(&self, role: Box<dyn Role>) {
-        let mut state = self.0.state.lock();
-        // Without a thread the role is dropped, which closes what it serves: calls fail instead of hanging.
-        let _ = self.give(&mut state, Work::Role(role));
+        // Without a thread the role is dropped, outside the lock, which closes what it serves: calls
+        // fail instead of hanging.
+        let refused = self.with_state(|state| self.give(state, Work::Role(role)));
+        drop(refused);
     }
 }

@@ -4,20 +4,21 @@
 //! waits for the cards of the others. Whoever has them all can call everybody: that is the barrier.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_net::{Address, Identity, Listener, host_id, listen};
 use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, WorldId};
 
+use crate::deadline::after;
 use crate::error::{Error, Result};
 use crate::member::{Card, Member};
 use crate::members::Members;
+use crate::met::Met;
 use crate::options::{Options, Transport};
 use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
-use crate::worker::{Met, Worker};
+use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 use crate::world::World;
 
@@ -40,8 +41,8 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     check_name(name)?;
     let env = |variable: &str| std::env::var(variable).ok();
     let resolved = rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
-    let deadline = Instant::now() + options.rendezvous_timeout;
-    let prefix = format!("world/{}/", generation(&resolved));
+    let deadline = after(options.rendezvous_timeout);
+    let prefix = format!("world/{}/", Met::generation(&resolved));
     loop {
         match join(name, &mut options, &resolved, &prefix, deadline) {
             // What rank 0 hosted may have been the end of an earlier world at the same place.
@@ -52,18 +53,6 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     }
 }
 
-/// How often a worker of this process has joined a world at this place with this rank. It keeps
-/// the members of one world apart from those of the one before that have not left yet.
-fn generation(resolved: &Resolved) -> u64 {
-    static JOINED: LazyLock<Mutex<FxHashMap<(String, u32), u64>>> = LazyLock::new(Mutex::default);
-    let mut joined = JOINED.lock();
-    let times = joined
-        .entry((resolved.place.to_string(), resolved.rank))
-        .or_default();
-    *times += 1;
-    *times
-}
-
 fn join(
     name: &str,
     options: &mut Options,
@@ -71,7 +60,7 @@ fn join(
     prefix: &str,
     deadline: Instant,
 ) -> Result<World> {
-    let opened = rendezvous::open(resolved, options.store.take(), deadline)?;
+    let mut opened = rendezvous::open(resolved, options.store.take(), deadline)?;
     let identity = Identity {
         name: name.into(),
         rank: resolved.rank,
@@ -91,27 +80,20 @@ fn join(
         process: std::process::id(),
     };
     let key = |rank: u32| format!("{prefix}{rank}/card");
-    worker.opened(
-        listeners,
-        Met {
-            server: opened.server,
-            store: opened.store.clone(),
-            key: key(card.identity.rank),
-        },
-    );
+    worker.opened(listeners, Met::new(&mut opened, resolved));
     let keys: Vec<_> = (0..resolved.world_size).map(key).collect();
-    let met = meet(&*opened.store, &card, &keys, deadline, options);
-    match met.and_then(|cards| check_unique(&cards).map(|()| cards)) {
-        Ok(cards) => {
-            let world = WorldId(cards.first().map_or(0, |card| card.world));
-            worker.meet(Members::new(world, cards.into_iter().map(Member::new).collect()));
-            Ok(World::new(worker))
-        }
-        Err(error) => {
-            worker.close("the world was not completed");
-            Err(error)
-        }
+    let world = meet(&*opened.store, &card, &keys, deadline, options).and_then(|cards| {
+        // From here on this is a world of its own, whether it can be used or not.
+        worker.has_met();
+        check_unique(&cards)?;
+        let world = WorldId(cards.first().map_or(0, |card| card.world));
+        worker.meet(Members::new(world, cards.into_iter().map(Member::new).collect()));
+        Ok(World::new(worker.clone()))
+    });
+    if world.is_err() {
+        worker.close("the world was not completed");
     }
+    world
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -119,12 +101,12 @@ fn check_name(name: &str) -> Result<()> {
     WorkerInfo::name_problem(name).map_or(Ok(()), |problem| Err(wrong(problem)))
 }
 
-fn random() -> Result<u64> {
+pub(crate) fn random() -> Result<u64> {
     getrandom::u64().map_err(|error| Error::Init(format!("the system gives no random numbers: {error}")))
 }
 
 /// Leaves this worker's card and collects everybody's, by rank.
-fn meet(
+pub(crate) fn meet(
     store: &dyn Store,
     card: &Card,
     keys: &[String],
@@ -153,6 +135,8 @@ fn meet(
     match store.get_all(keys, deadline) {
         Ok(cards) => cards.iter().map(|bytes| read(bytes)).collect(),
         Err(RendezvousError::Missing { keys: missing, .. }) => {
+            // Whoever tries again under this rank must not find it taken.
+            store.remove(&keys[rank as usize])?;
             let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
             Err(Error::Init(format!(
                 "the world of {} workers was not complete after {:?}: still missing rank {}",

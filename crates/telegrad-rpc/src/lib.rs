@@ -35,6 +35,7 @@ mod rendezvous;
 mod world;
 mod worker;
 mod members;
+mod met;
 mod member;
 mod call;
 mod function;
@@ -43,11 +44,14 @@ mod object;
 mod serve;
 mod context;
 mod executor;
+mod deadline;
 mod timer;
 mod activity;
 mod collective;
 mod shutdown;
 mod debug_info;
+#[doc(hidden)]
+pub mod foreign;
 
 pub use call::{JoinAll, RpcFuture, join_all};
 pub use context::{caller, is_cancelled, time_left};

@@ -98,6 +98,7 @@ impl Member {
                 Ok(outbound) => {
                     tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
                     *self.outbound.lock() = Some(outbound.clone());
+                    worker.gatherings.found(self.info.rank);
                     // Whoever closed the worker before that has not seen this link.
                     if worker.is_closed() {
                         outbound.link.close("the worker has shut down");

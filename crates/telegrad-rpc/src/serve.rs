@@ -3,6 +3,7 @@
 mod async_task;
 mod inbound;
 mod job;
+mod running;
 
 use std::any::Any;
 

@@ -16,6 +16,17 @@ use crate::world::World;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
+    let incomplete = || Error::Incomplete {
+        what: "the shutdown",
+        limit,
+        missing: vec![world.name().into()],
+    };
+    // Another thread of this worker may be at it: then there is nothing left to do afterwards.
+    let _turn = world
+        .worker()
+        .shutting_down
+        .try_lock_until(deadline)
+        .ok_or_else(incomplete)?;
     if world.worker().is_closed() {
         return Ok(());
     }

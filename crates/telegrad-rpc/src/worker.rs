@@ -18,9 +18,9 @@ use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::members::Members;
+use crate::met::Met;
 use crate::options::{CallOptions, Options, Transport};
 use crate::registry::{Registration, Registry};
-use crate::rendezvous::{Store, StoreServer};
 use crate::serve::Inbound;
 use crate::timer::{self, Sweep};
 use crate::worker_info::{To, WorkerInfo};
@@ -55,6 +55,8 @@ pub(crate) struct Worker {
 
     pub(crate) activity: Activity,
     pub(crate) gatherings: Gatherings,
+    /// Held by the thread that shuts the worker down gracefully.
+    pub(crate) shutting_down: Mutex<()>,
     next_call: AtomicU64,
     /// Nanoseconds after `epoch` at which the timer comes by; calls that end later need not tell it.
     next_sweep: AtomicU64,
@@ -85,6 +87,7 @@ impl Worker {
             met: Mutex::new(None),
             activity: Activity::default(),
             gatherings: Gatherings::default(),
+            shutting_down: Mutex::new(()),
             next_call: AtomicU64::new(1),
             next_sweep: AtomicU64::new(u64::MAX),
             epoch: Instant::now(),
@@ -108,7 +111,14 @@ impl Worker {
         *self.met.lock() = Some(met);
     }
 
-    /// The members have met.
+    /// The members have come together.
+    pub(crate) fn has_met(&self) {
+        if let Some(met) = &mut *self.met.lock() {
+            met.complete();
+        }
+    }
+
+    /// Now the members know each other.
     pub(crate) fn meet(&self, members: Members) {
         // Called once, by `init`.
         let _ = self.members.set(members);
@@ -131,6 +141,10 @@ impl Worker {
         let mut slot = self.poller.lock();
         if let Some(poller) = &*slot {
             return Ok(poller.clone());
+        }
+        // Under the lock, because whoever closes the worker takes the poller only once.
+        if self.is_closed() {
+            return Err(std::io::Error::other("the worker has shut down"));
         }
         let poller = Poller::start(Arc::new(self.executor.clone()), self.link_options.spin)?;
         *slot = Some(poller.clone());
@@ -179,14 +193,11 @@ impl Worker {
                 source: Box::new(source),
             };
             let payload = encoder.finish().map_err(cannot_send)?;
-            let mut message = Outgoing::new(FrameKind::Request, id, payload);
-            if let Some(deadline) = deadline {
-                let left = deadline.saturating_duration_since(Instant::now()).as_micros();
-                message.header.time_left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-            }
+            let message = Outgoing::new(FrameKind::Request, id, payload);
+            outbound.calls.insert(call.clone());
+            // After it is on the books, so that the timer cannot come by in between and miss it.
             let look = started + LOOK;
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
-            outbound.calls.insert(call.clone());
             match self.send(&outbound, message, options, deadline) {
                 Ok(()) => {
                     if !is_gathering(function) {
@@ -195,7 +206,7 @@ impl Worker {
                     return Ok((outbound, call));
                 }
                 Err(error) => {
-                    let still_there = outbound.calls.remove(id).is_some();
+                    let still_there = outbound.calls.give_up(id);
                     match error {
                         // Nothing of it was sent, so it may be sent again. Were it not in the books
                         // any more, it would have been failed as lost already.
@@ -231,6 +242,10 @@ impl Worker {
         deadline: Option<Instant>,
     ) -> Result<(), NotSent> {
         loop {
+            if let Some(deadline) = deadline {
+                let left = deadline.saturating_duration_since(Instant::now()).as_micros();
+                message.header.time_left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
+            }
             match outbound.link.send(message, Flush::Now, deadline) {
                 Ok(()) => return Ok(()),
                 Err(SendError::Full(_)) if options.no_wait => return Err(NotSent::Full),
@@ -296,13 +311,27 @@ impl Worker {
             .filter_map(|member| member.outbound())
     }
 
-    /// A link that somebody made to call this worker has ended.
-    pub(crate) fn caller_gone(&self, caller: &WorkerInfo, closed: &Closed) {
-        if !closed.graceful && !self.is_closed() {
-            tracing::warn!(worker = self.name(), caller = %caller, why = %closed.why, "a caller was lost");
-            self.gatherings.lost(caller, &closed.why);
+    /// A link between this worker and `peer` has ended. With the last one the peer counts as lost:
+    /// nothing that waits for it to call can be completed.
+    pub(crate) fn link_ended(&self, peer: &WorkerInfo, closed: &Closed) {
+        let (ended, still_calls) = {
+            let mut inbound = self.inbound.lock();
+            let ended: Vec<_> = inbound.extract_if(.., |link| link.closed().is_some()).collect();
+            (ended, inbound.iter().any(|link| link.peer().rank == peer.rank))
+        };
+        // Outside the lock: the end of an in-memory link is felt at once at its other end.
+        drop(ended);
+        let outbound = self
+            .members
+            .get()
+            .and_then(|members| members.by_rank.get(peer.rank as usize)?.outbound());
+        let is_called = outbound.is_some_and(|outbound| outbound.link.closed().is_none());
+        if !still_calls && !is_called && !self.is_closed() {
+            if !closed.graceful {
+                tracing::warn!(worker = self.name(), peer = %peer, why = %closed.why, "a worker was lost");
+            }
+            self.gatherings.lost(peer, &closed.why);
         }
-        self.inbound.lock().retain(|link| link.closed().is_none());
         self.activity.changed();
     }
 
@@ -329,22 +358,10 @@ impl Worker {
     }
 }
 
-/// Where the members of a world have met.
-pub(crate) struct Met {
-    pub(crate) store: Arc<dyn Store>,
-    /// Rank 0 hosts the store of a world that meets over TCP.
-    pub(crate) server: Option<StoreServer>,
-    /// Where in it this worker's card is.
-    pub(crate) key: String,
-}
-
-impl Drop for Met {
+impl Drop for Worker {
     fn drop(&mut self) {
-        // A store on the network ends with rank 0, which hosts it. Any other may outlive this worker
-        // and must not show its card to the next world; if that fails, so has the store.
-        if self.server.is_none() && self.store.local_ip().is_none() {
-            let _ = self.store.remove(&self.key);
-        }
+        // Closed already, unless `init` failed half-way.
+        self.close("the worker is gone");
     }
 }
 
@@ -422,11 +439,11 @@ impl Host for Worker {
     }
 
     fn accepted(&self, link: Arc<dyn Link>) {
-        let mut inbound = self.inbound.lock();
-        inbound.push(link.clone());
+        self.gatherings.found(link.peer().rank);
         // It may have ended before it got here.
-        inbound.retain(|link| link.closed().is_none());
-        drop(inbound);
+        if link.closed().is_none() {
+            self.inbound.lock().push(link.clone());
+        }
         if self.is_closed() {
             link.close("the worker has shut down");
         }

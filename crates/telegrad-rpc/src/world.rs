@@ -1,13 +1,14 @@
 //! The handle to a world.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use telegrad_wire::{Wire, WireError};
 
 use crate::call::RpcFuture;
 use crate::collective::{Blob, gather};
 use crate::context::CallContext;
+use crate::deadline::after;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
 use crate::function::FreeFn;
@@ -229,7 +230,7 @@ impl World {
     /// # Errors
     /// As [`shutdown`](Self::shutdown).
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        crate::shutdown::gracefully(self, Instant::now() + limit, limit)
+        crate::shutdown::gracefully(self, after(limit), limit)
     }
 
     /// Ends this worker at once. Calls under way fail, here and at those who called.

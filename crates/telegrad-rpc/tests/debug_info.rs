@@ -93,7 +93,7 @@ fn functions_that_wait_in_a_call_are_counted(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 1 {
-            let info = wait_for(&world, |info| info.blocked == 1);
+            let info = wait_for(&world, |info| info.blocked == 1 && info.calls_out == 1);
             assert_eq!(
                 (info.running, info.calls_in, info.calls_out),
                 (0, 1, 1),

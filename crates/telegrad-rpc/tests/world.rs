@@ -385,6 +385,28 @@ fn a_world_can_start_again_after_an_immediate_end() {
 }
 
 #[test]
+fn a_start_that_failed_can_be_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = format!("file://{}", directory.path().join("store").display());
+    let first = StoreServer::bind("127.0.0.1:0").unwrap();
+    let port = format!("tcp://{}", first.address());
+    drop(first);
+    for place in [format!("mem://retried-{}", unique()), file, port] {
+        // Rank 0 comes alone, and gives up. Then both come.
+        let hasty = Options {
+            init_method: place.clone(),
+            rank: Some(0),
+            world_size: Some(2),
+            rendezvous_timeout: Duration::from_millis(50),
+            ..Options::default()
+        };
+        let error = init_with("m0", hasty).unwrap_err();
+        assert!(error.to_string().ends_with("still missing rank 1"), "{error}");
+        meet(&place, Transport::Tcp, None);
+    }
+}
+
+#[test]
 fn members_find_each_other_through_the_environment() {
     // The port of a store that is gone is free, and this host gives it to nobody else so soon.
     let port = StoreServer::bind("127.0.0.1:0").unwrap().address().port();

@@ -13,6 +13,7 @@ use super::Promise;
 use crate::error::{Error, Mismatch, RemoteError};
 use crate::registry::{Registration, Registry};
 use crate::worker::Worker;
+use crate::worker_info::To;
 
 /// A link to another worker and the calls made over it.
 pub(crate) struct Outbound {
@@ -107,7 +108,7 @@ impl Outbound {
 
     /// Gives up a call and tells the callee, which may not have started on it.
     pub(crate) fn cancel(&self, call: &Call) {
-        if self.calls.remove(call.id).is_some() {
+        if self.calls.give_up(call.id) {
             // Nobody waits for the effect, and a link that has ended has cancelled everything.
             let _ = self
                 .link
@@ -160,6 +161,15 @@ impl Calls {
 
     pub(crate) fn remove(&self, id: CallId) -> Option<Arc<Call>> {
         self.pending.lock().remove(&id.0)
+    }
+
+    /// Takes a call off the books without a result; whether it was still there.
+    pub(crate) fn give_up(&self, id: CallId) -> bool {
+        let found = self.remove(id).is_some();
+        if let Some(worker) = self.worker.upgrade() {
+            worker.activity.changed();
+        }
+        found
     }
 
     /// The calls whose time has run out, and the earliest end of the others; `None` when there are no others.
@@ -219,6 +229,12 @@ impl Sink for Calls {
                 why: closed.why.to_string(),
             };
             self.finish(&call, Err(error));
+        }
+        if let Some(worker) = self.worker.upgrade()
+            && let Ok(members) = worker.members()
+            && let Ok(member) = members.find(To::Name(&self.peer))
+        {
+            worker.link_ended(&member.info, closed);
         }
     }
 }

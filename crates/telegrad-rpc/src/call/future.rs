@@ -11,6 +11,7 @@ use telegrad_wire::{Decoder, Wire, WireError};
 
 use super::Promise;
 use super::calls::{Call, Outbound, Reply};
+use crate::deadline::after;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::worker::Worker;
@@ -63,7 +64,9 @@ impl<T: Wire> RpcFuture<T> {
 }
 
 impl<T: Wire + Send + 'static> RpcFuture<T> {
-    /// Runs `f` with the result once it is there, on one of the worker's threads; the future of what `f` gives.
+    /// Runs `f` with the result once it is there, on one of the worker's threads; the future of what
+    /// `f` gives. The call then runs to its end whatever becomes of that future: dropping it only
+    /// gives up what `f` gives.
     pub fn then<U: Send + 'static>(
         mut self,
         f: impl FnOnce(Result<T>) -> Result<U> + Send + 'static,
@@ -151,7 +154,7 @@ impl<T: Wire> RpcFuture<T> {
     /// # Errors
     /// Whatever the call failed with.
     pub fn wait_timeout(&mut self, limit: Duration) -> Result<Option<T>> {
-        self.block(Some(Instant::now() + limit))?;
+        self.block(Some(after(limit)))?;
         self.take().transpose()
     }
 

@@ -30,12 +30,18 @@ impl<T: Wire> JoinAll<T> {
     /// # Errors
     /// The error of the first call, in their order, that failed. The others that still run are cancelled.
     pub fn wait(self) -> Result<Vec<T>> {
-        self.futures.into_iter().flatten().map(RpcFuture::wait).collect()
+        self.each().collect()
     }
 
     /// Waits for all of them, and keeps each one's own result.
     pub fn wait_each(self) -> Vec<Result<T>> {
-        self.futures.into_iter().flatten().map(RpcFuture::wait).collect()
+        self.each().collect()
+    }
+
+    /// The results in order; those that polling has brought already are there.
+    fn each(self) -> impl Iterator<Item = Result<T>> {
+        let both = self.futures.into_iter().zip(self.values);
+        both.filter_map(|(future, value)| value.map(Ok).or_else(|| future.map(RpcFuture::wait)))
     }
 }
 

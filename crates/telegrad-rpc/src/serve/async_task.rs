@@ -4,7 +4,6 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -21,12 +20,22 @@ use crate::registry::Trouble;
 type Run = Pin<Box<dyn Future<Output = Result<Payload, Trouble>> + Send>>;
 
 pub(crate) struct AsyncTask {
-    /// Gone when the function has ended or was cancelled.
-    state: Mutex<Option<(Run, Responder)>>,
+    state: Mutex<State>,
     context: Arc<CallContext>,
     executor: Executor,
-    /// A poll is on its way, so a wake-up need not ask for another.
-    scheduled: AtomicBool,
+}
+
+/// Where the function is. It is taken out while it is polled, so that no lock is held then: the
+/// function may wait inside a call, and a wake-up meanwhile must not take a thread to wait for it.
+enum State {
+    /// Waits to be woken.
+    Asleep(Run, Responder),
+    /// A thread is on its way to poll it.
+    Scheduled(Run, Responder),
+    /// A thread polls it; `true` when it has to poll again.
+    Polled(bool),
+    /// It has ended, or was cancelled.
+    Over,
 }
 
 impl AsyncTask {
@@ -35,52 +44,70 @@ impl AsyncTask {
         let Some(worker) = context.worker.upgrade() else {
             return;
         };
+        let state = Mutex::new(State::Scheduled(future, responder));
+        let executor = worker.executor.clone();
         let task = Arc::new(Self {
-            state: Mutex::new(Some((future, responder))),
+            state,
             context,
-            executor: worker.executor.clone(),
-            scheduled: AtomicBool::new(true),
+            executor,
         });
         task.context.set_waker(&Waker::from(task.clone()));
         task.poll();
     }
 
     fn poll(self: Arc<Self>) {
-        let mut state = self.state.lock();
-        // Taken back before the poll: a wake-up during it asks for another.
-        self.scheduled.store(false, SeqCst);
-        let Some((future, _)) = &mut *state else { return };
-        if self.context.is_cancelled() {
-            drop(state.take());
-            return;
-        }
-        let waker = Waker::from(self.clone());
-        let mut cx = Context::from_waker(&waker);
-        let polled = self
-            .context
-            .enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
-        let result = match polled {
-            Ok(Poll::Pending) => return,
-            Ok(Poll::Ready(result)) => result,
-            Err(panic) => Err(Trouble::Around(
-                RemoteErrorKind::Panicked,
-                panic_text(&*panic).into(),
-            )),
+        let state = std::mem::replace(&mut *self.state.lock(), State::Polled(false));
+        let (mut future, responder) = match state {
+            State::Scheduled(future, responder) => (future, responder),
+            // Polls are scheduled one at a time, so nothing else is to be expected.
+            other => return *self.state.lock() = other,
         };
-        let finished = state.take();
-        drop(state);
-        if let Some((future, responder)) = finished {
-            drop(future);
-            responder.respond(&self.context, result, Flush::Now);
+        let waker = Waker::from(self.clone());
+        let result = loop {
+            if self.context.is_cancelled() {
+                break None;
+            }
+            let mut cx = Context::from_waker(&waker);
+            let polled = self
+                .context
+                .enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
+            match polled {
+                Ok(Poll::Ready(result)) => break Some(result),
+                Err(panic) => {
+                    let text = panic_text(&*panic).to_owned();
+                    break Some(Err(Trouble::Around(RemoteErrorKind::Panicked, text)));
+                }
+                Ok(Poll::Pending) => {}
+            }
+            let mut state = self.state.lock();
+            match &mut *state {
+                State::Polled(again) if *again => *again = false,
+                state => return *state = State::Asleep(future, responder),
+            }
+        };
+        *self.state.lock() = State::Over;
+        // The context and the waker in it hold each other.
+        self.context.clear_waker();
+        match result {
+            Some(result) => responder.respond(&self.context, result, Flush::Now),
+            // The caller has stopped waiting, so there is no one to answer.
+            None => drop(responder),
         }
     }
 }
 
 impl Wake for AsyncTask {
     fn wake(self: Arc<Self>) {
-        if !self.scheduled.swap(true, SeqCst) {
-            let task = self.clone();
-            self.executor.spawn(Box::new(move || task.poll()));
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Asleep(future, responder) => {
+                *state = State::Scheduled(future, responder);
+                drop(state);
+                let task = self.clone();
+                self.executor.spawn(Box::new(move || task.poll()));
+            }
+            State::Polled(_) => *state = State::Polled(true),
+            other => *state = other,
         }
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use telegrad_net::{Closed, Flush, INLINE_LIMIT, Incoming, Link, Sink};
 use telegrad_wire::{Decoder, FrameKind, WireError};
 
 use super::job::{Job, Responder};
+use super::running::Running;
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::registry::{Registration, Registry};
@@ -22,9 +21,6 @@ pub(crate) struct Inbound {
     /// Accepted and not finished, to be found by a cancellation.
     running: Arc<Running>,
 }
-
-/// Calls being served, by their number.
-pub(crate) type Running = Mutex<FxHashMap<u64, Arc<CallContext>>>;
 
 impl Inbound {
     pub(crate) fn new(worker: Weak<Worker>, caller: WorkerInfo) -> Self {
@@ -75,7 +71,13 @@ impl Inbound {
             drop(credit);
             return Job::run_inline(function, &body[offset..], tensors, &context, responder, flush);
         }
-        self.running.lock().insert(header.call.0, context.clone());
+        if !self.running.insert(header.call, context.clone()) {
+            return;
+        }
+        // The link may have ended, and cancelled what it knew of, before this one was entered.
+        if link.closed().is_some() {
+            context.cancel();
+        }
         let job = Job {
             function,
             body: body.into_owned(),
@@ -93,23 +95,15 @@ impl Sink for Inbound {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         match message.header.kind {
             FrameKind::Request => self.request(link, message),
-            FrameKind::Cancel => {
-                let running = self.running.lock().get(&message.header.call.0).cloned();
-                if let Some(context) = running {
-                    context.cancel();
-                }
-            }
+            FrameKind::Cancel => self.running.cancel(message.header.call),
             other => tracing::warn!(caller = %self.caller, kind = ?other, "an unexpected frame was ignored"),
         }
     }
 
     fn closed(&self, closed: &Closed) {
-        let running: Vec<_> = self.running.lock().values().cloned().collect();
-        for context in running {
-            context.cancel();
-        }
+        self.running.cancel_all();
         if let Some(worker) = self.worker.upgrade() {
-            worker.caller_gone(&self.caller, closed);
+            worker.link_ended(&self.caller, closed);
         }
     }
 }

@@ -7,8 +7,8 @@ use telegrad_net::{Credit, Flush, Link, Outgoing, SendError};
 use telegrad_wire::{CallId, Decoder, Encoder, FrameKind, Payload, RawTensor, Wire};
 
 use super::async_task::AsyncTask;
-use super::inbound::Running;
 use super::panic_text;
+use super::running::Running;
 use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
@@ -93,6 +93,7 @@ pub(crate) struct Responder {
     call: CallId,
     worker: Arc<Worker>,
     running: Arc<Running>,
+    function: &'static str,
     /// The request counts as work that a shutdown waits for.
     counts: bool,
 }
@@ -103,7 +104,7 @@ impl Responder {
         call: CallId,
         worker: Arc<Worker>,
         running: Arc<Running>,
-        function: &Registration,
+        function: &'static Registration,
     ) -> Self {
         let counts = !is_gathering(function);
         if counts {
@@ -114,6 +115,7 @@ impl Responder {
             call,
             worker,
             running,
+            function: function.name,
             counts,
         }
     }
@@ -156,7 +158,15 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        self.running.lock().remove(&self.call.0);
+        if std::thread::panicking() {
+            // Something around the function panicked, the user's error text perhaps. The caller must not
+            // wait for an answer that will not come.
+            let text = "the worker could not answer";
+            let failure =
+                RemoteError::new(RemoteErrorKind::Panicked, text, self.worker.name(), self.function);
+            let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);
+        }
+        self.running.remove(self.call);
         if self.counts {
             self.worker.activity.finish_serving();
         }
