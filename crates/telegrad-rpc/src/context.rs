@@ -14,7 +14,7 @@ use crate::worker_info::WorkerInfo;
 /// A call that this worker serves.
 pub(crate) struct CallContext {
     pub(crate) worker: Weak<Worker>,
-    pub(crate) caller: WorkerInfo,
+    pub(crate) caller: Arc<WorkerInfo>,
     pub(crate) function: &'static str,
     /// When the caller stops waiting.
     pub(crate) deadline: Option<Instant>,
@@ -31,7 +31,7 @@ thread_local! {
 impl CallContext {
     pub(crate) fn new(
         worker: Weak<Worker>,
-        caller: WorkerInfo,
+        caller: Arc<WorkerInfo>,
         function: &'static str,
         deadline: Option<Instant>,
     ) -> Arc<Self> {
@@ -97,7 +97,7 @@ pub fn is_cancelled() -> bool {
 
 /// Inside a remote function: who called it.
 pub fn caller() -> Option<WorkerInfo> {
-    CallContext::current().map(|call| call.caller.clone())
+    CallContext::current().map(|call| (*call.caller).clone())
 }
 
 /// Inside a remote function: how long its caller will still wait. `None` when there is no limit,

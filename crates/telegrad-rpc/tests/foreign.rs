@@ -299,7 +299,7 @@ fn arguments_of_another_number_or_type_say_what_was_expected() {
     );
     refused(
         peer.call("foreign::add", &(1_i64, u64::MAX)),
-        "element 1: expected `i64`, found 18446744073709551615",
+        "element 1: expected `i64` in -9223372036854775808..=9223372036854775807, found 18446744073709551615",
     );
     assert_eq!(
         peer.call("foreign::add", &(1_u8, 2_u64))

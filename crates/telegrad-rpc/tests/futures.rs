@@ -182,7 +182,10 @@ fn a_callback_gets_the_result_and_can_be_chained(cluster: Cluster) {
         // Whoever only wants the effect need not keep the future.
         let (seen, effect) = (board.clone(), world.rpc_async(1, add, (1, 1)).unwrap());
         effect
-            .then(move |x| Ok(seen.post("effect", &x?.to_string())))
+            .then(move |x| {
+                seen.post("effect", &x?.to_string());
+                Ok(())
+            })
             .detach();
         assert_eq!(board.read("effect"), "2");
     });
@@ -259,10 +262,11 @@ fn results_are_joined_in_the_order_of_the_calls(cluster: Cluster) {
         assert!(join_all(calls).wait().unwrap().into_iter().eq(-1..10));
         assert_eq!(
             join_all(Vec::<RpcFuture<i64>>::new()).wait().unwrap(),
-            [],
+            Vec::<i64>::new(),
             "nothing is joined at once"
         );
-        assert_eq!(block_on(join_all(Vec::<RpcFuture<i64>>::new())).unwrap(), []);
+        let none = block_on(join_all(Vec::<RpcFuture<i64>>::new())).unwrap();
+        assert_eq!(none, Vec::<i64>::new());
     });
 }
 

@@ -13,6 +13,9 @@ use crate::{processes, test_name, threads};
 /// Long enough for any test on a machine that is busy with others.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
+/// Changes the options of every worker.
+pub(crate) type Change = Arc<dyn Fn(&mut Options) + Send + Sync>;
+
 /// A world of workers for a test.
 ///
 /// [`threads`](Self::threads) runs every member on a thread of this process,
@@ -34,7 +37,7 @@ pub struct Cluster {
     pub(crate) names: Vec<String>,
     pub(crate) transport: Transport,
     pub(crate) meeting: Meeting,
-    pub(crate) change: Vec<Arc<dyn Fn(&mut Options) + Send + Sync>>,
+    pub(crate) change: Vec<Change>,
     pub(crate) time_limit: Duration,
     pub(crate) may_die: Vec<u32>,
     pub(crate) graceful: bool,

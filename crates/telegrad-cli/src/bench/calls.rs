@@ -37,7 +37,7 @@ pub(super) fn times(
 
 pub(super) fn latency(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
     /// Calls and floors take turns, so that a disturbance of the machine meets all of them.
-    const TURNS: usize = 4;
+    const TURNS: usize = 16;
     let count = if quick { 500 } else { 4000 } / TURNS;
     let (a, b) = ones2()?;
     let world = &pair.world;

@@ -17,7 +17,8 @@ use crate::worker_info::WorkerInfo;
 /// Takes the requests of one caller to the functions.
 pub(crate) struct Inbound {
     worker: Weak<Worker>,
-    caller: WorkerInfo,
+    /// Shared with the contexts of its calls.
+    caller: Arc<WorkerInfo>,
     /// Accepted and not finished, to be found by a cancellation.
     running: Arc<Running>,
 }
@@ -26,7 +27,7 @@ impl Inbound {
     pub(crate) fn new(worker: Weak<Worker>, caller: WorkerInfo) -> Self {
         Self {
             worker,
-            caller,
+            caller: Arc::new(caller),
             running: Arc::default(),
         }
     }

@@ -1,0 +1,10 @@
+use telegrad::remote;
+
+struct Handle;
+
+#[remote]
+fn take(handle: Handle) {
+    let _ = handle;
+}
+
+fn main() {}

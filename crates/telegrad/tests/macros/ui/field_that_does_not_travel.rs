@@ -1,0 +1,10 @@
+use telegrad::Wire;
+
+struct Handle;
+
+#[derive(Wire)]
+struct Message {
+    handle: Handle,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use telegrad::remote;
+
+#[remote]
+fn identity<T>(x: T) -> T {
+    x
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use telegrad::Wire;
+
+#[derive(Wire)]
+struct Borrowed<'a> {
+    name: &'a str,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use telegrad::remote;
+
+#[remote]
+struct Net;
+
+fn main() {}

@@ -1,0 +1,10 @@
+use telegrad::remote;
+
+struct Net;
+
+#[remote]
+impl Net {
+    fn finish(self) {}
+}
+
+fn main() {}

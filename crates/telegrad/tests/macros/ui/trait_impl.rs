@@ -1,0 +1,12 @@
+use telegrad::remote;
+
+struct Net;
+
+#[remote]
+impl Default for Net {
+    fn default() -> Self {
+        Net
+    }
+}
+
+fn main() {}
