@@ -326,10 +326,10 @@ impl Worker {
             .get()
             .and_then(|members| members.by_rank.get(peer.rank as usize)?.outbound());
         let is_called = outbound.is_some_and(|outbound| outbound.link.closed().is_none());
+        if !closed.graceful && !self.is_closed() {
+            tracing::warn!(worker = self.name(), peer = %peer, why = %closed.why, "a connection was lost");
+        }
         if !still_calls && !is_called && !self.is_closed() {
-            if !closed.graceful {
-                tracing::warn!(worker = self.name(), peer = %peer, why = %closed.why, "a worker was lost");
-            }
             self.gatherings.lost(peer, &closed.why);
         }
         self.activity.changed();

@@ -86,11 +86,7 @@ impl Net {
     }
 }
 
-telegrad::register!(
-    std::cmp::min::<i64>,
-    name = "min",
-    signature = "(i64, i64) -> i64"
-);
+telegrad::register!(std::cmp::min::<i64>, name = "min");
 
 #[test]
 fn all_of_them_work() -> Result<()> {
