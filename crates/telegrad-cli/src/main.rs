@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// Received tensors need large blocks all the time; this keeps them for the next one.
 #[global_allocator]
@@ -45,6 +46,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // What the library has to say, a connection that was lost for instance: warnings, or what RUST_LOG asks for.
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_writer(io::stderr)
+        .init();
     match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Bench(args) => bench::run(&args),

@@ -31,6 +31,9 @@ fn note(board: Board) {
     board.raise("ran");
 }
 
+#[remote(inline)]
+fn ping() {}
+
 #[remote]
 fn left() -> Option<Duration> {
     time_left()
@@ -220,6 +223,8 @@ fn a_queued_call_whose_time_ran_out_is_never_run(cluster: Cluster) {
                 .rpc_sync(1, note, (board.clone(),))
                 .unwrap_err();
             assert_timeout(&error, "note", LIMIT);
+            // Behind the cancellation, and in no need of the thread.
+            world.rpc_sync(1, ping, ()).unwrap();
             board.raise("go");
             first.wait().unwrap();
             world.rpc_sync(1, note, (board.clone(),)).unwrap();

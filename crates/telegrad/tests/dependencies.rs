@@ -1,8 +1,9 @@
 //! Crates depend on each other in one direction, the one that ARCHITECTURE.md draws.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use serde_json::Value;
 
 /// Every crate of the workspace, lowest first, and the crates of the workspace that it may use. What
 /// only its tests use is not looked at: a crate's tests may use the testkit above it.
@@ -91,28 +92,33 @@ fn problems(graph: &Graph) -> Vec<String> {
 
 fn workspace() -> Graph {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    let metadata = MetadataCommand::new()
-        .manifest_path(manifest)
-        .no_deps()
-        .exec()
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--manifest-path",
+            manifest,
+        ])
+        .output()
         .unwrap();
-    let members: BTreeSet<String> = metadata
-        .packages
-        .iter()
-        .map(|package| package.name.to_string())
-        .collect();
-    let uses = |package: &cargo_metadata::Package| {
-        let kept = package
-            .dependencies
-            .iter()
-            .filter(|dep| dep.kind != DependencyKind::Development);
-        kept.map(|dep| dep.name.clone())
-            .filter(|name| members.contains(name))
-            .collect()
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |of: &Value| of["name"].as_str().unwrap().to_owned();
+    let members: BTreeSet<String> = packages.iter().map(name).collect();
+    let uses = |package: &Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        let kept = all.filter(|dependency| dependency["kind"] != "dev").map(name);
+        kept.filter(|name| members.contains(name)).collect()
     };
-    metadata
-        .packages
+    packages
         .iter()
-        .map(|package| (package.name.to_string(), uses(package)))
+        .map(|package| (name(package), uses(package)))
         .collect()
 }

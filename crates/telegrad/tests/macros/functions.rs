@@ -59,8 +59,8 @@ struct Net {
 
 #[remote(name = "net")]
 impl Net {
-    fn new(scale: f64) -> Self {
-        Self { scale }
+    fn new(scale: f64) -> Result<Self> {
+        Ok(Self { scale })
     }
 
     fn forward(&self, x: Tensor) -> Result<Tensor> {
@@ -116,7 +116,7 @@ fn all_of_them_work() -> Result<()> {
     assert_eq!(world.rpc_sync("alone", std::cmp::min::<i64>, (3, 4))?, 3);
 
     // They can still be called as what they are.
-    let mut net = Net::new(1.0);
+    let mut net = Net::new(1.0)?;
     net.set(3.0);
     assert_eq!((add(1, 2), *net.borrowed()), (3, 3.0));
     let _ = net.forward(Tensor::new(1f32, &Device::Cpu)?)?;

@@ -4,8 +4,8 @@ struct Net;
 
 #[remote]
 impl Net {
-    fn new() -> Self {
-        Net
+    fn new() -> Result<Self> {
+        Ok(Net)
     }
 }
 
