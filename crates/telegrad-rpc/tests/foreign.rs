@@ -204,7 +204,7 @@ fn some_hello() -> Hello {
         rank: 0,
         incarnation: Incarnation(0),
     };
-    let nobody = Hello {
+    Hello {
         world: WorldId(0),
         from: identity(),
         to: identity(),
@@ -212,8 +212,7 @@ fn some_hello() -> Hello {
         lane: Lane::Control,
         link: 0,
         window: 1 << 20,
-    };
-    nobody
+    }
 }
 
 fn encode(value: &impl Wire) -> Vec<u8> {

@@ -39,6 +39,7 @@ fn own_error(x: i64) -> std::result::Result<i64, String> {
     Err(x.to_string())
 }
 
+#[allow(clippy::too_many_arguments, reason = "as many as there may be")]
 #[remote]
 fn twelve(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8, i: u8, j: u8, k: u8, l: u8) -> u8 {
     a + b + c + d + e + f + g + h + i + j + k + l
