@@ -33,8 +33,9 @@ use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendEr
 const MAX_BACKLOG: usize = 4 << 20;
 
 /// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
-/// the bulk lane has ended. Next to nothing between peers that read; not long for those that do not.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+/// the bulk lane has ended. Next to nothing between peers that read, even where they hardly get to
+/// run; not long for those that do not.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Longest reason, in bytes, that a goodbye carries.
 const MAX_REASON: usize = 4096;
@@ -139,7 +140,7 @@ impl SocketLink {
         Some(self.me.upgrade()? as Arc<dyn Link>)
     }
 
-    /// Reads once and delivers every complete frame; false when nothing was there.
+    /// Reads once and delivers every complete frame, or the end; false when nothing was there.
     fn read_batch(&self, reader: &mut ControlReader) -> bool {
         match reader.fill(&self.control) {
             Fill::Nothing => return false,
@@ -151,7 +152,7 @@ impl SocketLink {
                     ""
                 };
                 self.end(false, &format!("{}{inside}", error.describe()));
-                return false;
+                return true;
             }
         }
         let Some(me) = self.arc() else { return false };
@@ -503,7 +504,7 @@ impl Link for SocketLink {
     fn poll(&self) {
         self.flush();
         if let Some(mut reader) = self.reader.try_lock() {
-            while self.read_batch(&mut reader) {}
+            while self.closed.get().is_none() && self.read_batch(&mut reader) {}
         }
     }
 
@@ -537,10 +538,9 @@ impl Link for SocketLink {
             goodbye.payload.body = why.as_bytes()[..why.len().min(MAX_REASON)].to_vec();
             // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
             if let Ok(goodbye) = goodbye.seal() {
-                let until = Instant::now() + LAST_WORDS;
                 self.writer.append(&goodbye);
-                self.write_last(until);
-                self.hear_out(until);
+                self.write_last(Instant::now() + LAST_WORDS);
+                self.hear_out(Instant::now() + LAST_WORDS);
             }
         });
     }
@@ -570,11 +570,8 @@ impl Source for SocketLink {
     }
 
     fn glance(&self) -> bool {
-        let reader = if self.is_read_in_background() {
-            self.reader.try_lock()
-        } else {
-            None
-        };
+        let reads = self.closed.get().is_none() && self.is_read_in_background();
+        let reader = if reads { self.reader.try_lock() } else { None };
         reader.is_some_and(|mut reader| self.read_batch(&mut reader))
     }
 }

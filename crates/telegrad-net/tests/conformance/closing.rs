@@ -219,8 +219,9 @@ fn a_goodbye_is_heard_through_a_flood(kind: Kind) {
                 (&pair.b, &pair.a)
             };
             ours.link.close("in a hurry");
-            assert_eq!(theirs.inbox.closed(), graceful("in a hurry"), "round {round}");
+            let closed = theirs.inbox.closed();
             stop.store(true, SeqCst);
+            assert_eq!(closed, graceful("in a hurry"), "round {round}");
         });
     }
 }
