@@ -128,7 +128,11 @@ impl SocketLink {
             let key = poller.add(link.control.as_fd(), source, interest.flags())?;
             interest.key = Some(key);
         }
-        link.bulk.watch(&link)?;
+        // From here on requests are received, and whoever serves one keeps the link: when there is to be
+        // none after all, it has to be ended.
+        link.bulk
+            .watch(&link)
+            .inspect_err(|error| link.end(false, &error.to_string()))?;
         if link.closed.get().is_some() {
             // It ended between the two, and could not yet forget the second.
             link.bulk.close(&poller);
