@@ -132,6 +132,7 @@ fn registration(
                     signature: #signature,
                     inline: #inline,
                     type_id: || #path::type_id_of(&#callee),
+                    access: || #path::probe(#callee).access(),
                     invoke: |invocation| #path::invoke!(#callee, invocation),
                 }
             }

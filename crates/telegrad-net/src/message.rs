@@ -38,11 +38,12 @@ impl Outgoing {
         Self::new(kind, call, Payload::default())
     }
 
-    /// Computes the table and the lengths.
+    /// Computes the table and the lengths. References are not sent from here: whoever made the message
+    /// has put them into its body.
     pub(crate) fn seal(self) -> Result<Sealed, WireError> {
         let Self {
             mut header,
-            payload: Payload { body, tensors },
+            payload: Payload { body, tensors, .. },
         } = self;
         let mut table = Vec::new();
         let mut data = 0_u64;
@@ -109,6 +110,7 @@ impl Sealed {
             payload: Payload {
                 body: self.body,
                 tensors: self.tensors,
+                ..Payload::default()
             },
         }
     }

@@ -10,11 +10,12 @@ use std::task::{Poll, Waker};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_macros::remote;
-use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Wire, WireError};
+use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Reference, Wire, WireError};
 
 use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::registry::Registration;
+use crate::rref::AnyReference;
 use crate::worker_info::WorkerInfo;
 
 /// The name of `gather` on the wire.
@@ -25,6 +26,7 @@ pub(crate) const GATHER: &str = "telegrad::gather";
 pub(crate) struct Blob {
     body: Vec<u8>,
     tensors: Vec<RawTensor>,
+    references: Vec<AnyReference>,
 }
 
 impl Blob {
@@ -36,14 +38,22 @@ impl Blob {
         for tensor in payload.tensors {
             tensors.push(RawTensor::copy_of(&*tensor)?);
         }
+        let references = payload.references.into_iter();
+        let references = references.filter_map(|reference| reference.downcast().ok().map(AnyReference));
         Ok(Self {
             body: payload.body,
             tensors,
+            references: references.collect(),
         })
     }
 
     pub(crate) fn open<T: Wire>(self) -> Result<T, WireError> {
-        T::decode(&mut Decoder::with_tensors(&self.body, self.tensors))
+        let references = self
+            .references
+            .into_iter()
+            .map(|AnyReference(handle)| handle as Reference);
+        let references = references.collect();
+        T::decode(&mut Decoder::with_tables(&self.body, self.tensors, references))
     }
 }
 

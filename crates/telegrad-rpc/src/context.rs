@@ -84,7 +84,12 @@ impl CallContext {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(SeqCst) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.cancelled.load(SeqCst) || self.is_late()
+    }
+
+    /// Whether its time has run out.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 

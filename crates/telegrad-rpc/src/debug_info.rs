@@ -29,6 +29,16 @@ pub struct DebugInfo {
     pub idle_threads: usize,
     /// Links that others have made to call this worker.
     pub links_in: usize,
+    /// Values of this worker that references refer to.
+    pub references_owned: usize,
+    /// References on this worker, to values here or elsewhere.
+    pub references_held: usize,
+    /// References on this worker that their owners do not know of yet.
+    pub references_unconfirmed: usize,
+    /// References given to others, who have not said yet that they arrived.
+    pub references_given: usize,
+    /// Messages about references that have not been answered.
+    pub references_untold: usize,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
@@ -38,6 +48,7 @@ pub struct DebugInfo {
 impl DebugInfo {
     pub(crate) fn of(worker: &Worker) -> Self {
         let load = worker.executor.load();
+        let references = worker.references.count();
         Self {
             calls_out: worker.calls_under_way(),
             calls_in: worker.activity.serving.load(SeqCst),
@@ -49,6 +60,11 @@ impl DebugInfo {
             threads: load.threads,
             idle_threads: load.idle,
             links_in: worker.inbound.lock().len(),
+            references_owned: references.owned,
+            references_held: references.held,
+            references_unconfirmed: references.unconfirmed,
+            references_given: references.given,
+            references_untold: references.untold,
             bytes_in: worker.traffic().bytes_in(),
             bytes_out: worker.traffic().bytes_out(),
         }
@@ -60,7 +76,8 @@ impl fmt::Display for DebugInfo {
         write!(
             f,
             "calls: {} out, {} in ({} made, {} served); functions: {} running, {} waiting in calls, {} queued; \
-             threads: {}, {} idle; bytes: {} in, {} out",
+             threads: {}, {} idle; references: {} to values here, {} here, {} unconfirmed, {} given, {} messages; \
+             bytes: {} in, {} out",
             self.calls_out,
             self.calls_in,
             self.calls_made,
@@ -70,6 +87,11 @@ impl fmt::Display for DebugInfo {
             self.queued,
             self.threads,
             self.idle_threads,
+            self.references_owned,
+            self.references_held,
+            self.references_unconfirmed,
+            self.references_given,
+            self.references_untold,
             self.bytes_in,
             self.bytes_out,
         )

@@ -7,6 +7,7 @@ use telegrad_wire::{BoxError, Wire, WireError};
 use thiserror::Error;
 
 use crate::rendezvous::RendezvousError;
+use crate::rref::ReferenceInfo;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -77,6 +78,43 @@ pub enum Error {
     /// The function failed on the callee, or on a worker that it called in turn.
     #[error("{0}")]
     Remote(Box<RemoteError>),
+    /// The value of a reference was to be used where it is not.
+    #[error(
+        "the `{what}` that this reference refers to is on worker `{owner}`: it can be used as a local value only there, \
+         not on `{here}`"
+    )]
+    NotOwner {
+        /// The type of the value.
+        what: String,
+        /// Where it is.
+        owner: String,
+        /// Where it was to be used.
+        here: String,
+    },
+    /// The worker that had the value of a reference is gone.
+    #[error("the `{what}` that this reference refers to is gone, with its owner, worker `{owner}`: {why}")]
+    OwnerLost {
+        /// The type of the value.
+        what: String,
+        /// Where it was.
+        owner: String,
+        /// How that worker ended.
+        why: String,
+    },
+    /// The value of a reference was freed, because its owner takes whoever handed the reference on for gone.
+    #[error(
+        "worker `{owner}` no longer has the `{what}` that this reference refers to: whoever handed the reference on was \
+         lost before the owner knew of it"
+    )]
+    ReferenceLost {
+        /// The type of the value.
+        what: String,
+        /// Where it was.
+        owner: String,
+    },
+    /// References to values of this worker still lived when it shut down.
+    #[error("still referred to at the shutdown: {}", Shown(.0))]
+    Leaked(Vec<ReferenceInfo>),
     /// The callee has as many requests waiting as it takes, and the call was not to wait.
     #[error("worker `{worker}` has no room for another request of `{function}`")]
     Overloaded {
@@ -245,6 +283,10 @@ pub enum RemoteErrorKind {
     Cancelled,
     /// The worker is shutting down.
     ShuttingDown,
+    /// The function was to make a value for a reference, and its time ran out.
+    TimedOut,
+    /// There is no value to call it on: it was not made, or is gone.
+    NoValue,
 }
 
 impl RemoteError {
@@ -313,6 +355,10 @@ impl fmt::Display for RemoteError {
             RemoteErrorKind::ShuttingDown => {
                 write!(f, "worker `{worker}` does not run `{function}` any more")?
             }
+            RemoteErrorKind::TimedOut => {
+                write!(f, "`{function}` took longer than its limit on worker `{worker}`")?
+            }
+            RemoteErrorKind::NoValue => write!(f, "worker `{worker}` has no value for `{function}`")?,
         }
         if let [through @ .., _] = self.chain.as_slice()
             && !through.is_empty()
@@ -336,17 +382,30 @@ struct Names<'a>(&'a [String]);
 
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
-        let shown: Vec<_> = self
-            .0
-            .iter()
-            .take(SHOWN)
-            .map(|name| format!("`{name}`"))
-            .collect();
-        f.write_str(&shown.join(", "))?;
-        match self.0.len().saturating_sub(SHOWN) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        show_some(f, self.0.iter().map(|name| format!("`{name}`")), ", ")
     }
+}
+
+/// Shows a few references, and how many more there are.
+struct Shown<'a>(&'a [ReferenceInfo]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_some(f, self.0.iter().map(ToString::to_string), "; ")
+    }
+}
+
+fn show_some(
+    f: &mut fmt::Formatter<'_>,
+    all: impl ExactSizeIterator<Item = String>,
+    between: &str,
+) -> fmt::Result {
+    const SHOWN: usize = 8;
+    let more = all.len().saturating_sub(SHOWN);
+    let shown: Vec<_> = all.take(SHOWN).collect();
+    f.write_str(&shown.join(between))?;
+    if more > 0 {
+        write!(f, " and {more} more")?;
+    }
+    Ok(())
 }

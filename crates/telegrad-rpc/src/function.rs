@@ -4,13 +4,12 @@
 //! from it. [`Callable`] is implemented for every kind of function; its marker parameter tells the
 //! kinds apart, and the compiler finds it by itself.
 
+use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
 use telegrad_wire::{BoxError, Outcome, Wire};
-
-use crate::object::Object;
 
 /// A function's value, now or later.
 pub enum Ran<T> {
@@ -22,6 +21,34 @@ pub enum Ran<T> {
     NoObject,
 }
 
+/// What a method runs on.
+pub enum Receiver<'a> {
+    /// Others may use it at the same time.
+    Shared(&'a (dyn Any + Send + Sync)),
+    /// Nobody else does.
+    Exclusive(&'a mut (dyn Any + Send + Sync)),
+}
+
+impl std::fmt::Debug for Receiver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Shared(_) => "Shared",
+            Self::Exclusive(_) => "Exclusive",
+        })
+    }
+}
+
+/// How a function uses the value that it is called on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is not called on a value.
+    None,
+    /// As `&self`.
+    Shared,
+    /// As `&mut self`.
+    Exclusive,
+}
+
 /// A function that can be registered with `#[remote]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a remote function",
@@ -31,10 +58,13 @@ pub trait Callable<Marker>: Copy + Send + Sync + 'static {
     /// The arguments, as a tuple.
     type Args: Wire;
     /// The value it gives, errors aside.
-    type Value: 'static;
+    type Value: Send + Sync + 'static;
 
-    /// Runs it. `object` is what a method runs on.
-    fn run(self, args: Self::Args, object: Option<&Object>) -> Ran<Self::Value>;
+    /// How it uses what it is called on.
+    const ACCESS: Access;
+
+    /// Runs it. `receiver` is what a method runs on.
+    fn run(self, args: Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value>;
 }
 
 /// A function that is not a method: it can be called on any worker.
@@ -103,9 +133,10 @@ macro_rules! callable {
         {
             type Args = ($($arg,)*);
             type Value = R::Value;
+            const ACCESS: Access = Access::None;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, _: Option<&Object>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Ran<Self::Value> {
                 Ran::Now(self($($arg),*).into_result())
             }
         }
@@ -118,9 +149,10 @@ macro_rules! callable {
         {
             type Args = ($($arg,)*);
             type Value = <R::Output as Outcome>::Value;
+            const ACCESS: Access = Access::None;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, _: Option<&Object>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Ran<Self::Value> {
                 let future = self($($arg),*);
                 Ran::Later(Box::pin(async move { future.await.into_result() }))
             }
@@ -135,11 +167,16 @@ macro_rules! callable {
         {
             type Args = ($($arg,)*);
             type Value = R::Value;
+            const ACCESS: Access = Access::Shared;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, object: Option<&Object>) -> Ran<Self::Value> {
-                let result = object.and_then(|object| object.shared(|this| self(this, $($arg),*)));
-                result.map_or(Ran::NoObject, |result| Ran::Now(result.into_result()))
+            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value> {
+                let this = match &receiver {
+                    Some(Receiver::Shared(this)) => this.downcast_ref(),
+                    Some(Receiver::Exclusive(this)) => this.downcast_ref(),
+                    None => None,
+                };
+                this.map_or(Ran::NoObject, |this| Ran::Now(self(this, $($arg),*).into_result()))
             }
         }
 
@@ -152,11 +189,15 @@ macro_rules! callable {
         {
             type Args = ($($arg,)*);
             type Value = R::Value;
+            const ACCESS: Access = Access::Exclusive;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, object: Option<&Object>) -> Ran<Self::Value> {
-                let result = object.and_then(|object| object.exclusive(|this| self(this, $($arg),*)));
-                result.map_or(Ran::NoObject, |result| Ran::Now(result.into_result()))
+            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value> {
+                let this = match receiver {
+                    Some(Receiver::Exclusive(this)) => this.downcast_mut(),
+                    _ => None,
+                };
+                this.map_or(Ran::NoObject, |this| Ran::Now(self(this, $($arg),*).into_result()))
             }
         }
 

@@ -156,7 +156,11 @@ impl Member {
         deadline: Instant,
     ) -> Result<Arc<Outbound>, telegrad_net::DialError> {
         let world = worker.members().map(|members| members.world).unwrap_or_default();
-        let calls = Arc::new(Calls::new(Arc::downgrade(worker), self.name.clone()));
+        let calls = Arc::new(Calls::new(
+            Arc::downgrade(worker),
+            self.name.clone(),
+            worker.link_number(),
+        ));
         let hello = Hello {
             world,
             from: worker.identity.clone(),

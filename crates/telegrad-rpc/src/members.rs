@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use telegrad_wire::WorldId;
+use telegrad_wire::{Incarnation, WorldId};
 
 use crate::error::{Error, Result};
 use crate::member::Member;
@@ -14,6 +14,7 @@ pub(crate) struct Members {
     pub(crate) world: WorldId,
     pub(crate) by_rank: Vec<Arc<Member>>,
     by_name: FxHashMap<Arc<str>, usize>,
+    by_life: FxHashMap<Incarnation, usize>,
 }
 
 impl Members {
@@ -25,11 +26,22 @@ impl Members {
             .enumerate()
             .map(|(rank, member)| (member.name.clone(), rank))
             .collect();
+        let by_life = by_rank
+            .iter()
+            .enumerate()
+            .map(|(rank, member)| (member.identity().incarnation, rank))
+            .collect();
         Self {
             world,
             by_rank,
             by_name,
+            by_life,
         }
+    }
+
+    /// The member whose life this is.
+    pub(crate) fn of_life(&self, life: Incarnation) -> Option<&Arc<Member>> {
+        self.by_rank.get(*self.by_life.get(&life)?)
     }
 
     pub(crate) fn find(&self, to: To<'_>) -> Result<&Arc<Member>> {

@@ -39,6 +39,11 @@ pub struct Options {
     pub spin: Duration,
     /// When an unreachable worker counts as lost.
     pub peer_timeout: Duration,
+    /// How long to wait for an answer before a message about references is sent again.
+    pub reference_retry: Duration,
+    /// Whether a graceful shutdown fails, with [`Error::Leaked`](crate::Error::Leaked), when references
+    /// to values of this worker still live. Otherwise they are logged.
+    pub fail_on_leaks: bool,
     /// For rank 0 of a world that meets over TCP: a store that listens already.
     pub store: Option<StoreServer>,
 }
@@ -61,6 +66,8 @@ impl Default for Options {
             window: link.window,
             spin: link.spin,
             peer_timeout: link.peer_timeout,
+            reference_retry: Duration::from_secs(1),
+            fail_on_leaks: false,
             store: None,
         }
     }

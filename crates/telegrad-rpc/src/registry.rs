@@ -4,7 +4,7 @@
 //! the program starts. A caller finds the entry of the function it passes by the function's own
 //! type, a callee by the name in the request. Names travel, code never does.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -14,8 +14,7 @@ use rustc_hash::FxHashMap;
 use telegrad_wire::{Decoder, Encoder, Payload, Wire, WireError};
 
 use crate::error::{Error, RemoteErrorKind};
-use crate::function::{Callable, Ran};
-use crate::object::Object;
+use crate::function::{Access, Callable, Ran, Receiver};
 
 /// One remote function, as `#[remote]` leaves it.
 pub struct Registration {
@@ -27,6 +26,8 @@ pub struct Registration {
     pub inline: bool,
     /// The type of the function item, by which the caller finds this.
     pub type_id: fn() -> TypeId,
+    /// How it uses the value that it is called on.
+    pub access: fn() -> Access,
     /// Decodes arguments, runs the function, encodes the result.
     pub invoke: fn(Invocation<'_>) -> Step,
 }
@@ -39,15 +40,90 @@ pub struct Invocation<'a> {
     /// At the start of the arguments.
     pub args: Decoder<'a>,
     /// What a method runs on.
-    pub object: Option<&'a Object>,
+    pub receiver: Option<Receiver<'a>>,
+    /// What becomes of the function's value.
+    pub want: Want,
 }
+
+/// What becomes of a function's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// It is sent.
+    Message,
+    /// It stays here, for references to it.
+    Value,
+}
+
+/// A function's value, as wanted.
+pub enum Output {
+    /// To be sent.
+    Message(Payload),
+    /// To be kept.
+    Value(Kept),
+}
+
+/// A value that stays where it was made.
+pub struct Kept {
+    /// The value.
+    pub value: Box<dyn Any + Send + Sync>,
+    /// Its type, for people.
+    pub type_name: &'static str,
+    /// How to send it; nothing when it cannot travel.
+    pub encode: Option<Encode>,
+}
+
+/// Encodes a value of a certain type.
+pub(crate) type Encode = fn(&(dyn Any + Send + Sync)) -> Result<Payload, Trouble>;
+
+impl Kept {
+    /// A value that stays, and never leaves.
+    pub(crate) fn new<T: Any + Send + Sync>(value: T) -> Self {
+        Self {
+            value: Box::new(value),
+            type_name: std::any::type_name::<T>(),
+            encode: None,
+        }
+    }
+
+    /// A value that stays, and can be fetched.
+    pub(crate) fn wire<T: Wire + Any + Send + Sync>(value: T) -> Self {
+        Self {
+            encode: Some(encode_any::<T>),
+            ..Self::new(value)
+        }
+    }
+}
+
+fn encode<T: Wire>(value: &T) -> Result<Payload, Trouble> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder
+        .finish()
+        .map_err(|error| Trouble::Around(RemoteErrorKind::BadResult, error.to_string()))
+}
+
+fn encode_any<T: Wire + Any>(value: &(dyn Any + Send + Sync)) -> Result<Payload, Trouble> {
+    match value.downcast_ref::<T>() {
+        Some(value) => encode(value),
+        None => Err(cannot_travel(std::any::type_name::<T>())),
+    }
+}
+
+/// The error that a value of this type can only be referred to.
+pub(crate) fn cannot_travel(type_name: &str) -> Trouble {
+    let text = format!("a `{type_name}` cannot travel, only be referred to where it is");
+    Trouble::Around(RemoteErrorKind::BadResult, text)
+}
+
+/// The rest of an async function.
+pub(crate) type Run = Pin<Box<dyn Future<Output = Result<Output, Trouble>> + Send>>;
 
 /// How far a run got.
 pub enum Step {
     /// It is over.
-    Done(Result<Payload, Trouble>),
+    Done(Result<Output, Trouble>),
     /// An async function; this is the rest of it.
-    Pending(Pin<Box<dyn Future<Output = Result<Payload, Trouble>> + Send>>),
+    Pending(Run),
 }
 
 /// Why there is no result.
@@ -57,6 +133,8 @@ pub enum Trouble {
     User(telegrad_wire::BoxError),
     /// Something around it did not work.
     Around(RemoteErrorKind, String),
+    /// What it was called on had failed before.
+    Earlier(crate::RemoteError),
 }
 
 /// All registered functions.
@@ -109,6 +187,11 @@ impl Registry {
         })
     }
 
+    /// The entry of a function of this crate.
+    pub(crate) fn entry<F: 'static>(&self, _: &F) -> Result<&'static Registration, Error> {
+        self.of::<F>()
+    }
+
     /// The function of this name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Registration> {
         self.by_name.get(name).copied()
@@ -140,6 +223,13 @@ pub fn type_id_of<F: 'static>(_: &F) -> TypeId {
 #[derive(Debug)]
 pub struct Probe<F, M>(F, std::marker::PhantomData<fn() -> M>);
 
+impl<M, F: Callable<M>> Probe<F, M> {
+    /// How the function uses the value that it is called on.
+    pub fn access(&self) -> Access {
+        F::ACCESS
+    }
+}
+
 /// Finds a function's kind.
 pub fn probe<M, F: Callable<M>>(function: F) -> Probe<F, M> {
     Probe(function, std::marker::PhantomData)
@@ -156,18 +246,16 @@ where
     F: Callable<M, Value: Wire>,
 {
     fn invoke(&self, invocation: Invocation<'_>) -> Step {
-        run(self.0, invocation, |value| {
-            let mut encoder = Encoder::new();
-            value.encode(&mut encoder);
-            let bad = |e: WireError| Trouble::Around(RemoteErrorKind::BadResult, e.to_string());
-            encoder.finish().map_err(bad)
-        })
+        match invocation.want {
+            Want::Message => run(self.0, invocation, |value| encode(&value).map(Output::Message)),
+            Want::Value => run(self.0, invocation, |value| Ok(Output::Value(Kept::wire(value)))),
+        }
     }
 }
 
 /// Functions whose value stays where it is made.
 pub trait InvokeLocal {
-    /// Says that the value cannot travel.
+    /// Runs the function and keeps what it gives; what is to be sent cannot be.
     fn invoke(&self, invocation: Invocation<'_>) -> Step;
 }
 
@@ -176,20 +264,23 @@ where
     F: Callable<M>,
 {
     fn invoke(&self, invocation: Invocation<'_>) -> Step {
-        run(self.0, invocation, |_| {
-            let what = std::any::type_name::<F::Value>();
-            let message = format!("a `{what}` cannot travel, only be referred to where it is");
-            Err(Trouble::Around(RemoteErrorKind::BadResult, message))
-        })
+        match invocation.want {
+            Want::Message => run(self.0, invocation, |_| {
+                Err(cannot_travel(std::any::type_name::<F::Value>()))
+            }),
+            Want::Value => run(self.0, invocation, |value| Ok(Output::Value(Kept::new(value)))),
+        }
     }
 }
 
 fn run<M, F: Callable<M>>(
     function: F,
     invocation: Invocation<'_>,
-    encode: fn(F::Value) -> Result<Payload, Trouble>,
+    finish: fn(F::Value) -> Result<Output, Trouble>,
 ) -> Step {
-    let Invocation { mut args, object } = invocation;
+    let Invocation {
+        mut args, receiver, ..
+    } = invocation;
     let bad = |e: WireError| Step::Done(Err(Trouble::Around(RemoteErrorKind::BadArguments, e.to_string())));
     let values = match F::Args::decode(&mut args) {
         Ok(values) => values,
@@ -198,10 +289,10 @@ fn run<M, F: Callable<M>>(
     if let Err(error) = args.finish() {
         return bad(error);
     }
-    match function.run(values, object) {
-        Ran::Now(result) => Step::Done(result.map_err(Trouble::User).and_then(encode)),
+    match function.run(values, receiver) {
+        Ran::Now(result) => Step::Done(result.map_err(Trouble::User).and_then(finish)),
         Ran::Later(future) => Step::Pending(Box::pin(async move {
-            future.await.map_err(Trouble::User).and_then(encode)
+            future.await.map_err(Trouble::User).and_then(finish)
         })),
         Ran::NoObject => {
             let message = "a method needs an object of its type to run on".to_owned();
@@ -236,6 +327,7 @@ macro_rules! register {
                 signature: "",
                 inline: false,
                 type_id: || $crate::__private::type_id_of(&$function),
+                access: || $crate::__private::probe($function).access(),
                 invoke: |invocation| $crate::__private::invoke!($function, invocation),
             }
         }

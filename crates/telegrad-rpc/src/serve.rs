@@ -1,6 +1,7 @@
 //! The callee's half: calls that others make on this worker.
 
 mod async_task;
+mod destination;
 mod inbound;
 mod job;
 mod running;

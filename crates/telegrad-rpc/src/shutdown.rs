@@ -4,7 +4,8 @@
 //! yet. So the members meet in rounds. In each, a member waits until it is quiet, nothing that it
 //! made or serves being under way, and brings how many calls it has made and served so far. When
 //! two rounds in a row bring the same numbers, the world is quiet: a call on its way when the first
-//! of them ended would have been made by a member after its report, and would show in its next.
+//! of them ended would have been made by a member after its report, and would show in its next. What
+//! members tell each other about references are calls, too, so that is over as well.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> R
     if world.worker().is_closed() {
         return Ok(());
     }
-    let result = settle(world, deadline, limit);
+    let result = settle(world, deadline, limit).and_then(|()| report_leaks(world));
     // Also after an error: the others are to learn its cause, not only that rank 0 has left.
     if world.rank() == 0 {
         // The others close their links when they have left the last round.
@@ -55,7 +56,12 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
     let worker = world.worker();
     let mut before = Vec::new();
     loop {
-        let quiet = || worker.calls_under_way() == 0 && worker.activity.serving.load(SeqCst) == 0;
+        worker.references.flush(worker);
+        let quiet = || {
+            worker.calls_under_way() == 0
+                && worker.activity.serving.load(SeqCst) == 0
+                && worker.references.is_quiet()
+        };
         if !worker.activity.wait_until(deadline, quiet) {
             return Err(Error::Incomplete {
                 what: "the shutdown",
@@ -76,4 +82,20 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
         }
         before = all;
     }
+}
+
+/// Says what references still refer to, and who has them: values that nobody will ever free.
+fn report_leaks(world: &World) -> Result<()> {
+    let mut leaks = world.references();
+    leaks.retain(|info| info.owner.rank == world.rank());
+    if leaks.is_empty() {
+        return Ok(());
+    }
+    if world.worker().fail_on_leaks {
+        return Err(Error::Leaked(leaks));
+    }
+    for leak in &leaks {
+        tracing::warn!(worker = world.name(), reference = %leak, "still referred to at the shutdown");
+    }
+    Ok(())
 }

@@ -9,10 +9,10 @@ use telegrad_net::{
     Closed, Flush, Hello, Host, Identity, Link, LinkOptions, Listener, Outgoing, Poller, SendError, Sink,
     Welcome,
 };
-use telegrad_wire::{CallId, Encoder, FrameKind, WireError};
+use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, Wire, WireError};
 
 use crate::activity::Activity;
-use crate::call::{Call, LOOK, Outbound, functions_if_not};
+use crate::call::{Call, LOOK, Outbound, Purpose, RpcFuture, functions_if_not};
 use crate::collective::{Gatherings, is_gathering};
 use crate::context::CallContext;
 use crate::error::{Error, Result};
@@ -21,6 +21,7 @@ use crate::members::Members;
 use crate::met::Met;
 use crate::options::{CallOptions, Options, Transport};
 use crate::registry::{Registration, Registry};
+use crate::rref::{Handle, References, Section, hand_over};
 use crate::serve::Inbound;
 use crate::timer::{self, Sweep};
 use crate::worker_info::{To, WorkerInfo};
@@ -31,6 +32,16 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// How long a worker that dials too early waits for the one it dials to have met the others.
 const MEETING_LIMIT: Duration = Duration::from_secs(4);
 
+/// A call to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) to: To<'a>,
+    pub(crate) function: &'static Registration,
+    pub(crate) options: CallOptions,
+    /// The reference that it is made on.
+    pub(crate) object: Option<&'a Arc<Handle>>,
+}
+
 /// A member of a world, seen from inside.
 pub(crate) struct Worker {
     /// Handed to whatever must not keep the worker alive.
@@ -39,6 +50,7 @@ pub(crate) struct Worker {
     pub(crate) transport: Transport,
     pub(crate) rpc_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
+    pub(crate) fail_on_leaks: bool,
     link_options: LinkOptions,
 
     pub(crate) executor: Executor,
@@ -55,9 +67,12 @@ pub(crate) struct Worker {
 
     pub(crate) activity: Activity,
     pub(crate) gatherings: Gatherings,
+    pub(crate) references: References,
     /// Held by the thread that shuts the worker down gracefully.
     pub(crate) shutting_down: Mutex<()>,
     next_call: AtomicU64,
+    /// Numbers the connections, to tell what went over which.
+    next_link: AtomicU64,
     /// Nanoseconds after `epoch` at which the timer comes by; calls that end later need not tell it.
     next_sweep: AtomicU64,
     epoch: Instant,
@@ -71,6 +86,7 @@ impl Worker {
             transport: options.transport,
             rpc_timeout: options.rpc_timeout,
             shutdown_timeout: options.shutdown_timeout,
+            fail_on_leaks: options.fail_on_leaks,
             link_options: LinkOptions {
                 max_message: options.max_message,
                 window: options.window,
@@ -79,6 +95,11 @@ impl Worker {
                 traffic: Arc::default(),
             },
             executor: Executor::new(&identity.name, options.num_worker_threads),
+            references: References::new(
+                identity.incarnation,
+                options.reference_retry,
+                options.peer_timeout,
+            ),
             identity,
             poller: Mutex::new(None),
             listeners: Mutex::default(),
@@ -89,6 +110,7 @@ impl Worker {
             gatherings: Gatherings::default(),
             shutting_down: Mutex::new(()),
             next_call: AtomicU64::new(1),
+            next_link: AtomicU64::new(1),
             next_sweep: AtomicU64::new(u64::MAX),
             epoch: Instant::now(),
             closed: AtomicBool::new(false),
@@ -151,17 +173,56 @@ impl Worker {
         Ok(poller)
     }
 
+    /// A number for a new connection.
+    pub(crate) fn link_number(&self) -> u64 {
+        self.next_link.fetch_add(1, SeqCst)
+    }
+
+    /// Makes a call with these arguments; the future of its result.
+    pub(crate) fn rpc<T: Wire>(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        args: &impl Wire,
+    ) -> Result<RpcFuture<T>> {
+        let pin = request.object.cloned();
+        let (outbound, call) = self.call(&request, Purpose::Result(pin), &|e| args.encode(e))?;
+        Ok(RpcFuture::new(self.clone(), outbound, call))
+    }
+
+    /// Has a value of this type made by another worker; a reference to it.
+    pub(crate) fn create(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        type_name: &'static str,
+        args: &impl Wire,
+    ) -> Result<Arc<Handle>> {
+        let owner = self.members()?.find(request.to)?;
+        let handle = self.references.create(self, owner, type_name);
+        match self.call(&request, Purpose::Creation(handle.ids()), &|e| args.encode(e)) {
+            Ok(_) => Ok(handle),
+            Err(error) => {
+                self.references.not_created(&handle);
+                Err(error)
+            }
+        }
+    }
+
     /// Makes a call: sends the request and returns without waiting for the reply.
     ///
     /// `encode` appends the arguments. It runs again when the connection turns out to have ended
     /// before anything was sent.
-    pub(crate) fn call(
+    fn call(
         self: &Arc<Self>,
-        to: To<'_>,
-        function: &'static Registration,
-        options: CallOptions,
+        request: &Request<'_>,
+        purpose: Purpose,
         encode: &dyn Fn(&mut Encoder),
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
+        let Request {
+            to,
+            function,
+            options,
+            object,
+        } = *request;
         let member = self.members()?.find(to)?;
         if self.is_closed() {
             return Err(Error::ShutDown);
@@ -177,24 +238,46 @@ impl Worker {
         if deadline.is_some_and(|deadline| deadline <= started) {
             return Err(timeout());
         }
+        let cannot_send = |source: WireError| Error::Send {
+            function: function.name.into(),
+            worker: member.info.name.clone(),
+            source: Box::new(source),
+        };
+        let creates = purpose.creates();
         let mut reconnected = false;
         loop {
             let outbound = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT))?;
             outbound.check(function)?;
             let id = CallId(self.next_call.fetch_add(1, SeqCst));
-            let call = Arc::new(Call::new(id, function.name, started, limit, deadline));
+            let call = Arc::new(Call::new(
+                id,
+                function.name,
+                started,
+                (limit, deadline),
+                purpose.clone(),
+            ));
             let mut encoder = Encoder::new();
             encoder.array_len(2);
             encoder.str(function.name);
             encode(&mut encoder);
-            let cannot_send = |source: WireError| Error::Send {
-                function: function.name.into(),
-                worker: member.info.name.clone(),
-                source: Box::new(source),
+            let mut payload = encoder.finish().map_err(cannot_send)?;
+            let life = member.identity().incarnation;
+            let handed = hand_over(self, &mut payload, life, outbound.calls.number).map_err(cannot_send)?;
+            let section = Section {
+                object: object.map(|handle| handle.reference),
+                creates,
+                handed,
             };
-            let payload = encoder.finish().map_err(cannot_send)?;
-            let message = Outgoing::new(FrameKind::Request, id, payload);
+            let mut message = Outgoing::new(FrameKind::Request, id, payload);
+            if !section.is_empty() {
+                message.header.flags = HAS_REFERENCES;
+                message.payload = section.prepend(message.payload).map_err(cannot_send)?;
+            }
             outbound.calls.insert(call.clone());
+            if creates.is_some() {
+                // Nobody waits for the reply, but it has to be received.
+                outbound.link.watch(true);
+            }
             // After it is on the books, so that the timer cannot come by in between and miss it.
             let look = started + LOOK;
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
@@ -207,10 +290,18 @@ impl Worker {
                 }
                 Err(error) => {
                     let still_there = outbound.calls.give_up(id);
+                    if creates.is_some() && still_there {
+                        outbound.link.watch(false);
+                    }
+                    self.references.not_given(self, &section.handed);
                     match error {
                         // Nothing of it was sent, so it may be sent again. Were it not in the books
                         // any more, it would have been failed as lost already.
                         NotSent::Closed(_) if still_there && !reconnected => reconnected = true,
+                        // A reference to a value that will not be made: whoever uses it hears of that.
+                        NotSent::Closed(_) if !still_there && creates.is_some() => {
+                            return Ok((outbound, call));
+                        }
                         NotSent::Closed(closed) => {
                             return Err(Error::WorkerLost {
                                 worker: member.info.name.clone(),
@@ -269,7 +360,7 @@ impl Worker {
 
     /// The limit of a call and when it ends: its own or the worker's, but no later than the call
     /// that this thread serves.
-    fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
+    pub(crate) fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
         let own = options.timeout.unwrap_or(self.rpc_timeout);
         let own = (!own.is_zero()).then_some(own);
         let outer = CallContext::current().and_then(|call| call.deadline);
@@ -283,7 +374,7 @@ impl Worker {
     }
 
     /// Makes sure that the timer comes by at `deadline`, or before.
-    fn sweep_at(&self, deadline: Instant) {
+    pub(crate) fn sweep_at(&self, deadline: Instant) {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
         if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
             timer::schedule(deadline, self.weak.clone());
@@ -313,7 +404,7 @@ impl Worker {
 
     /// A link between this worker and `peer` has ended. With the last one the peer counts as lost:
     /// nothing that waits for it to call can be completed.
-    pub(crate) fn link_ended(&self, peer: &WorkerInfo, closed: &Closed) {
+    pub(crate) fn link_ended(self: &Arc<Self>, peer: &WorkerInfo, number: u64, closed: &Closed) {
         let (ended, still_calls) = {
             let mut inbound = self.inbound.lock();
             let ended: Vec<_> = inbound.extract_if(.., |link| link.closed().is_some()).collect();
@@ -321,16 +412,20 @@ impl Worker {
         };
         // Outside the lock: the end of an in-memory link is felt at once at its other end.
         drop(ended);
-        let outbound = self
+        let member = self
             .members
             .get()
-            .and_then(|members| members.by_rank.get(peer.rank as usize)?.outbound());
+            .and_then(|members| members.by_rank.get(peer.rank as usize));
+        let outbound = member.and_then(|member| member.outbound());
         let is_called = outbound.is_some_and(|outbound| outbound.link.closed().is_none());
         if !closed.graceful && !self.is_closed() {
             tracing::warn!(worker = self.name(), peer = %peer, why = %closed.why, "a connection was lost");
         }
         if !still_calls && !is_called && !self.is_closed() {
             self.gatherings.lost(peer, &closed.why);
+        }
+        if let Some(member) = member {
+            self.references.connection_ended(self, member, number, closed);
         }
         self.activity.changed();
     }
@@ -378,10 +473,12 @@ impl Sweep for Worker {
     fn sweep(&self, now: Instant) -> Option<Instant> {
         // From here on new calls tell the timer themselves.
         self.next_sweep.store(u64::MAX, SeqCst);
-        let next = self
-            .outbounds()
-            .filter_map(|outbound| outbound.sweep(now))
-            .min()?;
+        let calls = self.outbounds().filter_map(|outbound| outbound.sweep(now)).min();
+        let references = self
+            .weak
+            .upgrade()
+            .and_then(|worker| self.references.sweep(&worker, now));
+        let next = calls.into_iter().chain(references).min()?;
         let at = nanos(next.saturating_duration_since(self.epoch));
         // When a new call has asked for an earlier time meanwhile, it has told the timer.
         (self.next_sweep.fetch_min(at, SeqCst) > at).then_some(next)
@@ -420,6 +517,12 @@ impl Host for Worker {
         if self.is_closed() {
             return Err(format!("worker `{}` has shut down", me.name));
         }
+        if self.references.is_dead(hello.from.incarnation) {
+            return Err(format!(
+                "worker `{}` counts `{}` as gone and has given up what it held",
+                me.name, hello.from.name
+            ));
+        }
         Ok(Welcome {
             digest: Registry::get().digest(),
             functions: functions_if_not(hello.digest),
@@ -431,7 +534,8 @@ impl Host for Worker {
             name: hello.from.name.clone(),
             rank: hello.from.rank,
         };
-        Arc::new(Inbound::new(self.weak.clone(), caller))
+        let life = hello.from.incarnation;
+        Arc::new(Inbound::new(self.weak.clone(), caller, life, self.link_number()))
     }
 
     fn options(&self) -> LinkOptions {

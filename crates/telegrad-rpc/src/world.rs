@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::function::FreeFn;
 use crate::options::CallOptions;
 use crate::registry::Registry;
-use crate::worker::Worker;
+use crate::rref::{RRef, ReferenceInfo};
+use crate::worker::{Request, Worker};
 use crate::worker_info::{To, WorkerInfo};
 
 /// A worker's handle to its world. Cheap to clone, usable from any thread.
@@ -93,10 +94,44 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
-        let function = Registry::get().of::<F>()?;
-        let worker = self.worker();
-        let (outbound, call) = worker.call(to.into(), function, self.options, &|e| args.encode(e))?;
-        Ok(RpcFuture::new(worker.clone(), outbound, call))
+        self.worker().rpc(self.request::<F>(to.into())?, &args)
+    }
+
+    /// Runs `function` on worker `to` and leaves its value there; returns at once with a reference to
+    /// it. The function's time limit is the world's: when it is reached, and when the function fails,
+    /// that shows when the reference is used.
+    ///
+    /// # Errors
+    /// When the worker cannot be asked.
+    pub fn remote<'a, M, F>(
+        &self,
+        to: impl Into<To<'a>>,
+        _function: F,
+        args: F::Args,
+    ) -> Result<RRef<F::Value>>
+    where
+        F: FreeFn<M>,
+    {
+        let request = self.request::<F>(to.into())?;
+        let type_name = std::any::type_name::<F::Value>();
+        self.worker()
+            .create(request, type_name, &args)
+            .map(RRef::from_handle)
+    }
+
+    fn request<'a, F: 'static>(&self, to: To<'a>) -> Result<Request<'a>> {
+        Ok(Request {
+            to,
+            function: Registry::get().of::<F>()?,
+            options: self.options,
+            object: None,
+        })
+    }
+
+    /// The references that this worker knows of, for people to look at: to its own values, with all who
+    /// hold them, and its own to values elsewhere.
+    pub fn references(&self) -> Vec<ReferenceInfo> {
+        crate::rref::references(self.worker())
     }
 
     /// The same world for calls with this time limit. Zero: no limit.

@@ -246,6 +246,7 @@ impl Peer {
         let payload = Payload {
             body,
             tensors: Vec::new(),
+            ..Payload::default()
         };
         let request = Outgoing::new(FrameKind::Request, CallId(self.next), payload);
         self.next += 1;
@@ -553,6 +554,7 @@ impl Sink for AlwaysFour {
         let payload = Payload {
             body: encode(&4_u8),
             tensors: Vec::new(),
+            ..Payload::default()
         };
         link.send(
             Outgoing::new(FrameKind::Reply, message.header.call, payload),

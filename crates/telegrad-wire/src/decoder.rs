@@ -3,7 +3,7 @@
 use rmp::Marker;
 use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
 
-use crate::encoder::{EXT_TENSOR, MAP_OF_ONE, NIL};
+use crate::encoder::{EXT_REFERENCE, EXT_TENSOR, MAP_OF_ONE, NIL, Reference};
 #[cfg(feature = "serde")]
 use crate::skip::value_len;
 use crate::{RawTensor, Wire, WireError};
@@ -18,16 +18,27 @@ const MAX_RESERVE: usize = 64 * 1024;
 const F32: u8 = 0xca;
 const F64: u8 = 0xcb;
 
-/// Reads values from a body, and tensors from the side table beside it.
+/// Reads values from a body, and tensors and references from the side tables beside it.
 ///
 /// Any input leaves it with a value or an error. It trusts no length: what it allocates ahead is
 /// bounded by the bytes that are really there.
-#[derive(Debug)]
 pub struct Decoder<'a> {
     input: Bytes<'a>,
     /// Tensors not yet asked for.
     tensors: Vec<Option<RawTensor>>,
+    /// References not yet asked for.
+    references: Vec<Option<Reference>>,
     depth: usize,
+}
+
+impl std::fmt::Debug for Decoder<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder")
+            .field("input", &self.remaining())
+            .field("tensors", &self.tensors)
+            .field("references", &self.references.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Decoder<'a> {
@@ -38,9 +49,15 @@ impl<'a> Decoder<'a> {
 
     /// Reads from a body and the tensors that came with it.
     pub fn with_tensors(body: &'a [u8], tensors: Vec<RawTensor>) -> Self {
+        Self::with_tables(body, tensors, Vec::new())
+    }
+
+    /// Reads from a body and the tensors and references that came with it.
+    pub fn with_tables(body: &'a [u8], tensors: Vec<RawTensor>, references: Vec<Reference>) -> Self {
         Self {
             input: Bytes::new(body),
             tensors: tensors.into_iter().map(Some).collect(),
+            references: references.into_iter().map(Some).collect(),
             depth: 0,
         }
     }
@@ -224,29 +241,39 @@ impl<'a> Decoder<'a> {
         self.plausible(len.saturating_mul(2), what).map(|_| len)
     }
 
-    /// Reads a reference to a tensor and takes the tensor out of the side table.
+    /// Reads the index of a tensor and takes the tensor out of the side table.
     ///
     /// # Errors
-    /// When the next value is another, or refers to no tensor, or to one already taken.
+    /// When the next value is another, or there is no tensor of this index, or it was taken already.
     pub fn tensor(&mut self) -> Result<RawTensor, WireError> {
+        let index = self.index(EXT_TENSOR, "a tensor")?;
+        take_from(&mut self.tensors, index, "tensor")
+    }
+
+    /// Reads the index of a reference and takes the reference out of the side table.
+    ///
+    /// # Errors
+    /// When the next value is another, or there is no reference of this index, or it was taken already.
+    pub fn reference(&mut self) -> Result<Reference, WireError> {
+        let index = self.index(EXT_REFERENCE, "a reference")?;
+        take_from(&mut self.references, index, "reference")
+    }
+
+    /// Reads an index into a side table.
+    fn index(&mut self, table: i8, what: &str) -> Result<usize, WireError> {
         let before = self.input;
-        let found = self.value("a tensor", decode::read_fixext4);
-        let index = match found? {
-            (EXT_TENSOR, index) => u32::from_be_bytes(index) as usize,
+        match self.value(what, decode::read_fixext4)? {
+            (found, index) if found == table => Ok(u32::from_be_bytes(index) as usize),
             (other, _) => {
                 self.input = before;
-                return Err(WireError::mismatch(
-                    "a tensor",
-                    format!("an extension of type {other}"),
-                ));
+                let found = match other {
+                    EXT_TENSOR => "a tensor".into(),
+                    EXT_REFERENCE => "a reference".into(),
+                    other => format!("an extension of type {other}"),
+                };
+                Err(WireError::mismatch(what, found))
             }
-        };
-        let count = self.tensors.len();
-        let slot = self.tensors.get_mut(index).ok_or_else(|| {
-            WireError::mismatch("a tensor", format!("a reference to tensor {index} of {count}"))
-        })?;
-        slot.take()
-            .ok_or_else(|| WireError::mismatch("a tensor", format!("a second reference to tensor {index}")))
+        }
     }
 
     /// Steps into a derived type; `read` reads its content.
@@ -421,6 +448,23 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// Takes an entry out of a side table of `what`s.
+fn take_from<T>(table: &mut [Option<T>], index: usize, what: &str) -> Result<T, WireError> {
+    let count = table.len();
+    let slot = table.get_mut(index).ok_or_else(|| {
+        WireError::mismatch(
+            format!("a {what}"),
+            format!("an index to {what} {index} of {count}"),
+        )
+    })?;
+    slot.take().ok_or_else(|| {
+        WireError::mismatch(
+            format!("a {what}"),
+            format!("{what} {index} again, which was read before"),
+        )
+    })
+}
+
 fn is_integer(marker: Marker) -> bool {
     matches!(
         marker,
@@ -462,7 +506,7 @@ fn describe(marker: Marker) -> &'static str {
         Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => "bytes",
         Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => "an array",
         Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => "a map",
-        Marker::FixExt4 => "a tensor or another extension",
+        Marker::FixExt4 => "a tensor, a reference or another extension",
         Marker::FixExt1
         | Marker::FixExt2
         | Marker::FixExt8

@@ -1,16 +1,28 @@
 //! Values to bytes.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use crate::{TensorSource, WireError};
 
 /// MessagePack extension type of a tensor; its four bytes are an index, big-endian.
 pub(crate) const EXT_TENSOR: i8 = 1;
 
-/// Turns values into a body and a side table of tensors.
+/// MessagePack extension type of a reference; its four bytes are an index, big-endian.
+pub(crate) const EXT_REFERENCE: i8 = 2;
+
+/// A reference to a value that lives elsewhere. What it is made of is the business of whoever sends
+/// and receives messages: to a body it is an index.
+pub type Reference = Arc<dyn Any + Send + Sync>;
+
+/// Turns values into a body and side tables of tensors and references.
 #[derive(Default)]
 pub struct Encoder {
     body: Vec<u8>,
     /// Tensors in the order in which the body refers to them.
     tensors: Vec<Box<dyn TensorSource>>,
+    /// References, likewise.
+    references: Vec<Reference>,
     /// The first thing that went wrong. Kept until `finish`, so that `encode` needs no result.
     error: Option<WireError>,
 }
@@ -22,6 +34,8 @@ pub struct Payload {
     pub body: Vec<u8>,
     /// The tensors that the body refers to by index.
     pub tensors: Vec<Box<dyn TensorSource>>,
+    /// The references that the body refers to by index.
+    pub references: Vec<Reference>,
 }
 
 impl std::fmt::Debug for Payload {
@@ -30,6 +44,7 @@ impl std::fmt::Debug for Payload {
         f.debug_struct("Payload")
             .field("body", &self.body)
             .field("tensors", &tensors)
+            .field("references", &self.references.len())
             .finish()
     }
 }
@@ -53,7 +68,7 @@ impl Encoder {
         }
     }
 
-    /// Body and tensors.
+    /// Body, tensors and references.
     ///
     /// # Errors
     /// The first failure noted while encoding.
@@ -63,6 +78,7 @@ impl Encoder {
             None => Ok(Payload {
                 body: self.body,
                 tensors: self.tensors,
+                references: self.references,
             }),
         }
     }
@@ -143,11 +159,21 @@ impl Encoder {
             });
         }
         self.tensors.push(Box::new(tensor));
-        self.write(|w| {
-            rmp::encode::write_ext_meta(w, 4, EXT_TENSOR)
-                .map(drop)
-                .map_err(to_io)
-        });
+        self.index(EXT_TENSOR, index);
+    }
+
+    /// Appends a reference: an index in the body, the reference itself into the side table.
+    pub fn reference(&mut self, reference: Reference) {
+        let index = self.references.len();
+        if self.length(index) {
+            self.references.push(reference);
+            self.index(EXT_REFERENCE, index);
+        }
+    }
+
+    /// Appends an index into a side table.
+    fn index(&mut self, table: i8, index: usize) {
+        self.write(|w| rmp::encode::write_ext_meta(w, 4, table).map(drop).map_err(to_io));
         self.body.extend_from_slice(&(index as u32).to_be_bytes());
     }
 

@@ -5,6 +5,10 @@ use crate::{CallId, WireError};
 /// Length of the header in bytes. One cache line.
 pub const HEADER_LEN: usize = 64;
 
+/// Flag of a frame whose body starts with a section about references: what they are, which value a
+/// call is made on, which value it makes.
+pub const HAS_REFERENCES: u8 = 1;
+
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -64,7 +68,7 @@ impl FrameKind {
 /// | 48..56 | `span` | the span that caused this frame, 0 for none |
 /// | 56..60 | `credit` | credit units given back to the receiver of this frame |
 /// | 60 | `kind` | a [`FrameKind`] |
-/// | 61 | `flags` | none defined yet: 0 |
+/// | 61 | `flags` | 1: the body starts with a section about references ([`HAS_REFERENCES`]); others: 0 |
 /// | 62..64 | `tensors` | number of entries in the tensor table |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
@@ -88,7 +92,7 @@ pub struct FrameHeader {
     pub credit: u32,
     /// What the frame is for.
     pub kind: FrameKind,
-    /// Reserved: 0.
+    /// [`HAS_REFERENCES`] or 0.
     pub flags: u8,
     /// Number of tensors in the table.
     pub tensors: u16,

@@ -18,7 +18,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 )]
 pub trait Outcome {
     /// The value that the caller gets.
-    type Value: 'static;
+    type Value: Send + Sync + 'static;
 
     /// Value or error.
     ///
@@ -27,7 +27,7 @@ pub trait Outcome {
     fn into_result(self) -> Result<Self::Value, BoxError>;
 }
 
-impl<T: Wire + 'static> Outcome for T {
+impl<T: Wire + Send + Sync + 'static> Outcome for T {
     type Value = T;
 
     fn into_result(self) -> Result<T, BoxError> {
@@ -35,7 +35,7 @@ impl<T: Wire + 'static> Outcome for T {
     }
 }
 
-impl<T: 'static, E: Into<BoxError>> Outcome for Result<T, E> {
+impl<T: Send + Sync + 'static, E: Into<BoxError>> Outcome for Result<T, E> {
     type Value = T;
 
     fn into_result(self) -> Result<T, BoxError> {

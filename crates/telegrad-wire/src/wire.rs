@@ -11,7 +11,7 @@ use crate::{Decoder, Encoder, WireError};
 /// | integers up to 64 bits | int, in its shortest form |
 /// | `u128`, `i128` | bin of 16 bytes, big-endian |
 /// | `f32`, `f64` | float of 32 or 64 bits; `f16` and `bf16` as `f32` |
-/// | `bool`, `String` | bool, str |
+/// | `bool`, `String`, `Cow<'static, str>` | bool, str, str |
 /// | `char`, `IpAddr`, `SocketAddr` | str |
 /// | `Vec<u8>`, `[u8; N]` | bin |
 /// | `()`, unit structs, `PhantomData`, `None` | nil |
@@ -22,6 +22,7 @@ use crate::{Decoder, Encoder, WireError};
 /// | `Duration` | array of seconds and nanoseconds |
 /// | enums | the variant's name, or a map of one from the name to the payload |
 /// | tensors | extension 1 of 4 bytes: index into the side table, big-endian |
+/// | references | extension 2 of 4 bytes: index into their side table, big-endian |
 ///
 /// `Some(x)` where `x` itself starts with nil is a map of one from nil to `x`, so that nested
 /// options keep their meaning.

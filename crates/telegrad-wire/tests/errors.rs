@@ -249,11 +249,11 @@ fn a_tensor_can_be_taken_once_and_only_if_it_is_there() {
     };
     assert_eq!(
         decode(&[0x92, 0xd6, 1, 0, 0, 0, 0, 0xd6, 1, 0, 0, 0, 0]),
-        "element 1: expected a tensor, found a second reference to tensor 0"
+        "element 1: expected a tensor, found tensor 0 again, which was read before"
     );
     assert_eq!(
         decode(&[0x91, 0xd6, 1, 0, 0, 0, 7]),
-        "element 0: expected a tensor, found a reference to tensor 7 of 1"
+        "element 0: expected a tensor, found an index to tensor 7 of 1"
     );
     assert_eq!(
         decode(&[0x91, 0xd6, 9, 0, 0, 0, 0]),

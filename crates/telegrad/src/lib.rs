@@ -19,14 +19,18 @@
 //!     let x = Tensor::new(&[1f32, 2.0], &Device::Cpu)?;
 //!
 //!     let y = world.rpc_sync("alone", scale, (x.clone(), 3.0))?; // the value
-//!     let f = world.rpc_async("alone", telegrad::ops::add, (x, y))?; // a future
+//!     let f = world.rpc_async("alone", telegrad::ops::add, (x.clone(), y))?; // a future
 //!     assert_eq!(f.wait()?.to_vec1::<f32>()?, [4.0, 8.0]);
+//!     let r = world.remote("alone", scale, (x, 2.0))?; // a reference: the value stays there
+//!     assert_eq!(r.to_here()?.to_vec1::<f32>()?, [2.0, 4.0]);
+//!     drop(r);
 //!     world.shutdown()
 //! }
 //! ```
 //!
 //! Where to go from here: [`init`] and [`Options`] for how workers find each other, [`World`] for
-//! what can be done with them, [`remote`] for which functions can be called, [`ops`] for the
+//! what can be done with them, [`RRef`] for values that stay where they are, [`remote`] for which
+//! functions can be called, [`ops`] for the
 //! tensor operators that every worker has, [`launch`] to start the processes of a world.
 
 // The macros name this crate by its full path, also inside the crate itself.
@@ -37,9 +41,10 @@ pub mod ops;
 
 pub use telegrad_net::{Spin, TensorAlloc};
 pub use telegrad_rpc::{
-    DebugInfo, Error, Hop, JoinAll, Mismatch, Options, RemoteError, RemoteErrorKind, RendezvousError, Result,
-    RpcFuture, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, init, init_with,
-    is_cancelled, join_all, register, remote, time_left,
+    DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, RRef, ReferenceInfo,
+    ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture, StoreServer, To,
+    Transport, UrlError, WorkerInfo, World, caller, init, init_with, is_cancelled, join_all, register,
+    remote, time_left,
 };
 #[cfg(feature = "serde")]
 pub use telegrad_wire::Serde;
@@ -48,7 +53,7 @@ pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, W
 /// What most programs want: `use telegrad::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        Error, Options, Result, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all,
+        Error, Options, RRef, Result, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all,
         register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
-use telegrad_wire::{CallId, Decoder, FrameKind, RawTensor, Wire};
+use telegrad_wire::{CallId, Decoder, FrameKind, HAS_REFERENCES, RawTensor, Reference, Wire, WireError};
 
 use super::Promise;
 use crate::error::{Error, Mismatch, RemoteError};
 use crate::registry::{Registration, Registry};
+use crate::rref::{ForkId, Handle, RefId, Section};
 use crate::worker::Worker;
 use crate::worker_info::To;
 
@@ -34,8 +35,28 @@ pub(crate) struct Call {
     pub(crate) limit: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) promise: Promise<Result<Reply, Error>>,
+    pub(crate) purpose: Purpose,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
+}
+
+/// What a call is made for.
+#[derive(Clone)]
+pub(crate) enum Purpose {
+    /// Its result. The reference that it is made on stays until then, so that the value does.
+    Result(#[expect(dead_code, reason = "kept, not used")] Option<Arc<Handle>>),
+    /// A value, on the callee. The reply says that the request is there.
+    Creation((RefId, ForkId)),
+}
+
+impl Purpose {
+    /// The value that the call makes.
+    pub(crate) fn creates(&self) -> Option<RefId> {
+        match self {
+            Self::Result(_) => None,
+            Self::Creation((reference, _)) => Some(*reference),
+        }
+    }
 }
 
 impl Call {
@@ -43,10 +64,12 @@ impl Call {
         id: CallId,
         function: &'static str,
         started: Instant,
-        limit: Option<Duration>,
-        deadline: Option<Instant>,
+        (limit, deadline): (Option<Duration>, Option<Instant>),
+        purpose: Purpose,
     ) -> Self {
         let (promise, detached) = (Promise::new(), AtomicBool::new(false));
+        // What a value's making may take is watched by its owner.
+        let deadline = deadline.filter(|_| purpose.creates().is_none());
         Self {
             id,
             function,
@@ -54,6 +77,7 @@ impl Call {
             limit,
             deadline,
             promise,
+            purpose,
             detached,
         }
     }
@@ -62,7 +86,10 @@ impl Call {
 /// A result as it came.
 pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
+    /// Where in the body the value starts.
+    pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
+    pub(crate) references: Vec<Reference>,
 }
 
 /// Takes the replies of one worker to the calls that wait for them.
@@ -70,6 +97,8 @@ pub(crate) struct Calls {
     worker: Weak<Worker>,
     /// The callee's name.
     pub(crate) peer: Arc<str>,
+    /// The connection's number.
+    pub(crate) number: u64,
     pending: Mutex<FxHashMap<u64, Arc<Call>>>,
 }
 
@@ -147,10 +176,11 @@ impl Outbound {
 }
 
 impl Calls {
-    pub(crate) fn new(worker: Weak<Worker>, peer: Arc<str>) -> Self {
+    pub(crate) fn new(worker: Weak<Worker>, peer: Arc<str>, number: u64) -> Self {
         Self {
             worker,
             peer,
+            number,
             pending: Mutex::default(),
         }
     }
@@ -188,6 +218,16 @@ impl Calls {
     }
 
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
+        if let Purpose::Creation((_, fork)) = call.purpose {
+            if let Some(worker) = self.worker.upgrade() {
+                match result {
+                    Ok(_) => worker.references.created(&worker, fork),
+                    Err(_) => worker.references.creation_in_doubt(&worker, fork),
+                }
+                worker.activity.changed();
+            }
+            return;
+        }
         if let Some(callback) = call.promise.set(result)
             && let Some(worker) = self.worker.upgrade()
         {
@@ -199,14 +239,42 @@ impl Calls {
     }
 }
 
+impl Calls {
+    /// Takes a result as it came. Its references are taken also when nobody wants the result any more:
+    /// whoever gave them waits to hear of it.
+    fn reply(&self, link: &Arc<dyn Link>, message: Incoming<'_>) -> Result<Reply, Error> {
+        let (mut offset, mut references) = (0, Vec::new());
+        if message.header.flags & HAS_REFERENCES != 0 {
+            let unreadable = |source: WireError| Error::Receive {
+                function: "a call".into(),
+                worker: self.peer.to_string(),
+                source: Box::new(source),
+            };
+            let worker = self.worker.upgrade().ok_or(Error::ShutDown)?;
+            let (section, start) = Section::split(&message.body).map_err(unreadable)?;
+            let giver = link.peer().incarnation;
+            let handles = worker.references.receive(&worker, section.handed, giver);
+            offset = start;
+            references = handles
+                .map_err(unreadable)?
+                .into_iter()
+                .map(|handle| handle as Reference)
+                .collect();
+        }
+        Ok(Reply {
+            body: message.body.into_owned(),
+            offset,
+            tensors: message.tensors,
+            references,
+        })
+    }
+}
+
 impl Sink for Calls {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
-        let header = &message.header;
-        let result = match header.kind {
-            FrameKind::Reply => Ok(Reply {
-                body: message.body.into_owned(),
-                tensors: message.tensors,
-            }),
+        let (call, kind) = (message.header.call, message.header.kind);
+        let result = match kind {
+            FrameKind::Reply => self.reply(link, message),
             FrameKind::Failure => Err(failure(&message.body, &self.peer)),
             other => {
                 tracing::warn!(peer = %self.peer, kind = ?other, "an unexpected frame was ignored");
@@ -214,7 +282,10 @@ impl Sink for Calls {
             }
         };
         // A call that timed out or was cancelled is no longer there; its late reply is dropped.
-        if let Some(call) = self.remove(message.header.call) {
+        if let Some(call) = self.remove(call) {
+            if call.purpose.creates().is_some() {
+                link.watch(false);
+            }
             self.finish(&call, result);
             link.interrupt();
         }
@@ -234,7 +305,7 @@ impl Sink for Calls {
             && let Ok(members) = worker.members()
             && let Ok(member) = members.find(To::Name(&self.peer))
         {
-            worker.link_ended(&member.info, closed);
+            worker.link_ended(&member.info, self.number, closed);
         }
     }
 }

@@ -283,7 +283,8 @@ impl Pending {
     }
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
-        let mut decoder = Decoder::with_tensors(&reply.body, reply.tensors);
+        let body = &reply.body[reply.offset..];
+        let mut decoder = Decoder::with_tables(body, reply.tensors, reply.references);
         T::decode(&mut decoder).map_err(|source: WireError| Error::Receive {
             function: self.call.function.into(),
             worker: self.outbound.calls.peer.to_string(),

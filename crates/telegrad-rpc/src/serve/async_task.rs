@@ -1,23 +1,18 @@
 //! An async function being run: polled on the worker's threads, wherever one is free.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 use telegrad_net::Flush;
-use telegrad_wire::Payload;
 
-use super::job::Responder;
+use super::destination::Destination;
 use super::panic_text;
 use crate::context::CallContext;
 use crate::error::RemoteErrorKind;
 use crate::executor::Executor;
-use crate::registry::Trouble;
-
-type Run = Pin<Box<dyn Future<Output = Result<Payload, Trouble>> + Send>>;
+use crate::registry::{Run, Trouble};
 
 pub(crate) struct AsyncTask {
     state: Mutex<State>,
@@ -29,9 +24,9 @@ pub(crate) struct AsyncTask {
 /// function may wait inside a call, and a wake-up meanwhile must not take a thread to wait for it.
 enum State {
     /// Waits to be woken.
-    Asleep(Run, Responder),
+    Asleep(Run, Destination),
     /// A thread is on its way to poll it.
-    Scheduled(Run, Responder),
+    Scheduled(Run, Destination),
     /// A thread polls it; `true` when it has to poll again.
     Polled(bool),
     /// It has ended, or was cancelled.
@@ -40,11 +35,11 @@ enum State {
 
 impl AsyncTask {
     /// Polls for the first time right here: a function that need not wait costs no second step.
-    pub(crate) fn start(future: Run, context: Arc<CallContext>, responder: Responder) {
+    pub(crate) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
         let Some(worker) = context.worker.upgrade() else {
             return;
         };
-        let state = Mutex::new(State::Scheduled(future, responder));
+        let state = Mutex::new(State::Scheduled(future, destination));
         let executor = worker.executor.clone();
         let task = Arc::new(Self {
             state,
@@ -57,8 +52,8 @@ impl AsyncTask {
 
     fn poll(self: Arc<Self>) {
         let state = std::mem::replace(&mut *self.state.lock(), State::Polled(false));
-        let (mut future, responder) = match state {
-            State::Scheduled(future, responder) => (future, responder),
+        let (mut future, destination) = match state {
+            State::Scheduled(future, destination) => (future, destination),
             // Polls are scheduled one at a time, so nothing else is to be expected.
             other => return *self.state.lock() = other,
         };
@@ -82,16 +77,16 @@ impl AsyncTask {
             let mut state = self.state.lock();
             match &mut *state {
                 State::Polled(again) if *again => *again = false,
-                state => return *state = State::Asleep(future, responder),
+                state => return *state = State::Asleep(future, destination),
             }
         };
         *self.state.lock() = State::Over;
         // The context and the waker in it hold each other.
         self.context.clear_waker();
         match result {
-            Some(result) => responder.respond(&self.context, result, Flush::Now),
+            Some(result) => destination.finish(&self.context, result, Flush::Now),
             // The caller has stopped waiting, so there is no one to answer.
-            None => drop(responder),
+            None => drop(destination),
         }
     }
 }
@@ -100,8 +95,8 @@ impl Wake for AsyncTask {
     fn wake(self: Arc<Self>) {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Over) {
-            State::Asleep(future, responder) => {
-                *state = State::Scheduled(future, responder);
+            State::Asleep(future, destination) => {
+                *state = State::Scheduled(future, destination);
                 drop(state);
                 let task = self.clone();
                 self.executor.spawn(Box::new(move || task.poll()));

@@ -4,13 +4,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, INLINE_LIMIT, Incoming, Link, Sink};
-use telegrad_wire::{Decoder, FrameKind, WireError};
+use telegrad_wire::{CallId, Decoder, FrameKind, HAS_REFERENCES, WireError};
 
-use super::job::{Job, Responder};
+use super::destination::{Destination, Making, Responder};
+use super::job::{Job, Needs};
 use super::running::Running;
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
-use crate::registry::{Registration, Registry};
+use crate::registry::{Registration, Registry, Trouble};
+use crate::rref::{Life, Section};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -19,15 +21,20 @@ pub(crate) struct Inbound {
     worker: Weak<Worker>,
     /// Shared with the contexts of its calls.
     caller: Arc<WorkerInfo>,
+    life: Life,
+    /// The connection's number.
+    number: u64,
     /// Accepted and not finished, to be found by a cancellation.
     running: Arc<Running>,
 }
 
 impl Inbound {
-    pub(crate) fn new(worker: Weak<Worker>, caller: WorkerInfo) -> Self {
+    pub(crate) fn new(worker: Weak<Worker>, caller: WorkerInfo, life: Life, number: u64) -> Self {
         Self {
             worker,
             caller: Arc::new(caller),
+            life,
+            number,
             running: Arc::default(),
         }
     }
@@ -44,52 +51,110 @@ impl Inbound {
             more,
         } = message;
         let flush = if more { Flush::Later } else { Flush::Now };
-        let refuse = |kind, text: String, function: &str| {
-            let failure = RemoteError::new(kind, text, worker.name(), function);
-            Responder::refuse(link, header.call, &failure, flush);
-        };
-        let (name, offset) = match function_name(&body) {
-            Ok(found) => found,
-            Err(error) => return refuse(RemoteErrorKind::BadArguments, error.to_string(), "?"),
-        };
-        let Some(function) = Registry::get().find(name) else {
-            return refuse(RemoteErrorKind::NotRegistered, String::new(), name);
-        };
-        if worker.is_closed() {
-            return refuse(RemoteErrorKind::ShuttingDown, String::new(), name);
+        let mut start = 0;
+        let mut section = Section::default();
+        if header.flags & HAS_REFERENCES != 0 {
+            match Section::split(&body) {
+                Ok(found) => (section, start) = found,
+                Err(error) => {
+                    let failure = unusable(&worker, &error, "?");
+                    return Responder::refuse(link, header.call, &failure, flush);
+                }
+            }
         }
+        // First of all, because whoever handed references over waits to hear of it.
+        let references = worker.references.receive(&worker, section.handed, self.life);
+        let found = find(&worker, &body[start..]).and_then(|(function, offset)| {
+            let references = references.map_err(|error| unusable(&worker, &error, function.name))?;
+            Ok((function, start + offset, references))
+        });
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let context = CallContext::new(self.worker.clone(), self.caller.clone(), function.name, deadline);
-        let responder = Responder::new(
-            link.clone(),
-            header.call,
-            worker.clone(),
-            self.running.clone(),
+        let name = found.as_ref().map_or("?", |(function, ..)| function.name);
+        let context = CallContext::new(self.worker.clone(), self.caller.clone(), name, deadline);
+        let creates = section.creates;
+        let (found, slot) = match creates {
+            None => (found, None),
+            Some(reference) => {
+                let slot = worker.references.make(&worker, reference, self.life, &context);
+                let Some(slot) = slot else { return };
+                Responder::acknowledge(link, header.call, flush);
+                // Also when nothing can be made: then that is what its users get to hear.
+                (found, Some((reference, slot)))
+            }
+        };
+        let (function, offset, references) = match (found, slot.as_ref()) {
+            (Ok(found), _) => found,
+            (Err(failure), None) => return Responder::refuse(link, header.call, &failure, flush),
+            (Err(failure), Some((reference, slot))) => {
+                let _ = slot.set_blocking(Err(failure));
+                return worker.references.made(*reference);
+            }
+        };
+        let inline = function.inline && header.length <= INLINE_LIMIT;
+        let destination = match slot {
+            Some((reference, slot)) => {
+                if let Some(deadline) = deadline {
+                    worker.sweep_at(deadline);
+                }
+                let making = Making::new(worker.clone(), function, reference, slot, context.clone());
+                Destination::Here(making)
+            }
+            None => {
+                let running = self.running.clone();
+                let back = (link.clone(), self.number);
+                let responder = Responder::new(back, header.call, worker.clone(), running, function);
+                // What runs at once need not be found by a cancellation; but nothing may run that was
+                // cancelled before it came.
+                if !inline && !self.enter(link, header.call, &context) {
+                    return;
+                }
+                Destination::Caller(responder)
+            }
+        };
+        let object = match section.object {
+            None => None,
+            Some(reference) => match worker.references.slot(reference) {
+                Some(slot) => Some((reference, slot)),
+                None => return destination.finish(&context, Err(no_value(&worker, function)), flush),
+            },
+        };
+        let job = Job {
             function,
-        );
-        if function.inline && header.length <= INLINE_LIMIT {
-            drop(credit);
-            return Job::run_inline(function, &body[offset..], tensors, &context, responder, flush);
+            body,
+            offset,
+            tensors,
+            needs: Needs { references, object },
+            context,
+            destination,
+            credit,
+        };
+        if !inline {
+            return spawn(&worker, job.into_owned());
         }
-        if !self.running.insert(header.call, context.clone()) {
-            return;
+        if let Some(job) = job.run_if_ready(flush) {
+            let answers = matches!(job.destination, Destination::Caller(_));
+            if !answers || self.enter(link, header.call, &job.context) {
+                spawn(&worker, job.into_owned());
+            }
+        }
+    }
+
+    /// Enters a request, to be found by a cancellation; false when it has been cancelled already.
+    fn enter(&self, link: &Arc<dyn Link>, call: CallId, context: &Arc<CallContext>) -> bool {
+        if !self.running.insert(call, context.clone()) {
+            return false;
         }
         // The link may have ended, and cancelled what it knew of, before this one was entered.
         if link.closed().is_some() {
             context.cancel();
         }
-        let job = Job {
-            function,
-            body: body.into_owned(),
-            offset,
-            tensors,
-            context,
-            responder,
-            credit,
-        };
-        worker.executor.spawn(Box::new(move || job.run()));
+        true
     }
+}
+
+fn spawn(worker: &Worker, job: Job<'static>) {
+    worker.executor.spawn(Box::new(move || job.run()));
 }
 
 impl Sink for Inbound {
@@ -104,9 +169,21 @@ impl Sink for Inbound {
     fn closed(&self, closed: &Closed) {
         self.running.cancel_all();
         if let Some(worker) = self.worker.upgrade() {
-            worker.link_ended(&self.caller, closed);
+            worker.link_ended(&self.caller, self.number, closed);
         }
     }
+}
+
+/// The function that a request is for, and where its arguments start.
+fn find(worker: &Worker, body: &[u8]) -> Result<(&'static Registration, usize), RemoteError> {
+    let (name, offset) = function_name(body).map_err(|error| unusable(worker, &error, "?"))?;
+    let function = Registry::get().find(name);
+    let refused = |kind| RemoteError::new(kind, "", worker.name(), name);
+    let function = function.ok_or_else(|| refused(RemoteErrorKind::NotRegistered))?;
+    if worker.is_closed() {
+        return Err(refused(RemoteErrorKind::ShuttingDown));
+    }
+    Ok((function, offset))
 }
 
 /// The function's name, and where its arguments start.
@@ -115,6 +192,25 @@ fn function_name(body: &[u8]) -> Result<(&str, usize), WireError> {
     decoder.array_of(2, "a request")?;
     let name = decoder.str()?;
     Ok((name, body.len() - decoder.remaining().len()))
+}
+
+fn unusable(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
+    RemoteError::new(
+        RemoteErrorKind::BadArguments,
+        error.to_string(),
+        worker.name(),
+        function,
+    )
+}
+
+fn no_value(worker: &Worker, function: &Registration) -> Trouble {
+    let text = "it is gone, because whoever referred to it counts as gone here";
+    Trouble::Earlier(RemoteError::new(
+        RemoteErrorKind::NoValue,
+        text,
+        worker.name(),
+        function.name,
+    ))
 }
 
 impl std::fmt::Debug for Registration {

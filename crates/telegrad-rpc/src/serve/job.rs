@@ -1,191 +1,212 @@
 //! One request being served.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use telegrad_net::{Credit, Flush, Link, Outgoing, SendError};
-use telegrad_wire::{CallId, Decoder, Encoder, FrameKind, Payload, RawTensor, Wire};
+use telegrad_net::{Credit, Flush};
+use telegrad_wire::{Decoder, RawTensor, Reference};
 
 use super::async_task::AsyncTask;
+use super::destination::Destination;
 use super::panic_text;
-use super::running::Running;
-use crate::collective::is_gathering;
 use crate::context::CallContext;
-use crate::error::{RemoteError, RemoteErrorKind};
-use crate::executor::Executor;
-use crate::registry::{Invocation, Registration, Step, Trouble};
-use crate::worker::Worker;
+use crate::error::{Error, RemoteErrorKind};
+use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
+use crate::rref::{Entered, Handle, RefId, Slot, Value, is_fetch};
 
-/// A request that waits for its turn.
-pub(crate) struct Job {
+/// A request, and what it is waiting for.
+pub(crate) struct Job<'a> {
     pub(crate) function: &'static Registration,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Cow<'a, [u8]>,
     /// Where in the body the arguments start.
     pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
+    pub(crate) needs: Needs,
     pub(crate) context: Arc<CallContext>,
-    pub(crate) responder: Responder,
+    pub(crate) destination: Destination,
     /// Given back when the request starts.
     pub(crate) credit: Credit,
 }
 
-impl Job {
-    pub(crate) fn run(self) {
+/// What has to be there before a function can run.
+#[derive(Default)]
+pub(crate) struct Needs {
+    /// The references in the arguments: their owners must know of them.
+    pub(crate) references: Vec<Arc<Handle>>,
+    /// The value that it is called on.
+    pub(crate) object: Option<(RefId, Arc<Slot>)>,
+}
+
+/// What a function runs on, when it runs on something.
+type Object = Option<(Value, Entered)>;
+
+impl Job<'_> {
+    /// The same, without what it was read into.
+    pub(crate) fn into_owned(self) -> Job<'static> {
+        Job {
+            body: Cow::Owned(self.body.into_owned()),
+            ..self
+        }
+    }
+
+    /// Runs the function, unless something has to be waited for.
+    pub(crate) fn run_if_ready(self, flush: Flush) -> Option<Self> {
+        let Some(object) = self.needs.now(self.function) else {
+            return Some(self);
+        };
         let Self {
             function,
             body,
             offset,
             tensors,
+            needs,
             context,
-            responder,
+            destination,
             credit,
         } = self;
         drop(credit);
-        if context.is_cancelled() {
-            // The caller has stopped waiting, so there is no one to answer.
+        let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
+        match object.and_then(|object| step(function, args, object, destination.want(), &context)) {
+            Ok(Step::Done(result)) => destination.finish(&context, result, flush),
+            Ok(Step::Pending(future)) => AsyncTask::start(future, context, destination),
+            Err(trouble) => destination.finish(&context, Err(trouble), flush),
+        }
+        None
+    }
+}
+
+impl Job<'static> {
+    pub(crate) fn run(self) {
+        if self.context.is_cancelled() {
+            // Whoever wanted it has stopped waiting, so there is no one to answer.
             return;
         }
-        let step = step(function, &body[offset..], tensors, &context);
-        match step {
-            Ok(Step::Done(result)) => responder.respond(&context, result, Flush::Now),
-            Ok(Step::Pending(future)) => AsyncTask::start(future, context, responder),
-            Err(panic) => responder.respond(&context, Err(panic), Flush::Now),
+        let Some(Self {
+            function,
+            body,
+            offset,
+            tensors,
+            mut needs,
+            context,
+            destination,
+            credit,
+        }) = self.run_if_ready(Flush::Now)
+        else {
+            return;
+        };
+        let (call, want) = (context.clone(), destination.want());
+        let future = async move {
+            let object = needs.wait(function, &call).await?;
+            drop(credit);
+            let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
+            match step(function, args, object, want, &call)? {
+                Step::Done(result) => result,
+                Step::Pending(future) => future.await,
+            }
+        };
+        AsyncTask::start(Box::pin(future), context, destination);
+    }
+}
+
+impl Needs {
+    /// Everything at once, if it is there: what the function runs on, or why it cannot run.
+    fn now(&self, function: &Registration) -> Option<Result<Object, Trouble>> {
+        for reference in &self.references {
+            if !reference.is_settled() {
+                return None;
+            }
+            if let Err(error) = reference.check() {
+                return Some(Err(useless(&error)));
+            }
+        }
+        let Some((_, slot)) = &self.object else {
+            return Some(Ok(None));
+        };
+        match slot.get()? {
+            Ok(value) => {
+                let entered = value.try_enter((function.access)())?;
+                Some(Ok(Some((value.clone(), entered))))
+            }
+            Err(error) => Some(Err(Trouble::Earlier(error.clone()))),
         }
     }
 
-    /// Runs a function on the thread that read the request.
-    pub(crate) fn run_inline(
-        function: &'static Registration,
-        args: &[u8],
-        tensors: Vec<RawTensor>,
-        context: &Arc<CallContext>,
-        responder: Responder,
-        flush: Flush,
-    ) {
-        match step(function, args, tensors, context) {
-            Ok(Step::Done(result)) => responder.respond(context, result, flush),
-            Ok(Step::Pending(future)) => AsyncTask::start(future, context.clone(), responder),
-            Err(panic) => responder.respond(context, Err(panic), flush),
+    /// Waits for everything, without a thread.
+    async fn wait(&mut self, function: &Registration, call: &CallContext) -> Result<Object, Trouble> {
+        for reference in &self.references {
+            reference.confirmed().await.map_err(|error| useless(&error))?;
+        }
+        let Some((reference, slot)) = self.object.take() else {
+            return Ok(None);
+        };
+        let waiting = Waiting {
+            call,
+            reference,
+            slot: Some(slot.clone()),
+        };
+        let value = slot.wait().await;
+        drop(waiting);
+        match value {
+            Ok(value) => {
+                let entered = value.enter((function.access)()).await;
+                Ok(Some((value.clone(), entered)))
+            }
+            Err(error) => Err(Trouble::Earlier(error.clone())),
         }
     }
+
+    /// The references, for the arguments.
+    fn references(self) -> Vec<Reference> {
+        self.references
+            .into_iter()
+            .map(|handle| handle as Reference)
+            .collect()
+    }
+}
+
+/// Somebody who waits for a value to come. A value that nobody waits for, or refers to, is forgotten.
+struct Waiting<'a> {
+    call: &'a CallContext,
+    reference: RefId,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take()
+            && !slot.is_initialized()
+            && let Some(worker) = self.call.worker.upgrade()
+        {
+            worker.references.stopped_waiting(&worker, self.reference, slot);
+        }
+    }
+}
+
+fn useless(error: &Error) -> Trouble {
+    Trouble::Around(RemoteErrorKind::BadArguments, error.to_string())
 }
 
 /// Starts the function; a panic becomes an error.
 fn step(
     function: &'static Registration,
-    args: &[u8],
-    tensors: Vec<RawTensor>,
+    args: Decoder<'_>,
+    mut object: Object,
+    want: Want,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
+    if let Some((value, entered)) = &mut object
+        && is_fetch(function)
+    {
+        return Ok(Step::Done(value.encode(entered).map(Output::Message)));
+    }
     let invocation = Invocation {
-        args: Decoder::with_tensors(args, tensors),
-        object: None,
+        args,
+        receiver: object.as_mut().map(|(_, entered)| entered.receiver()),
+        want,
     };
     context.enter(|| {
         catch_unwind(AssertUnwindSafe(|| (function.invoke)(invocation)))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
     })
-}
-
-/// Where the result of a request goes. Dropping it without one takes the request off the books.
-pub(crate) struct Responder {
-    link: Arc<dyn Link>,
-    call: CallId,
-    worker: Arc<Worker>,
-    running: Arc<Running>,
-    function: &'static str,
-    /// The request counts as work that a shutdown waits for.
-    counts: bool,
-}
-
-impl Responder {
-    pub(crate) fn new(
-        link: Arc<dyn Link>,
-        call: CallId,
-        worker: Arc<Worker>,
-        running: Arc<Running>,
-        function: &'static Registration,
-    ) -> Self {
-        let counts = !is_gathering(function);
-        if counts {
-            worker.activity.start_serving();
-        }
-        Self {
-            link,
-            call,
-            worker,
-            running,
-            function: function.name,
-            counts,
-        }
-    }
-
-    /// Sends the result, or the error.
-    pub(crate) fn respond(self, context: &CallContext, result: Result<Payload, Trouble>, flush: Flush) {
-        let (worker, function) = (self.worker.name(), context.function);
-        let failure = |trouble| match trouble {
-            Trouble::User(error) => RemoteError::from_user(&error, worker, function),
-            Trouble::Around(kind, text) => RemoteError::new(kind, text, worker, function),
-        };
-        let outgoing = match result {
-            Ok(payload) => Outgoing::new(FrameKind::Reply, self.call, payload),
-            Err(trouble) => failed(self.call, &failure(trouble)),
-        };
-        if is_large(&outgoing) && !Executor::may_wait() {
-            // The thread that reads requests must not be held up by a reply that is slow to write.
-            let executor = self.worker.executor.clone();
-            executor.spawn(Box::new(move || self.send(outgoing, function, Flush::Now)));
-        } else {
-            self.send(outgoing, function, flush);
-        }
-    }
-
-    fn send(self, outgoing: Outgoing, function: &str, flush: Flush) {
-        let sent = Executor::blocking_if(is_large(&outgoing), || self.link.send(outgoing, flush, None));
-        // When the link has ended, so has the caller's interest.
-        if let Err(SendError::Invalid(error)) = sent {
-            let worker = self.worker.name();
-            let failure = RemoteError::new(RemoteErrorKind::BadResult, error.to_string(), worker, function);
-            let _ = self.link.send(failed(self.call, &failure), flush, None);
-        }
-    }
-
-    /// Answers a request that is not accepted.
-    pub(crate) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError, flush: Flush) {
-        let _ = link.send(failed(call, failure), flush, None);
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Something around the function panicked, the user's error text perhaps. The caller must not
-            // wait for an answer that will not come.
-            let text = "the worker could not answer";
-            let failure =
-                RemoteError::new(RemoteErrorKind::Panicked, text, self.worker.name(), self.function);
-            let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);
-        }
-        self.running.remove(self.call);
-        if self.counts {
-            self.worker.activity.finish_serving();
-        }
-    }
-}
-
-fn failed(call: CallId, failure: &RemoteError) -> Outgoing {
-    let mut encoder = Encoder::new();
-    failure.encode(&mut encoder);
-    // Strings alone: that cannot fail.
-    Outgoing::new(FrameKind::Failure, call, encoder.finish().unwrap_or_default())
-}
-
-fn is_large(outgoing: &Outgoing) -> bool {
-    let tensors: usize = outgoing
-        .payload
-        .tensors
-        .iter()
-        .filter_map(|tensor| tensor.byte_len())
-        .sum();
-    (tensors + outgoing.payload.body.len()) as u64 > telegrad_net::INLINE_LIMIT
 }

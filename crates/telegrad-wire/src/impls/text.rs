@@ -1,5 +1,7 @@
 //! Text.
 
+use std::borrow::Cow;
+
 use crate::{Decoder, Encoder, Wire, WireError};
 
 impl Wire for String {
@@ -11,6 +13,17 @@ impl Wire for String {
     #[inline]
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.str().map(str::to_owned)
+    }
+}
+
+/// As the string. What arrives is owned.
+impl Wire for Cow<'static, str> {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.str(self);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        String::decode(decoder).map(Cow::Owned)
     }
 }
 

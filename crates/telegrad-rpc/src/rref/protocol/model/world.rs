@@ -1,0 +1,534 @@
+//! Workers, the network between them, and everything that can happen to both.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::truth::{Fork, Place, Status, Truth, Value, Wrong, f, r, w};
+use super::{Answer, Batch, Effect, ForkId, Handover, Ledger, Life, Message, Received, RefId};
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) workers: Vec<Worker>,
+    /// What is under way. The order means nothing.
+    pub(super) flying: Vec<Thing>,
+    pub(super) truth: Truth,
+    pub(super) left: Limits,
+    /// A line for every step, if anybody wants to read it.
+    pub(super) story: Option<Vec<String>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Worker {
+    /// Shared with the worlds before and after in which it is the same.
+    pub(super) ledger: Rc<Ledger>,
+    /// To whom [`Effect::Tell`] said there is something to tell.
+    pub(super) due: BTreeSet<usize>,
+    /// For each other worker, the number of the last batch that was sent to it.
+    pub(super) sent: Vec<u64>,
+    /// For each other worker, the number of the connection that this one uses. The two ends of a
+    /// connection learn of its loss one after the other.
+    pub(super) over: Vec<u64>,
+}
+
+/// Something under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Thing {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) load: Load,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Load {
+    /// To make a value.
+    Request(RefId, u64),
+    /// It is being made.
+    Reply(RefId, u64),
+    Reference(Handover, u64),
+    /// A call that uses a value through this fork.
+    Use(ForkId, u64),
+    Batch(Batch),
+    Answers(u64, Vec<Answer>),
+}
+
+/// How often each thing may happen. What is not limited here comes to an end by itself.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Limits {
+    pub(super) creations: u32,
+    pub(super) gifts: u32,
+    pub(super) uses: u32,
+    pub(super) losses: u32,
+    pub(super) repeats: u32,
+    pub(super) broken: u32,
+    pub(super) crashes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A worker makes a value of its own.
+    Own(usize),
+    /// A worker asks another, or itself, to make a value.
+    Create {
+        by: usize,
+        owner: usize,
+    },
+    /// The same, but the request cannot be sent.
+    CreateUnsent {
+        by: usize,
+        owner: usize,
+    },
+    Give {
+        fork: ForkId,
+        to: usize,
+    },
+    /// The same, but it cannot be sent.
+    GiveUnsent {
+        fork: ForkId,
+        to: usize,
+    },
+    Drop(ForkId),
+    Use(ForkId),
+    /// Calls stop waiting for a value to be made.
+    StopWaiting(RefId),
+    Tell {
+        from: usize,
+        to: usize,
+    },
+    Deliver(usize),
+    Lose(usize),
+    Repeat(usize),
+    /// A worker learns that its connection to another is gone.
+    Disconnect {
+        at: usize,
+        from: usize,
+    },
+    Crash(usize),
+    /// A worker learns that another has crashed.
+    Learn {
+        at: usize,
+        of: usize,
+    },
+}
+
+pub(super) fn life(worker: usize) -> Life {
+    telegrad_wire::Incarnation(worker as u64)
+}
+
+pub(super) fn index(life: Life) -> usize {
+    life.0 as usize
+}
+
+impl World {
+    pub(super) fn new(workers: usize, left: Limits) -> Self {
+        let worker = |number| Worker {
+            ledger: Rc::new(Ledger::new(life(number))),
+            due: BTreeSet::new(),
+            sent: vec![0; workers],
+            over: vec![0; workers],
+        };
+        let truth = Truth {
+            up: vec![true; workers],
+            ..Truth::default()
+        };
+        Self {
+            workers: (0..workers).map(worker).collect(),
+            flying: Vec::new(),
+            truth,
+            left,
+            story: None,
+        }
+    }
+
+    pub(super) fn take(&mut self, step: Step) -> Result<(), Wrong> {
+        match step {
+            Step::Own(by) => {
+                self.left.creations -= 1;
+                let (reference, fork) = self.ledger(by).own();
+                self.tell_story(|| format!("{} owns {}", w(by), r(reference)));
+                self.add_value(reference, fork, by, Status::Made);
+                self.truth.confirm(fork)?;
+                self.effects(by)
+            }
+            Step::Create { by, owner } => {
+                self.left.creations -= 1;
+                let (reference, fork) = self.ledger(by).create(life(owner));
+                self.tell_story(|| format!("{} asks {} to make {}", w(by), w(owner), r(reference)));
+                self.add_value(reference, fork, owner, Status::Asked);
+                let over = self.workers[by].over[owner];
+                self.send(by, owner, Load::Request(reference, over));
+                self.effects(by)
+            }
+            Step::CreateUnsent { by, owner } => {
+                self.left.creations -= 1;
+                let (reference, fork) = self.ledger(by).create(life(owner));
+                self.tell_story(|| format!("{} fails to ask {} for {}", w(by), w(owner), r(reference)));
+                self.ledger(by).not_created(fork);
+                self.effects(by)
+            }
+            Step::Give { fork, to } => {
+                self.left.gifts -= 1;
+                let (by, handover) = self.give(fork, to)?;
+                self.tell_story(|| {
+                    let (parent, new, reference) = (f(fork), f(handover.fork), r(handover.reference));
+                    format!("{} gives {parent} of {reference} to {} as {new}", w(by), w(to))
+                });
+                let over = self.workers[by].over[to];
+                self.send(by, to, Load::Reference(handover, over));
+                self.effects(by)
+            }
+            Step::GiveUnsent { fork, to } => {
+                self.left.gifts -= 1;
+                let (by, handover) = self.give(fork, to)?;
+                self.tell_story(|| format!("{} fails to give {} to {}", w(by), f(fork), w(to)));
+                self.fork(handover.fork).place = Place::Nowhere;
+                self.ledger(by).not_given(handover.fork);
+                self.effects(by)
+            }
+            Step::Drop(fork) => {
+                let by = self.fork(fork).holder;
+                self.tell_story(|| format!("{} drops {}", w(by), f(fork)));
+                self.fork(fork).place = Place::Dropped;
+                self.ledger(by).drop_handle(fork);
+                self.effects(by)
+            }
+            Step::Use(fork) => {
+                self.left.uses -= 1;
+                let Fork {
+                    holder, reference, ..
+                } = *self.fork(fork);
+                let owner = self.truth.values[&reference].owner;
+                self.tell_story(|| format!("{} uses {} of {}", w(holder), f(fork), r(reference)));
+                let over = self.workers[holder].over[owner];
+                self.send(holder, owner, Load::Use(fork, over));
+                Ok(())
+            }
+            Step::StopWaiting(reference) => {
+                let owner = self.truth.values[&reference].owner;
+                self.tell_story(|| format!("{} stops waiting for {}", w(owner), r(reference)));
+                self.value(reference).waited_for = false;
+                self.ledger(owner).is_not_waited_for(reference);
+                let status = self.value(reference).status;
+                let effects = self.ledger(owner).take_effects();
+                // Only the place where the value would have been is freed.
+                match effects[..] {
+                    [] => Ok(()),
+                    [Effect::Free(freed)]
+                        if freed == reference && matches!(status, Status::Asked | Status::Freed) =>
+                    {
+                        Ok(())
+                    }
+                    _ => Err(format!("{effects:?} as {} is not waited for", r(reference))),
+                }
+            }
+            Step::Tell { from, to } => {
+                let batch = self.ledger(from).batch(life(to));
+                let batch = batch.ok_or_else(|| format!("{} has nothing to tell {}", w(from), w(to)))?;
+                self.workers[from].due.remove(&to);
+                self.workers[from].sent[to] = batch.number;
+                self.tell_story(|| {
+                    let messages: Vec<_> = batch.messages.iter().map(message).collect();
+                    let number = batch.number;
+                    format!(
+                        "{} tells {} in batch {number}: {}",
+                        w(from),
+                        w(to),
+                        messages.join(", ")
+                    )
+                });
+                self.send(from, to, Load::Batch(batch));
+                Ok(())
+            }
+            Step::Deliver(which) => self.deliver(which),
+            Step::Lose(which) => {
+                self.left.losses -= 1;
+                let thing = self.flying.swap_remove(which);
+                self.tell_story(|| format!("{} is lost", thing.describe()));
+                Ok(())
+            }
+            Step::Repeat(which) => {
+                self.left.repeats -= 1;
+                let thing = self.flying[which].clone();
+                self.tell_story(|| format!("{} is repeated", thing.describe()));
+                self.flying.push(thing);
+                Ok(())
+            }
+            Step::Disconnect { at, from } => self.disconnect(at, from),
+            Step::Crash(worker) => {
+                self.left.crashes -= 1;
+                self.tell_story(|| format!("{} crashes", w(worker)));
+                self.truth.up[worker] = false;
+                self.vanish(|thing| thing.to == worker);
+                Ok(())
+            }
+            Step::Learn { at, of } => {
+                self.tell_story(|| format!("{} learns that {} has crashed", w(at), w(of)));
+                self.vanish(|thing| thing.from == of && thing.to == at);
+                self.workers[at].due.remove(&of);
+                self.ledger(at).died(life(of));
+                self.effects(at)
+            }
+        }
+    }
+
+    fn deliver(&mut self, which: usize) -> Result<(), Wrong> {
+        let thing = self.flying.swap_remove(which);
+        self.tell_story(|| format!("{} arrives", thing.describe()));
+        let Thing { from, to, load } = thing;
+        match load {
+            Load::Request(reference, over) => {
+                let carried_out = self.ledger(to).make(reference, life(from));
+                self.truth.make(reference, carried_out)?;
+                if carried_out {
+                    self.send(to, from, Load::Reply(reference, over));
+                }
+            }
+            Load::Reply(reference, _) => self.ledger(to).created(ForkId(reference.0)),
+            Load::Reference(handover, _) => {
+                let received = self.ledger(to).receive(handover, life(from));
+                self.tell_story(|| format!("  {} takes it as {received:?}", w(to)));
+                self.fork(handover.fork).place = Place::Here;
+                match received {
+                    Received::Confirmed => self.truth.confirm(handover.fork)?,
+                    Received::Unconfirmed => {}
+                    Received::Lost(loss) => self.truth.lose(handover.fork, loss)?,
+                    Received::Refused => {
+                        let fork = self.fork(handover.fork);
+                        fork.place = Place::Nowhere;
+                        if !fork.in_doubt {
+                            return Err(format!("{} is refused, but nobody asked", f(handover.fork)));
+                        }
+                    }
+                }
+            }
+            Load::Use(fork, _) => {
+                let Fork {
+                    reference,
+                    confirmed,
+                    place,
+                    ..
+                } = *self.fork(fork);
+                let used = &self.truth.forks[&fork];
+                let valid = place == Place::Here
+                    && !used.lost
+                    && (confirmed && !used.stale || self.truth.has_claim(used));
+                let expected = self.ledger(to).is_expected(reference);
+                if valid && !expected {
+                    return Err(format!("{} is of no use, but valid (R1, R2)", f(fork)));
+                }
+                self.value(reference).waited_for = expected && self.is_awaited(reference);
+            }
+            Load::Batch(batch) => {
+                if let Some(answers) = self.ledger(to).told(life(from), &batch) {
+                    self.send(to, from, Load::Answers(batch.number, answers));
+                }
+            }
+            Load::Answers(number, answers) => self.ledger(to).answered(life(from), number, &answers),
+        }
+        self.effects(to)
+    }
+
+    /// What is under way to the end that learns first is lost; what is under way from it may arrive until
+    /// the other end learns, too.
+    fn disconnect(&mut self, at: usize, from: usize) -> Result<(), Wrong> {
+        let over = self.workers[at].over[from];
+        if over == self.workers[from].over[at] {
+            self.left.broken -= 1;
+        }
+        self.tell_story(|| format!("{} loses connection {over} to {}", w(at), w(from)));
+        self.workers[at].over[from] += 1;
+        self.vanish(|thing| thing.from == from && thing.to == at && thing.load.over() == Some(over));
+        self.ledger(at).connection_lost(life(from), over);
+        let mut creations = Vec::new();
+        for (id, fork) in &mut self.truth.forks {
+            if fork.over != over {
+                continue;
+            }
+            let value = self
+                .truth
+                .values
+                .get_mut(&fork.reference)
+                .expect("it has a value");
+            match fork.parent {
+                Some((_, giver)) if giver == at && fork.holder == from => fork.in_doubt = true,
+                None if fork.holder == at && value.owner == from && !fork.confirmed => {
+                    value.in_doubt = true;
+                    creations.push(*id);
+                }
+                _ => {}
+            }
+        }
+        for fork in creations {
+            self.ledger(at).creation_in_doubt(fork);
+        }
+        self.effects(at)
+    }
+
+    fn give(&mut self, parent: ForkId, to: usize) -> Result<(usize, Handover), Wrong> {
+        let Fork {
+            holder, reference, ..
+        } = *self.fork(parent);
+        let over = self.workers[holder].over[to];
+        let handover = self.ledger(holder).give(parent, life(to), over);
+        let handover = handover.ok_or_else(|| format!("{} cannot be given", f(parent)))?;
+        let fork = Fork {
+            reference,
+            holder: to,
+            parent: Some((parent, holder)),
+            over,
+            place: Place::Flying,
+            confirmed: false,
+            lost: false,
+            stale: false,
+            in_doubt: false,
+        };
+        self.truth.forks.insert(handover.fork, fork);
+        Ok((holder, handover))
+    }
+
+    /// Lets what a ledger wants to happen happen.
+    fn effects(&mut self, at: usize) -> Result<(), Wrong> {
+        for effect in self.ledger(at).take_effects() {
+            self.tell_story(|| match effect {
+                Effect::Free(reference) => format!("  {} frees {}", w(at), r(reference)),
+                Effect::Fail(reference, loss) => format!("  {} gives up {}: {loss:?}", w(at), r(reference)),
+                Effect::Confirmed(fork) => format!("  {} is confirmed", f(fork)),
+                Effect::Lost(fork, loss) => format!("  {} is lost: {loss:?}", f(fork)),
+                Effect::Tell(to, urgency) => {
+                    format!("  {} has something to tell {}: {urgency:?}", w(at), w(index(to)))
+                }
+            });
+            match effect {
+                Effect::Free(reference) => self.truth.free(reference)?,
+                Effect::Fail(reference, loss) => self.truth.fail(reference, loss)?,
+                Effect::Confirmed(fork) => self.truth.confirm(fork)?,
+                Effect::Lost(fork, loss) => self.truth.lose(fork, loss)?,
+                Effect::Tell(to, _) => {
+                    self.workers[at].due.insert(index(to));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends something, unless there is nobody who could ever get it.
+    fn send(&mut self, from: usize, to: usize, load: Load) {
+        self.flying.push(Thing { from, to, load });
+        let (up, workers) = (&self.truth.up, &self.workers);
+        let lost = |thing: &Thing| {
+            let ended = thing
+                .load
+                .over()
+                .is_some_and(|over| over < workers[to].over[from]);
+            !up[thing.to] || ended
+        };
+        if self.flying.last().is_some_and(lost) {
+            let last = self.flying.len() - 1;
+            self.vanish_at(last);
+        }
+    }
+
+    fn vanish(&mut self, which: impl Fn(&Thing) -> bool) {
+        for at in (0..self.flying.len()).rev() {
+            if which(&self.flying[at]) {
+                self.vanish_at(at);
+            }
+        }
+    }
+
+    fn vanish_at(&mut self, at: usize) {
+        let thing = self.flying.swap_remove(at);
+        self.tell_story(|| format!("  {} is lost", thing.describe()));
+        match thing.load {
+            Load::Reference(handover, _) => self.fork(handover.fork).place = Place::Nowhere,
+            Load::Request(reference, _) => self.value(reference).vanished = true,
+            Load::Reply(..) | Load::Use(..) | Load::Batch(_) | Load::Answers(..) => {}
+        }
+    }
+
+    fn add_value(&mut self, reference: RefId, id: ForkId, owner: usize, status: Status) {
+        let value = Value {
+            owner,
+            status,
+            in_doubt: false,
+            vanished: false,
+            waited_for: false,
+        };
+        let holder = index(reference.0.by);
+        let fork = Fork {
+            reference,
+            holder,
+            parent: None,
+            over: self.workers[holder].over[owner],
+            place: Place::Here,
+            confirmed: false,
+            lost: false,
+            stale: false,
+            in_doubt: false,
+        };
+        self.truth.values.insert(reference, value);
+        self.truth.forks.insert(id, fork);
+    }
+
+    fn ledger(&mut self, of: usize) -> &mut Ledger {
+        Rc::make_mut(&mut self.workers[of].ledger)
+    }
+
+    fn fork(&mut self, id: ForkId) -> &mut Fork {
+        self.truth.forks.get_mut(&id).expect("it was given once")
+    }
+
+    fn value(&mut self, reference: RefId) -> &mut Value {
+        self.truth.values.get_mut(&reference).expect("it was asked for")
+    }
+
+    fn tell_story(&mut self, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(line());
+        }
+    }
+}
+
+impl Thing {
+    fn describe(&self) -> String {
+        let (from, to) = (w(self.from), w(self.to));
+        match &self.load {
+            Load::Request(reference, _) => format!("the request of {from} to {to} for {}", r(*reference)),
+            Load::Reply(reference, _) => format!("the reply of {from} to {to} for {}", r(*reference)),
+            Load::Reference(handover, _) => format!("{} from {from} to {to}", f(handover.fork)),
+            Load::Use(fork, _) => format!("the use of {} by {from} at {to}", f(*fork)),
+            Load::Batch(batch) => format!("batch {} from {from} to {to}", batch.number),
+            Load::Answers(number, answers) => {
+                format!("answers of {from} to batch {number} from {to}: {answers:?}")
+            }
+        }
+    }
+}
+
+impl Load {
+    /// The connection that it is lost with.
+    fn over(&self) -> Option<u64> {
+        match self {
+            Self::Request(_, over) | Self::Reply(_, over) | Self::Reference(_, over) | Self::Use(_, over) => {
+                Some(*over)
+            }
+            Self::Batch(_) | Self::Answers(..) => None,
+        }
+    }
+
+    /// Whether it is sent until it arrives, so that losing or repeating it must not matter.
+    pub(super) fn is_retried(&self) -> bool {
+        matches!(self, Self::Batch(_) | Self::Answers(..))
+    }
+}
+
+fn message(message: &Message) -> String {
+    match *message {
+        Message::Hold { fork, giver, .. } => format!("I hold {} from {}", f(fork), w(index(giver))),
+        Message::Settle { reference, .. } => format!("settle {}", r(reference)),
+        Message::Release { fork, .. } => format!("I release {}", f(fork)),
+        Message::Accept { fork } => format!("I accept {}", f(fork)),
+        Message::Ask { fork } => format!("has {} arrived?", f(fork)),
+        Message::Forget { fork } => format!("{} had arrived", f(fork)),
+        Message::Expect { reference } => format!("is {} to come?", r(reference)),
+    }
+}

@@ -1,0 +1,74 @@
+//! The values that references refer to.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use async_lock::{OnceCell, RwLock, RwLockReadGuardArc, RwLockWriteGuardArc};
+use telegrad_wire::Payload;
+
+use crate::error::RemoteError;
+use crate::function::{Access, Receiver};
+use crate::registry::{Encode, Kept, Trouble, cannot_travel};
+
+/// Where a value is, or will be. Whoever waits for it holds no thread.
+pub(crate) type Slot = OnceCell<Result<Value, RemoteError>>;
+
+/// A value, with a queue of those who want to use it: many at a time for `&self`, one for `&mut self`.
+#[derive(Clone)]
+pub(crate) struct Value {
+    cell: Arc<Cell>,
+    pub(crate) type_name: &'static str,
+    encode: Option<Encode>,
+}
+
+pub(crate) type Cell = RwLock<Box<dyn Any + Send + Sync>>;
+
+/// The right to use a value.
+pub(crate) enum Entered {
+    Shared(RwLockReadGuardArc<Box<dyn Any + Send + Sync>>),
+    Exclusive(RwLockWriteGuardArc<Box<dyn Any + Send + Sync>>),
+}
+
+impl Value {
+    pub(crate) fn new(kept: Kept) -> Self {
+        Self {
+            cell: Arc::new(RwLock::new(kept.value)),
+            type_name: kept.type_name,
+            encode: kept.encode,
+        }
+    }
+
+    /// Enters if nobody is in the way.
+    pub(crate) fn try_enter(&self, access: Access) -> Option<Entered> {
+        match access {
+            Access::Exclusive => self.cell.try_write_arc().map(Entered::Exclusive),
+            Access::Shared | Access::None => self.cell.try_read_arc().map(Entered::Shared),
+        }
+    }
+
+    /// Enters when it is this one's turn.
+    pub(crate) async fn enter(&self, access: Access) -> Entered {
+        match access {
+            Access::Exclusive => Entered::Exclusive(self.cell.write_arc().await),
+            Access::Shared | Access::None => Entered::Shared(self.cell.read_arc().await),
+        }
+    }
+
+    /// The value as a message.
+    pub(crate) fn encode(&self, entered: &mut Entered) -> Result<Payload, Trouble> {
+        let encode = self.encode.ok_or_else(|| cannot_travel(self.type_name))?;
+        match entered.receiver() {
+            Receiver::Shared(value) => encode(value),
+            Receiver::Exclusive(value) => encode(value),
+        }
+    }
+}
+
+impl Entered {
+    pub(crate) fn receiver(&mut self) -> Receiver<'_> {
+        match self {
+            Self::Shared(value) => Receiver::Shared(&***value),
+            Self::Exclusive(value) => Receiver::Exclusive(&mut ***value),
+        }
+    }
+}

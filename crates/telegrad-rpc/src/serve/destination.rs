@@ -1,0 +1,260 @@
+//! Where the result of a request goes.
+
+use std::sync::Arc;
+
+use telegrad_net::{Flush, Link, Outgoing, SendError};
+use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, Payload, Wire, WireError};
+
+use super::running::Running;
+use crate::collective::is_gathering;
+use crate::context::CallContext;
+use crate::error::{RemoteError, RemoteErrorKind};
+use crate::executor::Executor;
+use crate::registry::{Output, Registration, Trouble, Want};
+use crate::rref::{RefId, Section, Slot, Value, hand_over};
+use crate::worker::Worker;
+
+/// Where a result goes. Dropping it without one takes the request off the books.
+pub(crate) enum Destination {
+    /// To the caller.
+    Caller(Responder),
+    /// It stays here.
+    Here(Making),
+}
+
+impl Destination {
+    /// What the function has to give.
+    pub(crate) fn want(&self) -> Want {
+        match self {
+            Self::Caller(_) => Want::Message,
+            Self::Here(_) => Want::Value,
+        }
+    }
+
+    /// Takes the result, or the error.
+    pub(crate) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+        match self {
+            Self::Caller(responder) => responder.respond(context, result, flush),
+            Self::Here(making) => making.finish(context, result),
+        }
+    }
+}
+
+/// What an error becomes when it leaves the function.
+fn failure(trouble: Trouble, worker: &str, function: &str) -> RemoteError {
+    match trouble {
+        Trouble::User(error) => RemoteError::from_user(&error, worker, function),
+        Trouble::Around(kind, text) => RemoteError::new(kind, text, worker, function),
+        Trouble::Earlier(error) => error,
+    }
+}
+
+/// A request that shutdown waits for.
+struct Serving {
+    worker: Arc<Worker>,
+    counts: bool,
+}
+
+impl Serving {
+    fn new(worker: Arc<Worker>, function: &Registration) -> Self {
+        let counts = !is_gathering(function);
+        if counts {
+            worker.activity.start_serving();
+        }
+        Self { worker, counts }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if self.counts {
+            self.worker.activity.finish_serving();
+        }
+    }
+}
+
+/// The value that a function is to make for references to it.
+pub(crate) struct Making {
+    reference: RefId,
+    slot: Arc<Slot>,
+    context: Arc<CallContext>,
+    serving: Serving,
+}
+
+impl Making {
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        function: &Registration,
+        reference: RefId,
+        slot: Arc<Slot>,
+        context: Arc<CallContext>,
+    ) -> Self {
+        Self {
+            reference,
+            slot,
+            context,
+            serving: Serving::new(worker, function),
+        }
+    }
+
+    fn finish(self, context: &CallContext, result: Result<Output, Trouble>) {
+        let worker = self.serving.worker.name();
+        let value = match result {
+            Ok(Output::Value(kept)) => Ok(Value::new(kept)),
+            // Functions give what they are asked for.
+            Ok(Output::Message(_)) => Err(RemoteError::new(
+                RemoteErrorKind::BadResult,
+                "it gave a message instead of a value",
+                worker,
+                context.function,
+            )),
+            Err(trouble) => Err(failure(trouble, worker, context.function)),
+        };
+        let _ = self.slot.set_blocking(value);
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        if !self.slot.is_initialized() {
+            let (kind, text) = if std::thread::panicking() {
+                (RemoteErrorKind::Panicked, "the worker could not keep its value")
+            } else if self.context.is_late() {
+                (RemoteErrorKind::TimedOut, "")
+            } else {
+                (RemoteErrorKind::Cancelled, "nobody wanted its value any more")
+            };
+            let worker = self.serving.worker.name();
+            let error = RemoteError::new(kind, text, worker, self.context.function);
+            let _ = self.slot.set_blocking(Err(error));
+        }
+        self.serving.worker.references.made(self.reference);
+    }
+}
+
+/// The way back to a caller.
+pub(crate) struct Responder {
+    link: Arc<dyn Link>,
+    /// The connection's number.
+    over: u64,
+    call: CallId,
+    running: Arc<Running>,
+    function: &'static str,
+    serving: Serving,
+}
+
+impl Responder {
+    pub(crate) fn new(
+        (link, over): (Arc<dyn Link>, u64),
+        call: CallId,
+        worker: Arc<Worker>,
+        running: Arc<Running>,
+        function: &'static Registration,
+    ) -> Self {
+        Self {
+            link,
+            over,
+            call,
+            running,
+            function: function.name,
+            serving: Serving::new(worker, function),
+        }
+    }
+
+    fn respond(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+        let function = context.function;
+        let outgoing = match result {
+            Ok(Output::Message(payload)) => Outgoing::new(FrameKind::Reply, self.call, payload),
+            // Functions give what they are asked for.
+            Ok(Output::Value(_)) => self.bad_result(function, "it gave a value instead of a message"),
+            Err(trouble) => failed(self.call, &failure(trouble, self.worker(), function)),
+        };
+        if is_large(&outgoing) && !Executor::may_wait() {
+            // The thread that reads requests must not be held up by a reply that is slow to write.
+            let executor = self.serving.worker.executor.clone();
+            executor.spawn(Box::new(move || self.send(outgoing, function, Flush::Now)));
+        } else {
+            self.send(outgoing, function, flush);
+        }
+    }
+
+    fn worker(&self) -> &str {
+        self.serving.worker.name()
+    }
+
+    fn send(self, mut outgoing: Outgoing, function: &str, flush: Flush) {
+        let worker = &self.serving.worker;
+        let section = match self.hand_over(&mut outgoing) {
+            Ok(section) => section,
+            Err(error) => {
+                outgoing = self.bad_result(function, &error.to_string());
+                Section::default()
+            }
+        };
+        let sent = Executor::blocking_if(is_large(&outgoing), || self.link.send(outgoing, flush, None));
+        // When the link has ended, so has the caller's interest.
+        if sent.is_err() {
+            worker.references.not_given(worker, &section.handed);
+        }
+        if let Err(SendError::Invalid(error)) = sent {
+            let failure = self.bad_result(function, &error.to_string());
+            let _ = self.link.send(failure, flush, None);
+        }
+    }
+
+    /// Makes the references in a result the caller's.
+    fn hand_over(&self, outgoing: &mut Outgoing) -> Result<Section, WireError> {
+        let to = self.link.peer().incarnation;
+        let handed = hand_over(&self.serving.worker, &mut outgoing.payload, to, self.over)?;
+        let section = Section {
+            handed,
+            ..Section::default()
+        };
+        if !section.is_empty() {
+            outgoing.header.flags = HAS_REFERENCES;
+            outgoing.payload = section.prepend(std::mem::take(&mut outgoing.payload))?;
+        }
+        Ok(section)
+    }
+
+    fn bad_result(&self, function: &str, text: &str) -> Outgoing {
+        let failure = RemoteError::new(RemoteErrorKind::BadResult, text, self.worker(), function);
+        failed(self.call, &failure)
+    }
+
+    /// Answers a request that is not accepted.
+    pub(crate) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError, flush: Flush) {
+        let _ = link.send(failed(call, failure), flush, None);
+    }
+
+    /// Answers a request whose result stays here.
+    pub(crate) fn acknowledge(link: &Arc<dyn Link>, call: CallId, flush: Flush) {
+        let _ = link.send(Outgoing::bare(FrameKind::Reply, call), flush, None);
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Something around the function panicked, the user's error text perhaps. The caller must not
+            // wait for an answer that will not come.
+            let text = "the worker could not answer";
+            let failure = RemoteError::new(RemoteErrorKind::Panicked, text, self.worker(), self.function);
+            let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);
+        }
+        self.running.remove(self.call);
+    }
+}
+
+fn failed(call: CallId, failure: &RemoteError) -> Outgoing {
+    let mut encoder = Encoder::new();
+    failure.encode(&mut encoder);
+    // Strings alone: that cannot fail.
+    Outgoing::new(FrameKind::Failure, call, encoder.finish().unwrap_or_default())
+}
+
+fn is_large(outgoing: &Outgoing) -> bool {
+    let Payload { body, tensors, .. } = &outgoing.payload;
+    let tensors: usize = tensors.iter().filter_map(|tensor| tensor.byte_len()).sum();
+    (tensors + body.len()) as u64 > telegrad_net::INLINE_LIMIT
+}
