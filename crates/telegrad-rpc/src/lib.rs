@@ -60,6 +60,8 @@ pub use debug_info::DebugInfo;
 pub use error::{Error, Hop, Mismatch, RemoteError, RemoteErrorKind, Result};
 pub use function::{Access, Callable, FreeFn, Method, Receiver};
 pub use init::{init, init_with};
+#[doc(hidden)]
+pub use options::LinkLayer;
 pub use options::{Options, Transport};
 pub use rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use rref::{LocalValue, LocalValueMut, RRef, ReferenceInfo, ReferenceState};

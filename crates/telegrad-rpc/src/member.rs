@@ -10,7 +10,7 @@ use telegrad_wire::Wire;
 use crate::call::{Calls, Outbound};
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::options::Transport;
+use crate::options::{LinkLayer, Transport};
 use crate::registry::Registry;
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
@@ -177,6 +177,7 @@ impl Member {
             poller: &|| worker.poller(),
         };
         let (link, Welcome { functions, .. }) = dial(address, dialer, deadline)?;
+        let link = LinkLayer::around(worker.link_layer.as_ref(), link);
         Ok(Arc::new(Outbound::new(link, calls, functions)))
     }
 }

@@ -1,7 +1,10 @@
 //! How a worker is to be.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use telegrad_net::Link;
 
 use crate::rendezvous::StoreServer;
 
@@ -46,6 +49,30 @@ pub struct Options {
     pub fail_on_leaks: bool,
     /// For rank 0 of a world that meets over TCP: a store that listens already.
     pub store: Option<StoreServer>,
+    /// For tests: what to put around each link that messages are sent over.
+    #[doc(hidden)]
+    pub link_layer: Option<LinkLayer>,
+}
+
+/// Puts something around a link.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct LinkLayer(pub Arc<dyn Fn(Arc<dyn Link>) -> Arc<dyn Link> + Send + Sync>);
+
+impl LinkLayer {
+    /// The link to use instead of `link`.
+    pub(crate) fn around(layer: Option<&Self>, link: Arc<dyn Link>) -> Arc<dyn Link> {
+        match layer {
+            Some(Self(wrap)) => wrap(link),
+            None => link,
+        }
+    }
+}
+
+impl std::fmt::Debug for LinkLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LinkLayer")
+    }
 }
 
 impl Default for Options {
@@ -69,6 +96,7 @@ impl Default for Options {
             reference_retry: Duration::from_secs(1),
             fail_on_leaks: false,
             store: None,
+            link_layer: None,
         }
     }
 }

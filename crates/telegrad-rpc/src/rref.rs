@@ -28,7 +28,7 @@ pub(crate) use info::references;
 pub use info::{ReferenceInfo, ReferenceState};
 pub use local_value::{LocalValue, LocalValueMut};
 pub(crate) use protocol::{ForkId, Life, RefId};
-pub(crate) use references::{References, hand_over, is_fetch};
+pub(crate) use references::{References, hand_over, is_control, is_fetch};
 pub(crate) use section::Section;
 pub(crate) use value::{Entered, Slot, Value};
 

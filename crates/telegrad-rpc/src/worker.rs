@@ -9,7 +9,7 @@ use telegrad_net::{
     Closed, Flush, Hello, Host, Identity, Link, LinkOptions, Listener, Outgoing, Poller, SendError, Sink,
     Welcome,
 };
-use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, Wire, WireError};
+use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, IS_CONTROL, Wire, WireError};
 
 use crate::activity::Activity;
 use crate::call::{Call, LOOK, Outbound, Purpose, RpcFuture, functions_if_not};
@@ -19,9 +19,9 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::members::Members;
 use crate::met::Met;
-use crate::options::{CallOptions, Options, Transport};
+use crate::options::{CallOptions, LinkLayer, Options, Transport};
 use crate::registry::{Registration, Registry};
-use crate::rref::{Handle, References, Section, hand_over};
+use crate::rref::{Handle, References, Section, hand_over, is_control};
 use crate::serve::Inbound;
 use crate::timer::{self, Sweep};
 use crate::worker_info::{To, WorkerInfo};
@@ -52,6 +52,7 @@ pub(crate) struct Worker {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) fail_on_leaks: bool,
     link_options: LinkOptions,
+    pub(crate) link_layer: Option<LinkLayer>,
 
     pub(crate) executor: Executor,
     /// Made when the first socket needs watching; workers on in-memory links have none.
@@ -94,6 +95,7 @@ impl Worker {
                 peer_timeout: options.peer_timeout,
                 traffic: Arc::default(),
             },
+            link_layer: options.link_layer.clone(),
             executor: Executor::new(&identity.name, options.num_worker_threads),
             references: References::new(
                 identity.incarnation,
@@ -270,8 +272,11 @@ impl Worker {
             };
             let mut message = Outgoing::new(FrameKind::Request, id, payload);
             if !section.is_empty() {
-                message.header.flags = HAS_REFERENCES;
+                message.header.flags |= HAS_REFERENCES;
                 message.payload = section.prepend(message.payload).map_err(cannot_send)?;
+            }
+            if is_control(function.name) {
+                message.header.flags |= IS_CONTROL;
             }
             outbound.calls.insert(call.clone());
             if creates.is_some() {

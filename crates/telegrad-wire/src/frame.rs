@@ -9,6 +9,10 @@ pub const HEADER_LEN: usize = 64;
 /// call is made on, which value it makes.
 pub const HAS_REFERENCES: u8 = 1;
 
+/// Flag of a request, and of its reply, that the workers exchange among themselves about references.
+/// Such a message may be lost or come twice without harm.
+pub const IS_CONTROL: u8 = 2;
+
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -68,7 +72,7 @@ impl FrameKind {
 /// | 48..56 | `span` | the span that caused this frame, 0 for none |
 /// | 56..60 | `credit` | credit units given back to the receiver of this frame |
 /// | 60 | `kind` | a [`FrameKind`] |
-/// | 61 | `flags` | 1: the body starts with a section about references ([`HAS_REFERENCES`]); others: 0 |
+/// | 61 | `flags` | 1: [`HAS_REFERENCES`]; 2: [`IS_CONTROL`]; others: 0 |
 /// | 62..64 | `tensors` | number of entries in the tensor table |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
@@ -92,7 +96,7 @@ pub struct FrameHeader {
     pub credit: u32,
     /// What the frame is for.
     pub kind: FrameKind,
-    /// [`HAS_REFERENCES`] or 0.
+    /// [`HAS_REFERENCES`] and [`IS_CONTROL`], if they apply.
     pub flags: u8,
     /// Number of tensors in the table.
     pub tensors: u16,

@@ -55,7 +55,7 @@ pub use decoder::{Decoder, MAX_DEPTH};
 pub use dtype::DType;
 pub use encoder::{Encoder, Payload, Reference};
 pub use error::WireError;
-pub use frame::{FrameHeader, FrameKind, HAS_REFERENCES, HEADER_LEN};
+pub use frame::{FrameHeader, FrameKind, HAS_REFERENCES, HEADER_LEN, IS_CONTROL};
 pub use ids::{CallId, Incarnation, Rank, WorldId};
 pub use outcome::{BoxError, Outcome};
 #[cfg(feature = "serde")]

@@ -621,6 +621,14 @@ fn conclude(worker: &Arc<Worker>, life: Life, number: u64, answers: Result<Vec<A
     }
 }
 
+/// The name of `told` on the wire.
+const TOLD: &str = "telegrad::references";
+
+/// Whether a function is what workers tell each other about references with.
+pub(crate) fn is_control(function: &str) -> bool {
+    function == TOLD
+}
+
 /// Told by another worker about its references and ours.
 #[remote(name = "telegrad::references", inline)]
 fn told(batch: Batch) -> Result<Vec<Answer>> {
@@ -639,9 +647,12 @@ fn told(batch: Batch) -> Result<Vec<Answer>> {
 #[remote(name = "telegrad::fetch", inline)]
 pub(super) fn fetch() {}
 
+/// The name of `fetch` on the wire.
+const FETCH: &str = "telegrad::fetch";
+
 /// Whether a function stands for fetching a value.
 pub(crate) fn is_fetch(function: &Registration) -> bool {
-    function.name == "telegrad::fetch"
+    function.name == FETCH
 }
 
 /// Replaces the references of a payload by what their receiver needs to know of them.

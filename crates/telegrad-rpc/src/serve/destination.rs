@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use telegrad_net::{Flush, Link, Outgoing, SendError};
-use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, Payload, Wire, WireError};
+use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, IS_CONTROL, Payload, Wire, WireError};
 
 use super::running::Running;
 use crate::collective::is_gathering;
@@ -11,7 +11,7 @@ use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::executor::Executor;
 use crate::registry::{Output, Registration, Trouble, Want};
-use crate::rref::{RefId, Section, Slot, Value, hand_over};
+use crate::rref::{RefId, Section, Slot, Value, hand_over, is_control};
 use crate::worker::Worker;
 
 /// Where a result goes. Dropping it without one takes the request off the books.
@@ -191,6 +191,9 @@ impl Responder {
                 Section::default()
             }
         };
+        if is_control(function) {
+            outgoing.header.flags |= IS_CONTROL;
+        }
         let sent = Executor::blocking_if(is_large(&outgoing), || self.link.send(outgoing, flush, None));
         // When the link has ended, so has the caller's interest.
         if sent.is_err() {
@@ -211,7 +214,7 @@ impl Responder {
             ..Section::default()
         };
         if !section.is_empty() {
-            outgoing.header.flags = HAS_REFERENCES;
+            outgoing.header.flags |= HAS_REFERENCES;
             outgoing.payload = section.prepend(std::mem::take(&mut outgoing.payload))?;
         }
         Ok(section)

@@ -11,6 +11,7 @@ use super::job::{Job, Needs};
 use super::running::Running;
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
+use crate::options::LinkLayer;
 use crate::registry::{Registration, Registry, Trouble};
 use crate::rref::{Life, Section};
 use crate::worker::Worker;
@@ -102,7 +103,8 @@ impl Inbound {
             }
             None => {
                 let running = self.running.clone();
-                let back = (link.clone(), self.number);
+                let link = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
+                let back = (link, self.number);
                 let responder = Responder::new(back, header.call, worker.clone(), running, function);
                 // What runs at once need not be found by a cancellation; but nothing may run that was
                 // cancelled before it came.

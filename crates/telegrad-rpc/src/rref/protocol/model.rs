@@ -63,7 +63,11 @@ fn search_only(
     };
     let t = std::time::Instant::now();
     let states = search.run();
-    eprintln!("{} {states} states in {:?}", std::thread::current().name().unwrap(), t.elapsed());
+    eprintln!(
+        "{} {states} states in {:?}",
+        std::thread::current().name().unwrap(),
+        t.elapsed()
+    );
     assert!(states >= at_least, "there are only {states} states");
 }
 
