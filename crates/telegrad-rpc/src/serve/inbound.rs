@@ -103,8 +103,8 @@ impl Inbound {
             }
             None => {
                 let running = self.running.clone();
-                let link = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
-                let back = (link, self.number);
+                let back = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
+                let back = (back, self.number);
                 let responder = Responder::new(back, header.call, worker.clone(), running, function);
                 // What runs at once need not be found by a cancellation; but nothing may run that was
                 // cancelled before it came.
