@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::rref::ReferenceInfo;
 use crate::world::World;
 
 /// How long rank 0 waits for the others to leave, so that none of them misses the last round.
@@ -31,7 +32,7 @@ pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> R
     if world.worker().is_closed() {
         return Ok(());
     }
-    let result = settle(world, deadline, limit).and_then(|()| report_leaks(world));
+    let result = settle(world, deadline, limit).and_then(|leaks| report(world, leaks));
     // Also after an error: the others are to learn its cause, not only that rank 0 has left.
     if world.rank() == 0 {
         // The others close their links when they have left the last round.
@@ -51,8 +52,8 @@ pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> R
     result
 }
 
-/// Meets the others until all are quiet.
-fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
+/// Meets the others until all are quiet; what references still refer to then.
+fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<ReferenceInfo>> {
     let worker = world.worker();
     let mut before = Vec::new();
     loop {
@@ -73,28 +74,26 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
             worker.activity.made.load(SeqCst),
             worker.activity.served.load(SeqCst),
         );
+        // Before the others can leave, and with them what they held.
+        let mut leaks = world.references();
+        leaks.retain(|info| info.owner.rank == world.rank());
         let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
         let all = world.with_timeout(left).gather("the shutdown", &numbers)?;
         if all == before {
-            return Ok(());
+            return Ok(leaks);
         }
         before = all;
     }
 }
 
 /// Says what references still refer to, and who has them: values that nobody will ever free.
-fn report_leaks(world: &World) -> Result<()> {
-    let mut leaks = world.references();
-    leaks.retain(|info| info.owner.rank == world.rank());
-    if leaks.is_empty() {
-        return Ok(());
-    }
-    if world.worker().fail_on_leaks {
+fn report(world: &World, leaks: Vec<ReferenceInfo>) -> Result<()> {
+    if world.worker().fail_on_leaks && !leaks.is_empty() {
         return Err(Error::Leaked(leaks));
     }
-    for leak in &leaks {
+    for leak in leaks {
         tracing::warn!(worker = world.name(), reference = %leak, "still referred to at the shutdown");
     }
     Ok(())
