@@ -11,9 +11,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
+use telegrad_wire::{FrameHeader, FrameKind, IS_CONTROL};
 
 /// Bytes in one unit of credit. A small request costs one unit, so this also bounds how many may queue.
 pub const UNIT: u64 = 4096;
+
+/// Whether a message holds credit: requests do, but not those among the workers themselves, which may be
+/// what gets the others going.
+pub(crate) fn costs_credit(header: &FrameHeader) -> bool {
+    header.kind == FrameKind::Request && header.flags & IS_CONTROL == 0
+}
 
 /// Units that a request of `length` bytes costs.
 pub(crate) fn units(length: u64) -> u32 {

@@ -24,6 +24,8 @@ pub struct DialError {
     pub why: String,
     /// Whether the other side is there but will not have us: another address will not help.
     pub refused: bool,
+    /// Whether nobody listens there.
+    pub nobody: bool,
 }
 
 /// What a new link needs from this side.
@@ -57,8 +59,12 @@ pub fn dial(
         address: address.clone(),
         why,
         refused,
+        nobody: false,
     };
-    let broken = |error: std::io::Error| failed(error.to_string(), false);
+    let broken = |error: std::io::Error| DialError {
+        nobody: error.kind() == ErrorKind::ConnectionRefused,
+        ..failed(error.to_string(), false)
+    };
     hello.window = options.window;
     hello.link =
         getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()) << 32 | u64::from(hello.from.rank));

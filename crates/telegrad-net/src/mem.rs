@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use telegrad_wire::{FrameKind, HEADER_LEN, RawTensor};
+use telegrad_wire::{HEADER_LEN, RawTensor};
 
-use crate::credit::{GiveBack, Window, units};
+use crate::credit::{GiveBack, Window, costs_credit, units};
 use crate::message::Sealed;
 use crate::{
     Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Spin, Waiting,
@@ -116,7 +116,7 @@ impl Link for MemLink {
             let limit = self.options.max_message;
             return Err(telegrad_wire::WireError::FrameTooLong { length, limit }.into());
         }
-        let cost = if sealed.header.kind == FrameKind::Request {
+        let cost = if costs_credit(&sealed.header) {
             units(length)
         } else {
             0

@@ -22,7 +22,7 @@ use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
 use self::bulk::{BulkFrame, BulkLane};
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
-use crate::credit::{GiveBack, Owed, Window, units};
+use crate::credit::{GiveBack, Owed, Window, costs_credit, units};
 use crate::message::{INLINE_LIMIT, Incoming, Sealed};
 use crate::poller::{Poller, Source};
 use crate::stream::{Stream, StreamError};
@@ -122,22 +122,24 @@ impl SocketLink {
             closed: OnceLock::new(),
             options,
         });
-        {
-            let mut interest = link.interest.lock();
-            let source: Weak<SocketLink> = Arc::downgrade(&link);
-            let key = poller.add(link.control.as_fd(), source, interest.flags())?;
-            interest.key = Some(key);
-        }
-        // From here on requests are received, and whoever serves one keeps the link: when there is to be
-        // none after all, it has to be ended.
-        link.bulk
-            .watch(&link)
+        // From the first on requests are received, and whoever serves one keeps the link: when there is to
+        // be none after all, it has to be ended.
+        link.watch_control()
+            .and_then(|()| link.bulk.watch(&link))
             .inspect_err(|error| link.end(false, &error.to_string()))?;
         if link.closed.get().is_some() {
             // It ended between the two, and could not yet forget the second.
             link.bulk.close(&poller);
         }
         Ok(link)
+    }
+
+    fn watch_control(self: &Arc<Self>) -> std::io::Result<()> {
+        let mut interest = self.interest.lock();
+        let source: Weak<SocketLink> = Arc::downgrade(self);
+        let key = self.poller.add(self.control.as_fd(), source, interest.flags())?;
+        interest.key = Some(key);
+        Ok(())
     }
 
     fn arc(&self) -> Option<Arc<dyn Link>> {
@@ -193,7 +195,7 @@ impl SocketLink {
                 let why = String::from_utf8_lossy(&message.body).into_owned();
                 return self.end(true, &why);
             }
-            FrameKind::Request => {
+            FrameKind::Request if costs_credit(header) => {
                 if let Some(home) = self.me.upgrade() {
                     message.credit = Credit::new(home, units(message.header.length));
                 }
@@ -431,7 +433,7 @@ impl Link for SocketLink {
             let limit = self.options.max_message;
             return Err(WireError::FrameTooLong { length, limit }.into());
         }
-        if sealed.header.kind == FrameKind::Request
+        if costs_credit(&sealed.header)
             && (self.writer.backlog() > MAX_BACKLOG || !self.window.try_take(units(length)))
         {
             return Err(SendError::Full(Box::new(sealed.unseal())));
@@ -442,11 +444,11 @@ impl Link for SocketLink {
             self.send_small(&sealed, flush);
             return Ok(());
         }
-        let (kind, credit) = (sealed.header.kind, sealed.header.credit);
+        let (costs, credit) = (costs_credit(&sealed.header), sealed.header.credit);
         let sent = self.send_large(sealed, deadline);
         if let Err(SendError::Deadline) = sent {
             // Nothing of it went: neither what it costs nor what it was to give back.
-            if kind == FrameKind::Request {
+            if costs {
                 self.window.give_back(units(length));
             }
             self.owed.add(credit);

@@ -61,7 +61,10 @@ struct Seat {
 }
 
 enum Work {
+    /// A function that counts.
     Task(Task),
+    /// Something of the worker's own that does not.
+    Errand(Task),
     Role(Box<dyn Role>),
 }
 
@@ -110,6 +113,18 @@ impl Executor {
         if let Some(task) = task {
             self.with_state(|state| self.enqueue(state, task));
         }
+    }
+
+    /// Runs something of the worker's own soon, however many functions run.
+    pub(crate) fn run_errand(&self, errand: Task) {
+        let refused = self.with_state(|state| {
+            if state.closed {
+                return Err(Work::Errand(errand));
+            }
+            self.give(state, Work::Errand(errand))
+        });
+        // Dropped outside the lock. Without a thread nothing can be done.
+        drop(refused);
     }
 
     /// Runs `wait`, during which this thread's function does not count as running.
@@ -223,6 +238,10 @@ impl Executor {
             let task = match next {
                 Work::Task(task) => Some(task),
                 Work::Role(role) => self.play(role),
+                Work::Errand(errand) => {
+                    self.guard(errand);
+                    None
+                }
             };
             if let Some(task) = task {
                 self.run_all(task);
@@ -284,11 +303,7 @@ impl Executor {
     fn run_all(&self, mut task: Task) {
         loop {
             THREAD.with_borrow_mut(|thread| thread.task = Some(self.clone()));
-            // Users' functions are guarded where they are called; this keeps the pool's books right
-            // should anything else panic.
-            if catch_unwind(AssertUnwindSafe(task)).is_err() {
-                tracing::error!(worker = self.0.name, "a task of the pool panicked");
-            }
+            self.guard(task);
             THREAD.with_borrow_mut(|thread| thread.task = None);
             let mut state = self.0.state.lock();
             // After a wait there can be one more than the limit; that one makes room.
@@ -304,6 +319,14 @@ impl Executor {
                     return;
                 }
             }
+        }
+    }
+
+    /// Users' functions are guarded where they are called; this keeps the pool's books right should
+    /// anything else panic.
+    fn guard(&self, task: Task) {
+        if catch_unwind(AssertUnwindSafe(task)).is_err() {
+            tracing::error!(worker = self.0.name, "a task of the pool panicked");
         }
     }
 

@@ -28,6 +28,13 @@ pub(crate) struct Card {
     pub(crate) process: u32,
 }
 
+/// A worker that could not be reached.
+pub(crate) struct Absent {
+    pub(crate) error: Error,
+    /// Nobody was there, or somebody else: not only nobody in time.
+    pub(crate) certain: bool,
+}
+
 /// Another worker, or this one, as a callee.
 pub(crate) struct Member {
     pub(crate) info: WorkerInfo,
@@ -68,7 +75,15 @@ impl Member {
         if !Executor::may_wait() {
             return Err(Error::WaitInInline);
         }
-        Executor::blocking(|| self.make(worker, deadline))
+        Executor::blocking(|| self.make(worker, deadline)).map_err(|absent| absent.error)
+    }
+
+    /// Whether it can be reached, now or by `deadline`.
+    pub(crate) fn look_for(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), Absent> {
+        match self.open() {
+            Some(_) => Ok(()),
+            None => self.make(worker, deadline).map(drop),
+        }
     }
 
     /// The link for calls, if there is one that has not ended.
@@ -77,21 +92,32 @@ impl Member {
             .filter(|outbound| outbound.link.closed().is_none())
     }
 
-    fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>> {
-        let unreachable = |why: String| Error::Unreachable {
-            worker: self.info.name.clone(),
-            why,
+    fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
+        let absent = |why: String, certain| {
+            let worker = self.info.name.clone();
+            let error = Error::Unreachable { worker, why };
+            Absent { error, certain }
         };
-        let _turn = self
-            .connecting
-            .try_lock_until(deadline)
-            .ok_or_else(|| unreachable("another call was still connecting at the time limit".into()))?;
+        let shut_down = || Absent {
+            error: Error::ShutDown,
+            certain: false,
+        };
+        let _turn = self.connecting.try_lock_until(deadline).ok_or_else(|| {
+            absent(
+                "another call was still connecting at the time limit".into(),
+                false,
+            )
+        })?;
         if let Some(open) = self.open() {
             return Ok(open);
         }
         if worker.is_closed() {
-            return Err(Error::ShutDown);
+            return Err(shut_down());
         }
+        if worker.references.is_dead(self.identity().incarnation) {
+            return Err(absent(worker.references.obituary(self), true));
+        }
+        let mut certain = false;
         let mut tried = Vec::new();
         for address in self.addresses(worker) {
             match self.dial(worker, &address, deadline) {
@@ -102,12 +128,13 @@ impl Member {
                     // Whoever closed the worker before that has not seen this link.
                     if worker.is_closed() {
                         outbound.link.close("the worker has shut down");
-                        return Err(Error::ShutDown);
+                        return Err(shut_down());
                     }
                     return Ok(outbound);
                 }
                 Err(error) => {
                     let refused = error.refused;
+                    certain |= error.refused || error.nobody;
                     tried.push(error.to_string());
                     if refused {
                         break;
@@ -122,7 +149,7 @@ impl Member {
                 worker.transport
             ));
         }
-        Err(unreachable(tried.join("; ")))
+        Err(absent(tried.join("; "), certain))
     }
 
     /// The link for calls, if there is one.

@@ -70,6 +70,8 @@ pub struct Kept {
     pub type_name: &'static str,
     /// How to send it; nothing when it cannot travel.
     pub encode: Option<Encode>,
+    /// Encoding it takes next to nothing.
+    pub is_quick: bool,
 }
 
 /// Encodes a value of a certain type.
@@ -82,6 +84,7 @@ impl Kept {
             value: Box::new(value),
             type_name: std::any::type_name::<T>(),
             encode: None,
+            is_quick: false,
         }
     }
 
@@ -89,9 +92,19 @@ impl Kept {
     pub(crate) fn wire<T: Wire + Any + Send + Sync>(value: T) -> Self {
         Self {
             encode: Some(encode_any::<T>),
+            is_quick: is_quick::<T>(),
             ..Self::new(value)
         }
     }
+}
+
+/// Whether a value of this type is encoded in no time, however large it is: a number, or a tensor,
+/// whose elements are not encoded.
+fn is_quick<T: Any>() -> bool {
+    let tensor = TypeId::of::<T>() == TypeId::of::<telegrad_wire::RawTensor>();
+    #[cfg(feature = "candle")]
+    let tensor = tensor || TypeId::of::<T>() == TypeId::of::<candle_core::Tensor>();
+    tensor || !std::mem::needs_drop::<T>()
 }
 
 fn encode<T: Wire>(value: &T) -> Result<Payload, Trouble> {

@@ -228,7 +228,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         }
         let slot = worker
             .references
-            .slot(self.handle.reference)
+            .slot(&worker, self.handle.reference)
             .ok_or(Error::ShutDown)?;
         if let Some(Ok(value)) = slot.get()
             && let Some(entered) = value.try_enter(access)

@@ -3,6 +3,7 @@
 //! Most calls are answered long before their limit, so nothing is done per call: a worker asks to
 //! be looked at when its earliest limit has come, and is asked then when to look next.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Weak};
 use std::time::Instant;
 
@@ -65,10 +66,12 @@ fn run() {
         if !ready.is_empty() {
             drop(state);
             for (_, what) in ready {
-                if let Some(swept) = what.upgrade()
-                    && let Some(next) = swept.sweep(Instant::now())
-                {
-                    TIMER.state.lock().plan(next, what);
+                let Some(swept) = what.upgrade() else { continue };
+                // All limits of this process depend on this thread.
+                match catch_unwind(AssertUnwindSafe(|| swept.sweep(Instant::now()))) {
+                    Ok(Some(next)) => TIMER.state.lock().plan(next, what),
+                    Ok(None) => {}
+                    Err(_) => tracing::error!("what the timer had to do panicked"),
                 }
             }
             state = TIMER.state.lock();

@@ -21,7 +21,7 @@ use crate::members::Members;
 use crate::met::Met;
 use crate::options::{CallOptions, LinkLayer, Options, Transport};
 use crate::registry::{Registration, Registry};
-use crate::rref::{Handle, References, Section, hand_over, is_control};
+use crate::rref::{Handle, Life, References, Section, hand_over, is_control};
 use crate::serve::Inbound;
 use crate::timer::{self, Sweep};
 use crate::worker_info::{To, WorkerInfo};
@@ -82,6 +82,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(weak: Weak<Self>, identity: Identity, options: &Options) -> Self {
+        let references = References::new(
+            weak.clone(),
+            identity.incarnation,
+            options.reference_retry,
+            options.peer_timeout,
+        );
         Self {
             weak,
             transport: options.transport,
@@ -97,11 +103,7 @@ impl Worker {
             },
             link_layer: options.link_layer.clone(),
             executor: Executor::new(&identity.name, options.num_worker_threads),
-            references: References::new(
-                identity.incarnation,
-                options.reference_retry,
-                options.peer_timeout,
-            ),
+            references,
             identity,
             poller: Mutex::new(None),
             listeners: Mutex::default(),
@@ -199,14 +201,28 @@ impl Worker {
         args: &impl Wire,
     ) -> Result<Arc<Handle>> {
         let owner = self.members()?.find(request.to)?;
-        let handle = self.references.create(self, owner, type_name);
-        match self.call(&request, Purpose::Creation(handle.ids()), &|e| args.encode(e)) {
-            Ok(_) => Ok(handle),
-            Err(error) => {
-                self.references.not_created(&handle);
-                Err(error)
-            }
-        }
+        let creating = Creating(Some(self.references.create(self, owner, type_name)?), self);
+        let purpose = Purpose::Creation {
+            ids: creating
+                .0
+                .as_ref()
+                .map(|handle| handle.ids())
+                .ok_or(Error::ShutDown)?,
+            object: request.object.cloned(),
+        };
+        self.call(&request, purpose, &|e| args.encode(e))?;
+        creating.done().ok_or(Error::ShutDown)
+    }
+
+    /// Tells another worker something about references.
+    pub(crate) fn tell(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        (to, number): (Life, u64),
+        args: &impl Wire,
+    ) -> Result<()> {
+        self.call(request, Purpose::Telling { to, number }, &|e| args.encode(e))
+            .map(drop)
     }
 
     /// Makes a call: sends the request and returns without waiting for the reply.
@@ -279,7 +295,7 @@ impl Worker {
                 message.header.flags |= IS_CONTROL;
             }
             outbound.calls.insert(call.clone());
-            if creates.is_some() {
+            if !purpose.is_waited_for() {
                 // Nobody waits for the reply, but it has to be received.
                 outbound.link.watch(true);
             }
@@ -295,18 +311,19 @@ impl Worker {
                 }
                 Err(error) => {
                     let still_there = outbound.calls.give_up(id);
-                    if creates.is_some() && still_there {
+                    if !purpose.is_waited_for() && still_there {
                         outbound.link.watch(false);
                     }
                     self.references.not_given(self, &section.handed);
+                    if !purpose.is_waited_for() && !still_there {
+                        // The end of the connection has been dealt with: a value that will not be made is an
+                        // error to whoever uses it, and what is to be told is told again.
+                        return Ok((outbound, call));
+                    }
                     match error {
                         // Nothing of it was sent, so it may be sent again. Were it not in the books
                         // any more, it would have been failed as lost already.
                         NotSent::Closed(_) if still_there && !reconnected => reconnected = true,
-                        // A reference to a value that will not be made: whoever uses it hears of that.
-                        NotSent::Closed(_) if !still_there && creates.is_some() => {
-                            return Ok((outbound, call));
-                        }
                         NotSent::Closed(closed) => {
                             return Err(Error::WorkerLost {
                                 worker: member.info.name.clone(),
@@ -386,6 +403,24 @@ impl Worker {
         }
     }
 
+    /// Ends the connections with a worker.
+    pub(crate) fn part_from(&self, life: Life, why: &str) {
+        let members = self.members.get();
+        let outbound = members.and_then(|members| members.of_life(life)?.outbound());
+        let inbound: Vec<_> = {
+            let inbound = self.inbound.lock();
+            let from_it = inbound.iter().filter(|link| link.peer().incarnation == life);
+            from_it.cloned().collect()
+        };
+        for link in outbound
+            .map(|outbound| outbound.link.clone())
+            .into_iter()
+            .chain(inbound)
+        {
+            link.close(why);
+        }
+    }
+
     /// Members in the order of their ranks.
     pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
         let members = self.members.get();
@@ -449,6 +484,7 @@ impl Worker {
             link.close(why);
         }
         self.gatherings.close();
+        self.references.close(self.name());
         if let Some(poller) = self.poller.lock().take() {
             poller.close();
         }
@@ -465,6 +501,24 @@ impl Drop for Worker {
     }
 }
 
+/// A reference to a value whose making has not been asked for yet. Given up unless it is, also when
+/// encoding the arguments panics.
+struct Creating<'a>(Option<Arc<Handle>>, &'a Worker);
+
+impl Creating<'_> {
+    fn done(mut self) -> Option<Arc<Handle>> {
+        self.0.take()
+    }
+}
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.0 {
+            self.1.references.not_created(handle);
+        }
+    }
+}
+
 /// Why a request was not sent.
 enum NotSent {
     Closed(Closed),
@@ -478,12 +532,10 @@ impl Sweep for Worker {
     fn sweep(&self, now: Instant) -> Option<Instant> {
         // From here on new calls tell the timer themselves.
         self.next_sweep.store(u64::MAX, SeqCst);
-        let calls = self.outbounds().filter_map(|outbound| outbound.sweep(now)).min();
-        let references = self
-            .weak
-            .upgrade()
-            .and_then(|worker| self.references.sweep(&worker, now));
-        let next = calls.into_iter().chain(references).min()?;
+        let next = self
+            .outbounds()
+            .filter_map(|outbound| outbound.sweep(now))
+            .min()?;
         let at = nanos(next.saturating_duration_since(self.epoch));
         // When a new call has asked for an earlier time meanwhile, it has told the timer.
         (self.next_sweep.fetch_min(at, SeqCst) > at).then_some(next)

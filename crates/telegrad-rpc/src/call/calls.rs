@@ -12,7 +12,7 @@ use telegrad_wire::{CallId, Decoder, FrameKind, HAS_REFERENCES, RawTensor, Refer
 use super::Promise;
 use crate::error::{Error, Mismatch, RemoteError};
 use crate::registry::{Registration, Registry};
-use crate::rref::{ForkId, Handle, RefId, Section};
+use crate::rref::{ForkId, Handle, Life, RefId, Section};
 use crate::worker::Worker;
 use crate::worker_info::To;
 
@@ -45,17 +45,29 @@ pub(crate) struct Call {
 pub(crate) enum Purpose {
     /// Its result. The reference that it is made on stays until then, so that the value does.
     Result(#[expect(dead_code, reason = "kept, not used")] Option<Arc<Handle>>),
-    /// A value, on the callee. The reply says that the request is there.
-    Creation((RefId, ForkId)),
+    /// A value, on the callee. The reply says that the request is there; the reference that it is made on
+    /// stays until then.
+    Creation {
+        ids: (RefId, ForkId),
+        #[expect(dead_code, reason = "kept, not used")]
+        object: Option<Arc<Handle>>,
+    },
+    /// To tell the callee something about references.
+    Telling { to: Life, number: u64 },
 }
 
 impl Purpose {
     /// The value that the call makes.
     pub(crate) fn creates(&self) -> Option<RefId> {
         match self {
-            Self::Result(_) => None,
-            Self::Creation((reference, _)) => Some(*reference),
+            Self::Creation { ids, .. } => Some(ids.0),
+            Self::Result(_) | Self::Telling { .. } => None,
         }
+    }
+
+    /// Whether somebody waits for the reply.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Result(_))
     }
 }
 
@@ -90,6 +102,18 @@ pub(crate) struct Reply {
     pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
     pub(crate) references: Vec<Reference>,
+}
+
+impl Reply {
+    pub(crate) fn decode<T: Wire>(self, function: &str, worker: &str) -> Result<T, Error> {
+        let body = &self.body[self.offset..];
+        let mut decoder = Decoder::with_tables(body, self.tensors, self.references);
+        T::decode(&mut decoder).map_err(|source| Error::Receive {
+            function: function.into(),
+            worker: worker.into(),
+            source: Box::new(source),
+        })
+    }
 }
 
 /// Takes the replies of one worker to the calls that wait for them.
@@ -136,18 +160,27 @@ impl Outbound {
     }
 
     /// Gives up a call and tells the callee, which may not have started on it.
-    pub(crate) fn cancel(&self, call: &Call) {
-        if self.calls.give_up(call.id) {
+    /// False when it was not there any more.
+    pub(crate) fn cancel(&self, call: &Call) -> bool {
+        let found = self.calls.give_up(call.id);
+        if found {
             // Nobody waits for the effect, and a link that has ended has cancelled everything.
             let _ = self
                 .link
                 .send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
+            if !call.purpose.is_waited_for() {
+                self.link.watch(false);
+            }
         }
+        found
     }
 
     /// Fails a call whose time has run out.
     pub(crate) fn expire(&self, call: &Call) {
-        self.cancel(call);
+        let found = self.cancel(call);
+        if !found && !call.purpose.is_waited_for() {
+            return;
+        }
         let error = Error::Timeout {
             function: call.function.into(),
             worker: self.calls.peer.to_string(),
@@ -218,15 +251,21 @@ impl Calls {
     }
 
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
-        if let Purpose::Creation((_, fork)) = call.purpose {
-            if let Some(worker) = self.worker.upgrade() {
+        let worker = self.worker.upgrade();
+        match (&call.purpose, &worker) {
+            (Purpose::Result(_), _) => {}
+            (_, None) => return,
+            (Purpose::Creation { ids: (_, fork), .. }, Some(worker)) => {
                 match result {
-                    Ok(_) => worker.references.created(&worker, fork),
-                    Err(_) => worker.references.creation_in_doubt(&worker, fork),
+                    Ok(_) => worker.references.created(worker, *fork),
+                    Err(_) => worker.references.creation_in_doubt(worker, *fork),
                 }
-                worker.activity.changed();
+                return worker.activity.changed();
             }
-            return;
+            (Purpose::Telling { to, number }, Some(worker)) => {
+                let answers = result.and_then(|reply| reply.decode(call.function, &self.peer));
+                return worker.references.concluded(worker, *to, *number, answers);
+            }
         }
         if let Some(callback) = call.promise.set(result)
             && let Some(worker) = self.worker.upgrade()
@@ -283,7 +322,7 @@ impl Sink for Calls {
         };
         // A call that timed out or was cancelled is no longer there; its late reply is dropped.
         if let Some(call) = self.remove(call) {
-            if call.purpose.creates().is_some() {
+            if !call.purpose.is_waited_for() {
                 link.watch(false);
             }
             self.finish(&call, result);

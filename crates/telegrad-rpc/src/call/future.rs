@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use telegrad_net::Waiting;
-use telegrad_wire::{Decoder, Wire, WireError};
+use telegrad_wire::Wire;
 
 use super::Promise;
 use super::calls::{Call, Outbound, Reply};
@@ -283,13 +283,7 @@ impl Pending {
     }
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
-        let body = &reply.body[reply.offset..];
-        let mut decoder = Decoder::with_tables(body, reply.tensors, reply.references);
-        T::decode(&mut decoder).map_err(|source: WireError| Error::Receive {
-            function: self.call.function.into(),
-            worker: self.outbound.calls.peer.to_string(),
-            source: Box::new(source),
-        })
+        reply.decode(self.call.function, &self.outbound.calls.peer)
     }
 
     /// Has replies received in the background, because no thread waits for this one.

@@ -13,6 +13,7 @@ use crate::worker::Worker;
 
 /// What clones of an [`RRef`](crate::RRef) share. Dropping it tells the owner, in time.
 pub(crate) struct Handle {
+    /// Nobody for a reference that is in no book.
     pub(super) worker: Weak<Worker>,
     pub(crate) reference: RefId,
     pub(super) fork: ForkId,
@@ -102,8 +103,8 @@ impl Handle {
         match loss {
             Loss::Owner => {
                 let worker = self.worker.upgrade();
-                let why = worker.and_then(|worker| worker.references.obituary(&self.owner));
-                let why = why.unwrap_or_else(|| "its worker has ended".into());
+                let why = worker.map(|worker| worker.references.obituary(&self.owner));
+                let why = why.unwrap_or_else(|| "its world has ended".into());
                 Error::OwnerLost { what, owner, why }
             }
             Loss::Gone | Loss::Creator | Loss::Request => Error::ReferenceLost { what, owner },

@@ -10,6 +10,10 @@
 //! - from the owner, the fork is on the list before it leaves;
 //! - to the owner, it is on the list when it arrives.
 //!
+//! A reference can be handed on before the request to make its value has come. An owner that is told of a
+//! value that it does not have asks the creator whether it is still to come (`Expect`): the chain may have
+//! been broken by a death, and the value be gone.
+//!
 //! This module is events in, effects out: no I/O, no clock, no threads. What it promises, as long as
 //! the workers named live, and what the tests beside it check in every interleaving:
 //!
@@ -46,8 +50,11 @@ pub(crate) struct Ledger {
     held: FxHashMap<ForkId, Held>,
     /// The references that were given to others, who have not accepted them yet.
     given: FxHashMap<ForkId, Given>,
-    /// What was asked about, had not come, and is not to be taken when it comes.
+    /// What was asked about, had not come, and is not to be taken when it comes: references, and requests
+    /// to make a value, by the first reference to it.
     refused: FxHashSet<ForkId>,
+    /// What others gave to this worker and have not heard yet that it arrived.
+    accepting: FxHashSet<ForkId>,
     channels: FxHashMap<Life, Channel>,
     dead: FxHashSet<Life>,
     effects: Vec<Effect>,
@@ -179,6 +186,7 @@ impl Ledger {
             held: FxHashMap::default(),
             given: FxHashMap::default(),
             refused: FxHashSet::default(),
+            accepting: FxHashSet::default(),
             channels: FxHashMap::default(),
             dead: FxHashSet::default(),
             effects: Vec::new(),
@@ -200,11 +208,15 @@ impl Ledger {
         (reference, fork)
     }
 
-    /// A value that `owner` is about to be asked to make, and the first reference to it.
-    pub(crate) fn create(&mut self, owner: Life) -> (RefId, ForkId) {
+    /// A value that `owner` is about to be asked to make, and the first reference to it. `None` when the
+    /// owner is gone.
+    pub(crate) fn create(&mut self, owner: Life) -> Option<(RefId, ForkId)> {
+        if self.dead.contains(&owner) {
+            return None;
+        }
         let (reference, fork) = self.first();
         self.hold(fork, reference, owner, State::Creating);
-        (reference, fork)
+        Some((reference, fork))
     }
 
     /// The request was not sent: there is nothing to refer to.
@@ -229,7 +241,11 @@ impl Ledger {
             && held.state == State::Creating
         {
             let (owner, reference) = (held.owner, held.reference);
-            self.tell(owner, Message::Settle { reference, fork });
+            if self.dead.contains(&owner) {
+                self.lose(fork, Loss::Owner);
+            } else {
+                self.tell(owner, Message::Settle { reference, fork });
+            }
         }
     }
 
@@ -237,7 +253,8 @@ impl Ledger {
     pub(crate) fn make(&mut self, reference: RefId, from: Life) -> bool {
         let settled = self.refused.remove(&ForkId(reference.0));
         let owned = self.owned.get(&reference);
-        if settled || self.dead.contains(&from) || owned.is_some_and(|owned| owned.made != Made::Awaited) {
+        let entitled = reference.0.by == from && !self.dead.contains(&from);
+        if settled || !entitled || owned.is_some_and(|owned| owned.made != Made::Awaited) {
             return false;
         }
         let owned = self.await_value(reference);
@@ -268,11 +285,11 @@ impl Ledger {
     }
 
     /// Hands a reference on: a new fork for `to`, that goes over the connection `over`. `None` for a
-    /// reference that is lost.
+    /// reference that is lost, and a receiver that is gone.
     pub(crate) fn give(&mut self, parent: ForkId, to: Life, over: u64) -> Option<Handover> {
         let fork = ForkId(self.unique());
         let held = self.held.get_mut(&parent)?;
-        if held.state == State::Lost {
+        if held.state == State::Lost || self.dead.contains(&to) {
             return None;
         }
         let (reference, owner) = (held.reference, held.owner);
@@ -364,7 +381,7 @@ impl Ledger {
         let Some(channel) = self.channels.get_mut(&by) else {
             return;
         };
-        let messages = channel.answered(number);
+        let messages = channel.answered(number, answers.len());
         for (message, answer) in messages.into_iter().zip(answers) {
             self.conclude(message, *answer, by);
         }
@@ -415,6 +432,8 @@ impl Ledger {
         }
         self.channels.remove(&worker);
         self.refused.retain(|fork| fork.0.by != worker);
+        // Forks are numbered by those who give them.
+        self.accepting.retain(|fork| fork.0.by != worker);
         for fork in sorted(self.given.iter().filter(|(_, given)| given.to == worker)) {
             self.not_given(fork);
         }
@@ -484,8 +503,9 @@ impl Ledger {
                 giver,
             } => return self.put_on_list(reference, fork, by, giver),
             Message::Settle { reference, fork } => {
+                let entitled = reference.0.by == by;
                 let owned = self.await_value(reference);
-                if owned.made == Made::Awaited {
+                if owned.made == Made::Awaited && entitled {
                     owned.made = Made::Never;
                     owned.forks.insert(fork, by);
                     // The value may be gone again before the request comes after all.
@@ -493,18 +513,21 @@ impl Ledger {
                     self.effects.push(Effect::Fail(reference, Loss::Request));
                 }
             }
-            Message::Release { reference, fork } => self.release(reference, fork),
+            Message::Release { reference, fork } => {
+                let owned = self.owned.get(&reference);
+                if owned.is_some_and(|owned| owned.forks.get(&fork) == Some(&by)) {
+                    self.release(reference, fork);
+                }
+            }
             Message::Accept { fork } => {
-                if let Some(parent) = self.given.remove(&fork).and_then(|given| given.parent) {
+                if self.given.get(&fork).is_some_and(|given| given.to == by)
+                    && let Some(parent) = self.given.remove(&fork).and_then(|given| given.parent)
+                {
                     self.let_go(parent);
                 }
             }
             Message::Ask { fork } => {
-                let accepts = self
-                    .channels
-                    .get(&by)
-                    .is_some_and(|channel| channel.contains(&Message::Accept { fork }));
-                if !accepts && !self.held.contains_key(&fork) {
+                if !self.accepting.contains(&fork) && !self.held.contains_key(&fork) {
                     self.refused.insert(fork);
                     return Answer::Never;
                 }
@@ -540,7 +563,12 @@ impl Ledger {
                     self.try_release(fork);
                 }
             }
-            (Message::Settle { fork, .. }, _) => self.created(fork),
+            (Message::Settle { fork, .. }, _) if self.held.contains_key(&fork) => self.created(fork),
+            // Given up in the meantime; but the owner has it on its list now.
+            (Message::Settle { reference, fork }, _) => self.tell(by, Message::Release { reference, fork }),
+            (Message::Accept { fork }, _) => {
+                self.accepting.remove(&fork);
+            }
             (Message::Ask { fork }, Answer::Never) if self.given.contains_key(&fork) => self.not_given(fork),
             // It has been accepted in the meantime, so it will not come a second time.
             (Message::Ask { fork }, Answer::Never) => self.tell(by, Message::Forget { fork }),
@@ -555,7 +583,6 @@ impl Ledger {
             }
             (
                 Message::Release { .. }
-                | Message::Accept { .. }
                 | Message::Ask { .. }
                 | Message::Forget { .. }
                 | Message::Expect { .. },
@@ -569,6 +596,9 @@ impl Ledger {
             let answer = self.act_on(message, to);
             self.conclude(message, answer, to);
         } else if !self.dead.contains(&to) {
+            if let Message::Accept { fork } = message {
+                self.accepting.insert(fork);
+            }
             let channel = self.channels.entry(to).or_default();
             channel.push(message);
             if !channel.is_under_way() {

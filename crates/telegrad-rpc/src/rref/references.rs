@@ -1,6 +1,7 @@
 //! The references of one worker: the protocol's books, and everything that has to happen for it.
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,13 @@ use super::handle::Handle;
 use super::protocol::{Answer, Batch, Count, Effect, ForkId, Ledger, Life, Loss, Received, RefId, Urgency};
 use super::section::Handed;
 use super::value::{Slot, Value};
-use crate::call::RpcFuture;
 use crate::context::CallContext;
 use crate::deadline::after;
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
-use crate::executor::Executor;
 use crate::member::Member;
 use crate::options::CallOptions;
 use crate::registry::{Kept, Registration, Registry};
+use crate::timer::{self, Sweep};
 use crate::worker::{Request, Worker};
 use crate::worker_info::To;
 
@@ -31,10 +31,10 @@ const SOON: Duration = Duration::from_millis(5);
 /// So many messages to one worker do not wait any longer.
 const MANY: usize = 512;
 
-/// How often a worker whose connection was lost is dialled before it counts as gone, and the pause
-/// between two times.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(50);
+/// How often nobody is found where a worker was before it counts as gone, and the pause between two
+/// looks.
+const ABSENCES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// Everything about references that one worker knows.
 pub(crate) struct References {
@@ -42,6 +42,31 @@ pub(crate) struct References {
     /// How long to wait for an answer before a message is sent again.
     retry: Duration,
     peer_timeout: Duration,
+    /// Values on their way out, and whether somebody sees to it.
+    bin: Mutex<(Vec<Arc<Slot>>, bool)>,
+    clock: Arc<Clock>,
+}
+
+/// Has the timer come by when something is to be told, or the making of a value takes too long.
+struct Clock {
+    worker: Weak<Worker>,
+    /// When it comes by.
+    next: Mutex<Option<Instant>>,
+}
+
+impl Sweep for Clock {
+    fn sweep(&self, now: Instant) -> Option<Instant> {
+        // From here on it has to be told again.
+        *self.next.lock() = None;
+        let worker = self.worker.upgrade()?;
+        let next = worker.references.sweep(&worker, now)?;
+        let mut planned = self.next.lock();
+        let earlier = planned.is_none_or(|planned| next < planned);
+        if earlier {
+            *planned = Some(next);
+        }
+        earlier.then_some(next)
+    }
 }
 
 struct Books {
@@ -72,7 +97,11 @@ struct After {
 }
 
 impl References {
-    pub(crate) fn new(me: Life, retry: Duration, peer_timeout: Duration) -> Self {
+    pub(crate) fn new(worker: Weak<Worker>, me: Life, retry: Duration, peer_timeout: Duration) -> Self {
+        let clock = Clock {
+            worker,
+            next: Mutex::new(None),
+        };
         Self {
             books: Mutex::new(Books {
                 ledger: Ledger::new(me),
@@ -83,8 +112,58 @@ impl References {
                 later: FxHashMap::default(),
                 obituaries: FxHashMap::default(),
             }),
-            retry,
+            // Without a pause nothing would ever be sent again.
+            retry: retry.max(Duration::from_millis(1)),
             peer_timeout,
+            bin: Mutex::default(),
+            clock: Arc::new(clock),
+        }
+    }
+
+    /// Makes sure that [`sweep`](Self::sweep) runs at `at`, or before.
+    pub(crate) fn sweep_at(&self, at: Instant) {
+        {
+            let mut next = self.clock.next.lock();
+            if next.is_some_and(|next| next <= at) {
+                return;
+            }
+            *next = Some(at);
+        }
+        let clock: Weak<Clock> = Arc::downgrade(&self.clock);
+        timer::schedule(at, clock);
+    }
+
+    /// Drops values, on a thread of its own: their code is the user's, and may take its time, use
+    /// references, or be the end of the next value.
+    fn throw_away(&self, worker: &Arc<Worker>, values: Vec<Arc<Slot>>) {
+        {
+            let mut bin = self.bin.lock();
+            bin.0.extend(values);
+            if std::mem::replace(&mut bin.1, true) {
+                return;
+            }
+        }
+        let task = worker.clone();
+        worker
+            .executor
+            .run_errand(Box::new(move || task.references.empty_bin()));
+    }
+
+    fn empty_bin(&self) {
+        loop {
+            let values = {
+                let mut bin = self.bin.lock();
+                if bin.0.is_empty() {
+                    bin.1 = false;
+                    return;
+                }
+                std::mem::take(&mut bin.0)
+            };
+            for value in values {
+                if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
+                    tracing::error!("a value panicked when it was dropped");
+                }
+            }
         }
     }
 
@@ -126,11 +205,15 @@ impl References {
         worker: &Worker,
         owner: &Arc<Member>,
         type_name: &'static str,
-    ) -> Arc<Handle> {
+    ) -> Result<Arc<Handle>> {
         let mut books = self.books.lock();
-        let ids = books.ledger.create(owner.identity().incarnation);
+        let Some(ids) = books.ledger.create(owner.identity().incarnation) else {
+            drop(books);
+            let (worker, why) = (owner.info.name.clone(), self.obituary(owner));
+            return Err(Error::Unreachable { worker, why });
+        };
         let weak = worker.weak.clone();
-        books.enter(Handle::new(weak, ids, owner.clone(), type_name.into()))
+        Ok(books.enter(Handle::new(weak, ids, owner.clone(), type_name.into())))
     }
 
     /// The owner was not asked.
@@ -172,13 +255,13 @@ impl References {
     }
 
     /// Where a value is, or is going to be; nothing when it is not to be expected.
-    pub(crate) fn slot(&self, reference: RefId) -> Option<Arc<Slot>> {
-        let mut books = self.books.lock();
-        if let Some(slot) = books.slots.get(&reference) {
-            return Some(slot.clone());
-        }
-        // Without effects: at most there is now an entry for it.
-        books.ledger.is_expected(reference).then(|| books.slot(reference))
+    pub(crate) fn slot(&self, worker: &Arc<Worker>, reference: RefId) -> Option<Arc<Slot>> {
+        self.change(worker, |books| {
+            if let Some(known) = books.slots.get(&reference) {
+                return Some(known.clone());
+            }
+            books.ledger.is_expected(reference).then(|| books.slot(reference))
+        })
     }
 
     /// Nobody waits in this slot any more who did.
@@ -199,39 +282,39 @@ impl References {
         to: Life,
         over: u64,
     ) -> Result<Vec<Handed>, WireError> {
-        let unsendable = |why: String| WireError::Unencodable {
-            what: "a reference".into(),
-            why,
-        };
-        let mut books = self.books.lock();
         let mut given = Vec::with_capacity(references.len());
         let mut problem = None;
+        let mut books = self.books.lock();
         for reference in references {
             let handle = reference.downcast_ref::<Handle>();
-            let Some(handle) = handle.filter(|handle| handle.worker.ptr_eq(&worker.weak)) else {
-                problem = Some(unsendable("it belongs to another world".into()));
-                break;
-            };
-            let Some(handover) = books.ledger.give(handle.fork, to, over) else {
-                let why = handle
-                    .check()
-                    .err()
-                    .map_or_else(String::new, |error| error.to_string());
-                problem = Some(unsendable(why));
-                break;
-            };
-            given.push(Handed::new(handover, handle.type_name.clone()));
-        }
-        match problem {
-            None => Ok(given),
-            Some(problem) => {
-                // None of these could be the last one: the handles are still here.
-                for handed in given {
-                    books.ledger.not_given(handed.handover().fork);
+            let handle = handle.filter(|handle| handle.worker.ptr_eq(&worker.weak));
+            match handle.and_then(|handle| Some((handle, books.ledger.give(handle.fork, to, over)?))) {
+                Some((handle, handover)) => {
+                    given.push(Handed::new(handover, handle.type_name.clone()));
                 }
-                Err(problem)
+                None => {
+                    problem = Some(handle);
+                    break;
+                }
             }
         }
+        let Some(handle) = problem else {
+            return Ok(given);
+        };
+        // Without consequences: the handles are still here.
+        for handed in given {
+            books.ledger.not_given(handed.handover().fork);
+        }
+        drop(books);
+        let why = match handle.map(Handle::check) {
+            None => "it belongs to another world".into(),
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) => "its receiver is gone".into(),
+        };
+        Err(WireError::Unencodable {
+            what: "a reference".into(),
+            why,
+        })
     }
 
     /// What was handed over was not sent.
@@ -270,12 +353,12 @@ impl References {
                 };
                 let received = books.ledger.receive(handover, giver);
                 let ids = (handover.reference, handover.fork);
-                let handle = Handle::new(worker.weak.clone(), ids, owner.clone(), handed.type_name);
+                let handle = |worker| Handle::new(worker, ids, owner.clone(), handed.type_name);
                 let handle = if received == Received::Refused {
-                    // In no book: there may be another of this number.
-                    Arc::new(handle)
+                    // In no book, and nothing to give up: there may be another of this number.
+                    Arc::new(handle(Weak::new()))
                 } else {
-                    books.enter(handle)
+                    books.enter(handle(worker.weak.clone()))
                 };
                 match received {
                     Received::Unconfirmed => {}
@@ -313,8 +396,11 @@ impl References {
         closed: &Closed,
     ) {
         let life = peer.identity().incarnation;
-        if worker.is_closed() || life == worker.identity.incarnation {
+        if worker.is_closed() {
             return;
+        }
+        if life == worker.identity.incarnation {
+            return self.change(worker, |books| books.ledger.connection_lost(life, over));
         }
         if closed.graceful {
             return self.died(worker, life, &closed.why);
@@ -329,7 +415,7 @@ impl References {
             return;
         }
         let (task, peer) = (worker.clone(), peer.clone());
-        worker.executor.spawn(Box::new(move || {
+        worker.executor.run_errand(Box::new(move || {
             let references = &task.references;
             match references.look_for(&task, &peer) {
                 Ok(()) => {
@@ -345,17 +431,23 @@ impl References {
         }));
     }
 
-    /// Finds out whether a worker is still there.
+    /// Finds out whether a worker is still there. It is not when nobody listens where it did, a few
+    /// times in a row, or when it cannot be reached for long.
     fn look_for(&self, worker: &Arc<Worker>, peer: &Arc<Member>) -> Result<()> {
-        let mut attempt = 1;
+        let deadline = after(self.peer_timeout);
+        let mut absences = 0;
         loop {
-            match peer.connect(worker, after(self.peer_timeout)) {
-                Ok(_) => return Ok(()),
-                Err(error) if attempt == ATTEMPTS || worker.is_closed() => return Err(error),
-                Err(_) => {}
+            match peer.look_for(worker, deadline) {
+                Ok(()) => return Ok(()),
+                Err(absent) => {
+                    absences += u32::from(absent.certain);
+                    let late = Instant::now() >= deadline;
+                    if absences == ABSENCES || late || worker.is_closed() {
+                        return Err(absent.error);
+                    }
+                }
             }
-            attempt += 1;
-            Executor::blocking(|| std::thread::sleep(PAUSE));
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -366,16 +458,44 @@ impl References {
         let orphans = self.change(worker, |books| {
             books.later.remove(&life);
             books.obituaries.entry(life).or_insert_with(|| why.into());
+            // What only the dead one would have asked for need not be finished.
+            let orphaned = |reference: &RefId| {
+                let holders = books.ledger.holders(*reference);
+                !holders.is_empty() && holders.iter().all(|holder| *holder == life)
+            };
+            let orphans = books.making.iter().filter(|(reference, _)| orphaned(reference));
+            let orphans: Vec<_> = orphans.map(|(_, context)| context.clone()).collect();
             books.ledger.died(life);
-            // What nobody will ever ask for need not be finished.
-            let unwanted = |reference: &RefId| books.ledger.holders(*reference).is_empty();
-            let orphans = books.making.iter().filter(|(reference, _)| unwanted(reference));
-            orphans.map(|(_, context)| context.clone()).collect::<Vec<_>>()
+            orphans
         });
         for context in orphans {
             context.cancel();
         }
+        // It may not be gone after all: then it hears of it.
+        worker.part_from(
+            life,
+            &format!("worker `{}` counts this one as gone: {why}", worker.name()),
+        );
         worker.activity.changed();
+    }
+
+    /// Ends everything: nobody will get a value from here any more.
+    pub(crate) fn close(&self, here: &str) {
+        let (making, slots) = {
+            let mut books = self.books.lock();
+            let making = std::mem::take(&mut books.making);
+            let slots: Vec<_> = books.slots.values().cloned().collect();
+            (making, slots)
+        };
+        for context in making.into_values() {
+            context.cancel();
+        }
+        for slot in slots {
+            if !slot.is_initialized() {
+                let error = RemoteError::new(RemoteErrorKind::ShuttingDown, "", here, "remote");
+                let _ = slot.set_blocking(Err(error));
+            }
+        }
     }
 
     /// Whether a worker counts as gone.
@@ -384,13 +504,14 @@ impl References {
     }
 
     /// How a worker ended.
-    pub(super) fn obituary(&self, worker: &Member) -> Option<String> {
+    pub(crate) fn obituary(&self, worker: &Member) -> String {
         let life = worker.identity().incarnation;
-        self.books.lock().obituaries.get(&life).cloned()
+        let known = self.books.lock().obituaries.get(&life).cloned();
+        known.unwrap_or_else(|| "it has ended".into())
     }
 
     /// Tells workers what is due; when to come back.
-    pub(crate) fn sweep(&self, worker: &Arc<Worker>, now: Instant) -> Option<Instant> {
+    fn sweep(&self, worker: &Arc<Worker>, now: Instant) -> Option<Instant> {
         let mut tell = Vec::new();
         let (next, late) = {
             let mut books = self.books.lock();
@@ -536,11 +657,10 @@ impl After {
             spawn_tell(worker, life);
         }
         if let Some(at) = tell_at {
-            worker.sweep_at(at);
+            worker.references.sweep_at(at);
         }
-        // A value's own code runs when it is dropped, which is nothing for a thread that receives.
-        if !freed.is_empty() && !Executor::may_wait() {
-            worker.executor.spawn(Box::new(move || drop(freed)));
+        if !freed.is_empty() {
+            worker.references.throw_away(worker, freed);
         }
         worker.activity.changed();
     }
@@ -548,10 +668,10 @@ impl After {
 
 fn spawn_tell(worker: &Arc<Worker>, life: Life) {
     let task = worker.clone();
-    worker.executor.spawn(Box::new(move || tell(&task, life)));
+    worker.executor.run_errand(Box::new(move || tell(&task, life)));
 }
 
-/// Sends what there is to tell to a worker, and goes on when it has answered.
+/// Sends what there is to tell to a worker; [`concluded`](References::concluded) goes on when it has answered.
 fn tell(worker: &Arc<Worker>, life: Life) {
     let references = &worker.references;
     let batch = {
@@ -562,20 +682,15 @@ fn tell(worker: &Arc<Worker>, life: Life) {
         }
         batch
     };
-    let Some(batch) = batch else { return };
-    let number = batch.number;
-    let again = worker.clone();
-    let answered = move |answers: Result<Vec<Answer>>| {
-        conclude(&again, life, number, answers);
-        Ok(())
-    };
-    match ask(worker, life, batch) {
-        Ok(answers) => drop(answers.then(answered)),
-        Err(error) => drop(answered(Err(error))),
+    if let Some(batch) = batch {
+        let number = batch.number;
+        if let Err(error) = send(worker, life, batch) {
+            references.concluded(worker, life, number, Err(error));
+        }
     }
 }
 
-fn ask(worker: &Arc<Worker>, life: Life, batch: Batch) -> Result<RpcFuture<Vec<Answer>>> {
+fn send(worker: &Arc<Worker>, life: Life, batch: Batch) -> Result<()> {
     let member = worker.members()?.of_life(life).ok_or(Error::ShutDown)?;
     let options = CallOptions {
         timeout: Some(worker.references.retry),
@@ -587,35 +702,44 @@ fn ask(worker: &Arc<Worker>, life: Life, batch: Batch) -> Result<RpcFuture<Vec<A
         options,
         object: None,
     };
-    worker.rpc(request, &(batch,))
+    worker.tell(&request, (life, batch.number), &(batch,))
 }
 
-fn conclude(worker: &Arc<Worker>, life: Life, number: u64, answers: Result<Vec<Answer>>) {
-    match answers {
-        Ok(answers) => {
-            worker.references.change(worker, |books| {
-                books.telling.remove(&life);
-                books.ledger.answered(life, number, &answers);
-            });
-            worker.activity.changed();
-        }
-        Err(Error::ShutDown) => {}
-        // It has waited long enough.
-        Err(Error::Timeout { .. }) => spawn_tell(worker, life),
-        Err(error) => {
-            tracing::debug!(worker = worker.name(), %error, "a message about references is sent again");
-            let at = Instant::now() + worker.references.retry;
-            {
-                let mut books = worker.references.books.lock();
-                books.telling.remove(&life);
-                books.later.insert(life, at);
+impl References {
+    /// What was told was answered, or not.
+    pub(crate) fn concluded(
+        &self,
+        worker: &Arc<Worker>,
+        life: Life,
+        number: u64,
+        answers: Result<Vec<Answer>>,
+    ) {
+        match answers {
+            Ok(answers) => {
+                self.change(worker, |books| {
+                    books.telling.remove(&life);
+                    books.ledger.answered(life, number, &answers);
+                });
+                worker.activity.changed();
             }
-            worker.sweep_at(at);
-            if let Error::Unreachable { why, .. } = error
-                && let Ok(members) = worker.members()
-                && let Some(member) = members.of_life(life)
-            {
-                worker.references.suspect(worker, member, why, None);
+            Err(Error::ShutDown) => {}
+            // It has waited long enough.
+            Err(Error::Timeout { .. }) => spawn_tell(worker, life),
+            Err(error) => {
+                tracing::debug!(worker = worker.name(), %error, "a message about references is sent again");
+                let at = Instant::now() + self.retry;
+                {
+                    let mut books = self.books.lock();
+                    books.telling.remove(&life);
+                    books.later.insert(life, at);
+                }
+                self.sweep_at(at);
+                if let Error::Unreachable { why, .. } = error
+                    && let Ok(members) = worker.members()
+                    && let Some(member) = members.of_life(life)
+                {
+                    self.suspect(worker, member, why, None);
+                }
             }
         }
     }

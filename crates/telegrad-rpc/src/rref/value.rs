@@ -19,6 +19,8 @@ pub(crate) struct Value {
     cell: Arc<Cell>,
     pub(crate) type_name: &'static str,
     encode: Option<Encode>,
+    /// Encoding it takes next to nothing.
+    pub(crate) is_quick: bool,
 }
 
 pub(crate) type Cell = RwLock<Box<dyn Any + Send + Sync>>;
@@ -35,6 +37,7 @@ impl Value {
             cell: Arc::new(RwLock::new(kept.value)),
             type_name: kept.type_name,
             encode: kept.encode,
+            is_quick: kept.is_quick,
         }
     }
 

@@ -96,7 +96,7 @@ impl Inbound {
         let destination = match slot {
             Some((reference, slot)) => {
                 if let Some(deadline) = deadline {
-                    worker.sweep_at(deadline);
+                    worker.references.sweep_at(deadline);
                 }
                 let making = Making::new(worker.clone(), function, reference, slot, context.clone());
                 Destination::Here(making)
@@ -116,7 +116,7 @@ impl Inbound {
         };
         let object = match section.object {
             None => None,
-            Some(reference) => match worker.references.slot(reference) {
+            Some(reference) => match worker.references.slot(&worker, reference) {
                 Some(slot) => Some((reference, slot)),
                 None => return destination.finish(&context, Err(no_value(&worker, function)), flush),
             },
@@ -134,7 +134,12 @@ impl Inbound {
         if !inline {
             return spawn(&worker, job.into_owned());
         }
-        if let Some(job) = job.run_if_ready(flush) {
+        let job = if job.is_quick() {
+            job.run_if_ready(flush)
+        } else {
+            Some(job)
+        };
+        if let Some(job) = job {
             let answers = matches!(job.destination, Destination::Caller(_));
             if !answers || self.enter(link, header.call, &job.context) {
                 spawn(&worker, job.into_owned());

@@ -11,7 +11,7 @@ use super::async_task::AsyncTask;
 use super::destination::Destination;
 use super::panic_text;
 use crate::context::CallContext;
-use crate::error::{Error, RemoteErrorKind};
+use crate::error::{Error, RemoteError, RemoteErrorKind};
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
 use crate::rref::{Entered, Handle, RefId, Slot, Value, is_fetch};
 
@@ -48,6 +48,13 @@ impl Job<'_> {
             body: Cow::Owned(self.body.into_owned()),
             ..self
         }
+    }
+
+    /// Whether it may run on the thread that has read it.
+    pub(crate) fn is_quick(&self) -> bool {
+        let value = self.needs.object.as_ref().and_then(|(_, slot)| slot.get());
+        // Whatever it takes to fetch a value is up to the value.
+        !is_fetch(self.function) || value.is_some_and(|value| value.as_ref().is_ok_and(|v| v.is_quick))
     }
 
     /// Runs the function, unless something has to be waited for.
@@ -143,16 +150,14 @@ impl Needs {
         let waiting = Waiting {
             call,
             reference,
-            slot: Some(slot.clone()),
+            slot: Some(slot),
         };
-        let value = slot.wait().await;
-        drop(waiting);
-        match value {
+        match waiting.value().await {
             Ok(value) => {
                 let entered = value.enter((function.access)()).await;
-                Ok(Some((value.clone(), entered)))
+                Ok(Some((value, entered)))
             }
-            Err(error) => Err(Trouble::Earlier(error.clone())),
+            Err(error) => Err(Trouble::Earlier(error)),
         }
     }
 
@@ -170,6 +175,16 @@ struct Waiting<'a> {
     call: &'a CallContext,
     reference: RefId,
     slot: Option<Arc<Slot>>,
+}
+
+impl Waiting<'_> {
+    async fn value(self) -> Result<Value, RemoteError> {
+        match &self.slot {
+            Some(slot) => slot.wait().await.clone(),
+            // It is taken when this is dropped.
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Drop for Waiting<'_> {
@@ -195,18 +210,18 @@ fn step(
     want: Want,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
-    if let Some((value, entered)) = &mut object
-        && is_fetch(function)
-    {
-        return Ok(Step::Done(value.encode(entered).map(Output::Message)));
-    }
-    let invocation = Invocation {
-        args,
-        receiver: object.as_mut().map(|(_, entered)| entered.receiver()),
-        want,
+    let run = || match &mut object {
+        Some((value, entered)) if is_fetch(function) => {
+            Step::Done(value.encode(entered).map(Output::Message))
+        }
+        object => (function.invoke)(Invocation {
+            args,
+            receiver: object.as_mut().map(|(_, entered)| entered.receiver()),
+            want,
+        }),
     };
     context.enter(|| {
-        catch_unwind(AssertUnwindSafe(|| (function.invoke)(invocation)))
+        catch_unwind(AssertUnwindSafe(run))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
     })
 }

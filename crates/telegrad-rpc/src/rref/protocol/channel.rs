@@ -4,6 +4,8 @@
 //! One batch is under way at a time. It is sent until its answers come; the other side acts on the
 //! first copy, gives the same answers to the others, and ignores older ones.
 
+use std::collections::VecDeque;
+
 use super::message::{Answer, Batch, Message};
 
 /// Messages in one batch. With the longest of them a batch still fits a small frame.
@@ -17,7 +19,7 @@ pub(super) struct Channel {
     /// Its messages, until they are answered.
     under_way: Vec<Message>,
     /// What follows.
-    queue: Vec<Message>,
+    queue: VecDeque<Message>,
     /// The number of the last batch that was received.
     received: u64,
     /// What was answered to it.
@@ -36,7 +38,7 @@ pub(super) enum Came<'a> {
 
 impl Channel {
     pub(super) fn push(&mut self, message: Message) {
-        self.queue.push(message);
+        self.queue.push_back(message);
     }
 
     /// Messages that have not been answered.
@@ -48,19 +50,14 @@ impl Channel {
         !self.under_way.is_empty()
     }
 
-    /// Whether a message waits for its answer.
-    pub(super) fn contains(&self, message: &Message) -> bool {
-        self.under_way.contains(message) || self.queue.contains(message)
-    }
-
     /// The batch to send: the one under way, again, or else the next.
     pub(super) fn batch(&mut self) -> Option<Batch> {
         if self.under_way.is_empty() {
             if self.queue.is_empty() {
                 return None;
             }
-            let rest = self.queue.split_off(self.queue.len().min(MAX_BATCH));
-            self.under_way = std::mem::replace(&mut self.queue, rest);
+            let count = self.queue.len().min(MAX_BATCH);
+            self.under_way = self.queue.drain(..count).collect();
             self.sent += 1;
         }
         Some(Batch {
@@ -69,9 +66,9 @@ impl Channel {
         })
     }
 
-    /// The messages that these answers are for, the first time they come.
-    pub(super) fn answered(&mut self, number: u64) -> Vec<Message> {
-        if number == self.sent {
+    /// The messages that so many answers are for, the first time they come.
+    pub(super) fn answered(&mut self, number: u64, answers: usize) -> Vec<Message> {
+        if number == self.sent && answers == self.under_way.len() {
             std::mem::take(&mut self.under_way)
         } else {
             Vec::new()

@@ -10,6 +10,8 @@
 
 mod truth;
 mod world;
+mod network;
+mod story;
 mod steps;
 mod check;
 mod print;
@@ -37,6 +39,7 @@ const ONE: Limits = Limits {
     losses: 0,
     repeats: 0,
     broken: 0,
+    doubts: 0,
     crashes: 0,
 };
 
@@ -61,17 +64,11 @@ fn search_only(
         limits,
         only,
     };
-    let t = std::time::Instant::now();
     let states = search.run();
-    eprintln!(
-        "{} {states} states in {:?}",
-        std::thread::current().name().unwrap(),
-        t.elapsed()
-    );
     assert!(states >= at_least, "there are only {states} states");
 }
 
-/// Some 41,000 states.
+/// Some 10,000 states.
 #[test]
 fn two_workers_that_lose_and_repeat_messages() {
     let limits = Limits {
@@ -80,10 +77,22 @@ fn two_workers_that_lose_and_repeat_messages() {
         repeats: 1,
         ..ONE
     };
-    search(10_000, 2, &[REMOTE], limits);
+    search(5_000, 2, &[REMOTE], limits);
 }
 
-/// Some 62,000 states.
+/// A request is in doubt, but arrives, and so does its reply. Some 12,000 states.
+#[test]
+fn two_workers_of_which_one_is_impatient() {
+    let limits = Limits {
+        gifts: 1,
+        losses: 1,
+        doubts: 1,
+        ..ONE
+    };
+    search(5_000, 2, &[REMOTE], limits);
+}
+
+/// Some 42,000 states.
 #[test]
 fn two_workers_over_a_connection_that_breaks() {
     let limits = Limits {
@@ -95,7 +104,7 @@ fn two_workers_over_a_connection_that_breaks() {
     search(10_000, 2, &[REMOTE], limits);
 }
 
-/// Some 62,000 states.
+/// Some 50,000 states.
 #[test]
 fn two_workers_of_which_one_crashes() {
     let limits = Limits {
@@ -107,7 +116,7 @@ fn two_workers_of_which_one_crashes() {
     search(10_000, 2, &[REMOTE], limits);
 }
 
-/// Some 62,000 states.
+/// Some 16,000 states.
 #[test]
 fn a_value_that_is_used_before_it_is_made() {
     let limits = Limits {
@@ -116,22 +125,21 @@ fn a_value_that_is_used_before_it_is_made() {
         crashes: 1,
         ..ONE
     };
-    search(10_000, 2, &[REMOTE], limits);
+    search(5_000, 2, &[REMOTE], limits);
 }
 
-/// Some 62,000 states.
+/// Some 50,000 states.
 #[test]
 fn a_value_that_its_owner_gives_away() {
     let limits = Limits {
         gifts: 2,
         broken: 1,
-        crashes: 1,
         ..ONE
     };
     search(10_000, 2, &[LOCAL], limits);
 }
 
-/// Some 62,000 states.
+/// Some 29,000 states.
 #[test]
 fn a_value_that_its_owner_asks_itself_for() {
     let limits = Limits {
@@ -144,7 +152,7 @@ fn a_value_that_its_owner_asks_itself_for() {
     search(10_000, 2, &[OWN_REQUEST], limits);
 }
 
-/// Some 62,000 states.
+/// Some 41,000 states.
 #[test]
 fn two_values_on_workers_that_refer_to_each_other() {
     let limits = Limits {
@@ -155,17 +163,18 @@ fn two_values_on_workers_that_refer_to_each_other() {
     search(10_000, 2, &[REMOTE, BACK], limits);
 }
 
-/// Some 62,000 states.
+/// Some 68,000 states.
 #[test]
 fn three_workers_that_pass_a_reference_on() {
     let limits = Limits { gifts: 2, ..ONE };
-    search_only(10_000, 3, &[REMOTE], limits, |world, step| match step {
-        Step::Give { fork, to } => world.truth.forks[&fork].holder != to,
+    search_only(20_000, 3, &[REMOTE], limits, |world, step| match step {
+        // All other ways of one or two links are in the tests above.
+        Step::Give { fork, to } => matches!((holder(world, fork), to), (1, 2) | (2, 0 | 1)),
         _ => true,
     });
 }
 
-/// Some 62,000 states.
+/// Some 42,000 states.
 #[test]
 fn three_workers_that_lose_and_repeat_messages() {
     let limits = Limits {
@@ -177,7 +186,7 @@ fn three_workers_that_lose_and_repeat_messages() {
     search(10_000, 3, &[REMOTE], limits);
 }
 
-/// Some 62,000 states.
+/// Some 45,000 states.
 #[test]
 fn three_workers_over_connections_that_break() {
     let limits = Limits {
@@ -188,7 +197,7 @@ fn three_workers_over_connections_that_break() {
     search(10_000, 3, &[REMOTE], limits);
 }
 
-/// Some 62,000 states.
+/// Some 64,000 states.
 #[test]
 fn three_workers_of_which_two_crash() {
     let limits = Limits {
@@ -196,11 +205,11 @@ fn three_workers_of_which_two_crash() {
         crashes: 2,
         ..ONE
     };
-    search(10_000, 3, &[REMOTE], limits);
+    search(20_000, 3, &[REMOTE], limits);
 }
 
 /// The value may be freed before the owner gets a reference to it from a worker that it does not know to be
-/// dead. Some 62,000 states.
+/// dead. Some 2,600 states.
 #[test]
 fn a_reference_comes_from_a_dead_worker_to_the_owner() {
     let limits = Limits {
@@ -208,14 +217,15 @@ fn a_reference_comes_from_a_dead_worker_to_the_owner() {
         crashes: 1,
         ..ONE
     };
-    search_only(10_000, 3, &[REMOTE], limits, |world, step| match step {
-        Step::Give { fork, to } => matches!((world.truth.forks[&fork].holder, to), (1, 2) | (2, 0)),
-        Step::Crash(worker) => worker == 2,
+    search_only(1_000, 3, &[REMOTE], limits, |world, step| match step {
+        Step::Give { fork, to } => is_made(world) && matches!((holder(world, fork), to), (1, 2) | (2, 0)),
+        Step::Drop(fork) => holder(world, fork) != 2,
+        Step::Crash(worker) => worker == 2 && world.left.gifts == 0,
         _ => true,
     });
 }
 
-/// The same, with a third worker to whom the dead one gave the reference. Some 62,000 states.
+/// The same, with a fourth worker to whom the dead one gave the reference. Some 10,000 states.
 #[test]
 fn a_reference_comes_from_a_dead_worker_to_another_user() {
     let limits = Limits {
@@ -223,13 +233,63 @@ fn a_reference_comes_from_a_dead_worker_to_another_user() {
         crashes: 1,
         ..ONE
     };
-    search_only(10_000, 4, &[REMOTE], limits, |world, step| match step {
-        Step::Give { fork, to } => matches!((world.truth.forks[&fork].holder, to), (1, 2) | (2, 3)),
-        // It is about what happens once it has given the reference on.
-        Step::Drop(fork) => world.truth.forks[&fork].holder != 2,
+    search_only(3_000, 4, &[REMOTE], limits, |world, step| match step {
+        Step::Give { fork, to } => is_made(world) && matches!((holder(world, fork), to), (1, 2) | (2, 3)),
+        Step::Drop(fork) => holder(world, fork) != 2,
         Step::Crash(worker) => worker == 2 && world.left.gifts == 0,
         _ => true,
     });
+}
+
+/// A dead worker is a link in the chain from the owner to a third. Some 16,000 states.
+#[test]
+fn a_local_value_is_passed_on_by_a_worker_that_dies() {
+    let limits = Limits {
+        gifts: 2,
+        crashes: 1,
+        ..ONE
+    };
+    search_only(5_000, 3, &[LOCAL], limits, |world, step| match step {
+        Step::Give { fork, to } => matches!((holder(world, fork), to), (0, 1) | (1, 2)),
+        _ => true,
+    });
+}
+
+fn holder(world: &World, fork: ForkId) -> usize {
+    world.truth.forks[&fork].holder
+}
+
+/// Whether the creator of the one value knows that it is made.
+fn is_made(world: &World) -> bool {
+    world
+        .truth
+        .forks
+        .values()
+        .all(|fork| fork.parent.is_some() || fork.confirmed)
+}
+
+/// What comes late from a worker that counts as dead is not heard, and nothing lost is handed on.
+#[test]
+fn the_dead_are_not_heard() {
+    let (me, dead) = (world::life(0), world::life(1));
+    let mut ledger = Ledger::new(me);
+    let (_, fork) = ledger.create(dead).expect("it lives");
+    ledger.died(dead);
+    assert_eq!(ledger.create(dead), None);
+    let (reference, first) = Ledger::new(dead).create(me).expect("I live");
+    let messages = vec![Message::Settle {
+        reference,
+        fork: first,
+    }];
+    assert!(!ledger.make(reference, dead));
+    assert_eq!(ledger.told(dead, &Batch { number: 1, messages }), None);
+    assert!(!ledger.is_expected(reference));
+    assert_eq!(ledger.give(fork, me, 0), None);
+    let (_, own) = ledger.own();
+    assert_eq!(ledger.give(own, dead, 0), None);
+    ledger.drop_handle(own);
+    ledger.drop_handle(fork);
+    assert_eq!(ledger.count(), Count::default());
 }
 
 /// Two to seven workers, up to forty values, hundreds of steps, all faults.
@@ -242,7 +302,7 @@ fn random_walks_through_larger_worlds() {
     (0..runs.unwrap_or(500)).for_each(random::walk);
 }
 
-/// Millions of states: a minute or two if optimised, and several gigabytes.
+/// Some 1,600,000 states: for an optimised build, and when the protocol has changed.
 #[test]
 #[ignore = "takes long"]
 fn three_workers_that_pass_a_reference_on_of_which_one_crashes() {
@@ -254,7 +314,7 @@ fn three_workers_that_pass_a_reference_on_of_which_one_crashes() {
     search(1_000_000, 3, &[REMOTE], limits);
 }
 
-/// Like the one above.
+/// Some 3,400,000 states, like the one above.
 #[test]
 #[ignore = "takes long"]
 fn two_workers_that_pass_references_on_with_every_fault() {

@@ -1,12 +1,22 @@
 //! What has to be true.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::truth::{Place, Status, Wrong, f, r, w};
-use super::world::{World, index, life};
+use super::world::{Step, World, index, life};
 use super::{Count, ForkId, Made};
 
 impl World {
+    /// Takes a step and looks whether all is well.
+    pub(super) fn try_step(&mut self, step: Step) -> Result<(), Wrong> {
+        // The ledgers are not used again after a panic; the story up to it is.
+        let taken = catch_unwind(AssertUnwindSafe(|| self.take(step)));
+        taken.unwrap_or_else(|_| Err("a ledger panics, see above".into()))?;
+        self.check()
+    }
+
     /// After every step.
-    pub(super) fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), Wrong> {
         let truth = &self.truth;
         for (id, fork) in &truth.forks {
             let owner = truth.owner(fork);
@@ -88,7 +98,7 @@ impl World {
             held: held.len(),
             ..Count::default()
         };
-        if count != still {
+        if count != still || !ledger.accepting.is_empty() {
             return Err(format!("{} is not done: {count:?}", w(at)));
         }
         let mut on_lists = 0;

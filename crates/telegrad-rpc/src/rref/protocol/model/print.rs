@@ -11,7 +11,8 @@ impl World {
         let mut print = Print::default();
         for worker in &self.workers {
             ledger(&worker.ledger).hash(&mut print);
-            (&worker.due, &worker.over, &worker.sent).hash(&mut print);
+            (&worker.due, &worker.over, &worker.ended).hash(&mut print);
+            (&worker.sent, &worker.heard).hash(&mut print);
         }
         unordered(&self.flying).hash(&mut print);
         (&self.truth, &self.left).hash(&mut print);
@@ -27,6 +28,7 @@ fn ledger(ledger: &Ledger) -> u64 {
         unordered(&ledger.held),
         unordered(&ledger.given),
         unordered(&ledger.refused),
+        unordered(&ledger.accepting),
         unordered(&ledger.channels),
         unordered(&ledger.dead),
     ))

@@ -65,6 +65,7 @@ fn random_world(random: &mut Random) -> World {
         losses: up_to(1) * up_to(40),
         repeats: up_to(1) * up_to(40),
         broken: up_to(1) * up_to(8),
+        doubts: up_to(1) * up_to(8),
         crashes: up_to(1) * up_to(3),
     };
     World::new(2 + random.below(6), limits)
@@ -75,8 +76,7 @@ fn walk_through(world: &mut World, random: &mut Random) -> Result<(), Wrong> {
         let Some(step) = random_step(world, random) else {
             continue;
         };
-        world.take(step)?;
-        world.check()?;
+        world.try_step(step)?;
     }
     settle(world, random)?;
     let here = world
@@ -87,8 +87,7 @@ fn walk_through(world: &mut World, random: &mut Random) -> Result<(), Wrong> {
     let here: Vec<_> = here.map(|(id, fork)| (*id, fork.holder)).collect();
     for (fork, holder) in here {
         if world.truth.up[holder] {
-            world.take(Step::Drop(fork))?;
-            world.check()?;
+            world.try_step(Step::Drop(fork))?;
         }
     }
     settle(world, random)?;
@@ -111,8 +110,7 @@ fn settle(world: &mut World, random: &mut Random) -> Result<(), Wrong> {
         let Some(step) = random.one_of(&steps) else {
             return world.check_settled();
         };
-        world.take(step)?;
-        world.check()?;
+        world.try_step(step)?;
     }
     Err("it does not come to rest".into())
 }
@@ -127,12 +125,12 @@ fn random_step(world: &World, random: &mut Random) -> Option<Step> {
         0..10 => {
             let sendable = world.left.creations > 0 && world.truth.up[some];
             let creation = match random.below(10) {
-                0 => Step::CreateUnsent {
+                0..2 => Step::Own(some),
+                _ if world.counts_as_dead(some, other) => return None,
+                2 => Step::CreateUnsent {
                     by: some,
                     owner: other,
                 },
-                1..3 => Step::Own(some),
-                _ if world.counts_as_dead(some, other) => return None,
                 _ => Step::Create {
                     by: some,
                     owner: other,

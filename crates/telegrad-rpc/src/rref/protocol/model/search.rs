@@ -40,7 +40,7 @@ impl Search {
             world.faults(&mut steps);
             for step in steps.into_iter().filter(|step| (self.only)(&world, *step)) {
                 let mut world = world.clone();
-                if let Err(wrong) = world.take(step).and_then(|()| world.check()) {
+                if let Err(wrong) = world.try_step(step) {
                     self.fail(&before, at, Some(step), &wrong);
                 }
                 if seen.insert(world.print()) {
@@ -64,7 +64,7 @@ impl Search {
         world.story = Some(Vec::new());
         for step in steps.into_iter().rev() {
             // The last one is the one that fails.
-            let _ = world.take(step);
+            let _ = world.try_step(step);
         }
         let story = world.story.unwrap_or_default().join("\n");
         panic!("{wrong}\n{story}");

@@ -1,8 +1,9 @@
 //! What can happen next.
 
 use super::channel::Channel;
+use super::network::Load;
 use super::truth::Place;
-use super::world::{Load, Step, World, life};
+use super::world::{Step, World, life};
 
 impl World {
     /// Every step that goes on with what has begun. None: nothing happens any more by itself.
@@ -20,6 +21,12 @@ impl World {
             if self.truth.up[to] && self.workers[from].over[to] < self.workers[to].over[from] {
                 steps.push(Step::Disconnect { at: from, from: to });
             }
+            let ended = self.workers[from].ended.iter().filter(|(peer, _)| *peer == to);
+            steps.extend(ended.map(|(_, over)| Step::Notice {
+                at: from,
+                from: to,
+                over: *over,
+            }));
             if !self.truth.up[to] {
                 steps.push(Step::Learn { at: from, of: to });
             }
@@ -78,6 +85,12 @@ impl World {
                     steps.push(Step::Disconnect { at, from });
                 }
             }
+        }
+        if self.left.doubts > 0 {
+            let asked = self.truth.forks.iter().filter(|(_, fork)| {
+                fork.parent.is_none() && !fork.confirmed && !fork.lost && self.truth.up[fork.holder]
+            });
+            steps.extend(asked.map(|(id, _)| Step::Doubt(*id)));
         }
         if self.left.crashes > 0 {
             let up = (0..self.workers.len()).filter(|worker| self.truth.up[*worker]);

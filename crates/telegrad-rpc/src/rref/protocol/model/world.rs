@@ -1,10 +1,12 @@
-//! Workers, the network between them, and everything that can happen to both.
+//! Workers, and everything that can happen to them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::network::{Load, Thing};
+use super::story::message;
 use super::truth::{Fork, Place, Status, Truth, Value, Wrong, f, r, w};
-use super::{Answer, Batch, Effect, ForkId, Handover, Ledger, Life, Message, Received, RefId};
+use super::{Effect, ForkId, Handover, Ledger, Life, RefId};
 
 #[derive(Clone)]
 pub(super) struct World {
@@ -25,30 +27,13 @@ pub(super) struct Worker {
     pub(super) due: BTreeSet<usize>,
     /// For each other worker, the number of the last batch that was sent to it.
     pub(super) sent: Vec<u64>,
+    /// For each other worker, the number of the last batch that has come from it.
+    pub(super) heard: Vec<u64>,
     /// For each other worker, the number of the connection that this one uses. The two ends of a
     /// connection learn of its loss one after the other.
     pub(super) over: Vec<u64>,
-}
-
-/// Something under way.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Thing {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) load: Load,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Load {
-    /// To make a value.
-    Request(RefId, u64),
-    /// It is being made.
-    Reply(RefId, u64),
-    Reference(Handover, u64),
-    /// A call that uses a value through this fork.
-    Use(ForkId, u64),
-    Batch(Batch),
-    Answers(u64, Vec<Answer>),
+    /// Connections that have ended, and to whom, of which the ledger has not been told yet.
+    pub(super) ended: BTreeSet<(usize, u64)>,
 }
 
 /// How often each thing may happen. What is not limited here comes to an end by itself.
@@ -60,6 +45,7 @@ pub(super) struct Limits {
     pub(super) losses: u32,
     pub(super) repeats: u32,
     pub(super) broken: u32,
+    pub(super) doubts: u32,
     pub(super) crashes: u32,
 }
 
@@ -102,6 +88,14 @@ pub(super) enum Step {
         at: usize,
         from: usize,
     },
+    /// Its ledger is told, when it may have gone on over the next connection already.
+    Notice {
+        at: usize,
+        from: usize,
+        over: u64,
+    },
+    /// A worker does not want to wait for the reply to its request any longer.
+    Doubt(ForkId),
     Crash(usize),
     /// A worker learns that another has crashed.
     Learn {
@@ -124,7 +118,9 @@ impl World {
             ledger: Rc::new(Ledger::new(life(number))),
             due: BTreeSet::new(),
             sent: vec![0; workers],
+            heard: vec![0; workers],
             over: vec![0; workers],
+            ended: BTreeSet::new(),
         };
         let truth = Truth {
             up: vec![true; workers],
@@ -151,7 +147,7 @@ impl World {
             }
             Step::Create { by, owner } => {
                 self.left.creations -= 1;
-                let (reference, fork) = self.ledger(by).create(life(owner));
+                let (reference, fork) = self.create(by, owner)?;
                 self.tell_story(|| format!("{} asks {} to make {}", w(by), w(owner), r(reference)));
                 self.add_value(reference, fork, owner, Status::Asked);
                 let over = self.workers[by].over[owner];
@@ -160,7 +156,7 @@ impl World {
             }
             Step::CreateUnsent { by, owner } => {
                 self.left.creations -= 1;
-                let (reference, fork) = self.ledger(by).create(life(owner));
+                let (reference, fork) = self.create(by, owner)?;
                 self.tell_story(|| format!("{} fails to ask {} for {}", w(by), w(owner), r(reference)));
                 self.ledger(by).not_created(fork);
                 self.effects(by)
@@ -253,6 +249,17 @@ impl World {
                 Ok(())
             }
             Step::Disconnect { at, from } => self.disconnect(at, from),
+            Step::Notice { at, from, over } => self.notice(at, from, over),
+            Step::Doubt(fork) => {
+                self.left.doubts -= 1;
+                let Fork {
+                    holder, reference, ..
+                } = *self.fork(fork);
+                self.tell_story(|| format!("{} doubts that {} will be made", w(holder), r(reference)));
+                self.value(reference).in_doubt = true;
+                self.ledger(holder).creation_in_doubt(fork);
+                self.effects(holder)
+            }
             Step::Crash(worker) => {
                 self.left.crashes -= 1;
                 self.tell_story(|| format!("{} crashes", w(worker)));
@@ -264,103 +271,16 @@ impl World {
                 self.tell_story(|| format!("{} learns that {} has crashed", w(at), w(of)));
                 self.vanish(|thing| thing.from == of && thing.to == at);
                 self.workers[at].due.remove(&of);
+                self.workers[at].ended.retain(|(to, _)| *to != of);
                 self.ledger(at).died(life(of));
                 self.effects(at)
             }
         }
     }
 
-    fn deliver(&mut self, which: usize) -> Result<(), Wrong> {
-        let thing = self.flying.swap_remove(which);
-        self.tell_story(|| format!("{} arrives", thing.describe()));
-        let Thing { from, to, load } = thing;
-        match load {
-            Load::Request(reference, over) => {
-                let carried_out = self.ledger(to).make(reference, life(from));
-                self.truth.make(reference, carried_out)?;
-                if carried_out {
-                    self.send(to, from, Load::Reply(reference, over));
-                }
-            }
-            Load::Reply(reference, _) => self.ledger(to).created(ForkId(reference.0)),
-            Load::Reference(handover, _) => {
-                let received = self.ledger(to).receive(handover, life(from));
-                self.tell_story(|| format!("  {} takes it as {received:?}", w(to)));
-                self.fork(handover.fork).place = Place::Here;
-                match received {
-                    Received::Confirmed => self.truth.confirm(handover.fork)?,
-                    Received::Unconfirmed => {}
-                    Received::Lost(loss) => self.truth.lose(handover.fork, loss)?,
-                    Received::Refused => {
-                        let fork = self.fork(handover.fork);
-                        fork.place = Place::Nowhere;
-                        if !fork.in_doubt {
-                            return Err(format!("{} is refused, but nobody asked", f(handover.fork)));
-                        }
-                    }
-                }
-            }
-            Load::Use(fork, _) => {
-                let Fork {
-                    reference,
-                    confirmed,
-                    place,
-                    ..
-                } = *self.fork(fork);
-                let used = &self.truth.forks[&fork];
-                let valid = place == Place::Here
-                    && !used.lost
-                    && (confirmed && !used.stale || self.truth.has_claim(used));
-                let expected = self.ledger(to).is_expected(reference);
-                if valid && !expected {
-                    return Err(format!("{} is of no use, but valid (R1, R2)", f(fork)));
-                }
-                self.value(reference).waited_for = expected && self.is_awaited(reference);
-            }
-            Load::Batch(batch) => {
-                if let Some(answers) = self.ledger(to).told(life(from), &batch) {
-                    self.send(to, from, Load::Answers(batch.number, answers));
-                }
-            }
-            Load::Answers(number, answers) => self.ledger(to).answered(life(from), number, &answers),
-        }
-        self.effects(to)
-    }
-
-    /// What is under way to the end that learns first is lost; what is under way from it may arrive until
-    /// the other end learns, too.
-    fn disconnect(&mut self, at: usize, from: usize) -> Result<(), Wrong> {
-        let over = self.workers[at].over[from];
-        if over == self.workers[from].over[at] {
-            self.left.broken -= 1;
-        }
-        self.tell_story(|| format!("{} loses connection {over} to {}", w(at), w(from)));
-        self.workers[at].over[from] += 1;
-        self.vanish(|thing| thing.from == from && thing.to == at && thing.load.over() == Some(over));
-        self.ledger(at).connection_lost(life(from), over);
-        let mut creations = Vec::new();
-        for (id, fork) in &mut self.truth.forks {
-            if fork.over != over {
-                continue;
-            }
-            let value = self
-                .truth
-                .values
-                .get_mut(&fork.reference)
-                .expect("it has a value");
-            match fork.parent {
-                Some((_, giver)) if giver == at && fork.holder == from => fork.in_doubt = true,
-                None if fork.holder == at && value.owner == from && !fork.confirmed => {
-                    value.in_doubt = true;
-                    creations.push(*id);
-                }
-                _ => {}
-            }
-        }
-        for fork in creations {
-            self.ledger(at).creation_in_doubt(fork);
-        }
-        self.effects(at)
+    fn create(&mut self, by: usize, owner: usize) -> Result<(RefId, ForkId), Wrong> {
+        let created = self.ledger(by).create(life(owner));
+        created.ok_or_else(|| format!("{} does not want to ask {}", w(by), w(owner)))
     }
 
     fn give(&mut self, parent: ForkId, to: usize) -> Result<(usize, Handover), Wrong> {
@@ -386,7 +306,7 @@ impl World {
     }
 
     /// Lets what a ledger wants to happen happen.
-    fn effects(&mut self, at: usize) -> Result<(), Wrong> {
+    pub(super) fn effects(&mut self, at: usize) -> Result<(), Wrong> {
         for effect in self.ledger(at).take_effects() {
             self.tell_story(|| match effect {
                 Effect::Free(reference) => format!("  {} frees {}", w(at), r(reference)),
@@ -408,41 +328,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Sends something, unless there is nobody who could ever get it.
-    fn send(&mut self, from: usize, to: usize, load: Load) {
-        self.flying.push(Thing { from, to, load });
-        let (up, workers) = (&self.truth.up, &self.workers);
-        let lost = |thing: &Thing| {
-            let ended = thing
-                .load
-                .over()
-                .is_some_and(|over| over < workers[to].over[from]);
-            !up[thing.to] || ended
-        };
-        if self.flying.last().is_some_and(lost) {
-            let last = self.flying.len() - 1;
-            self.vanish_at(last);
-        }
-    }
-
-    fn vanish(&mut self, which: impl Fn(&Thing) -> bool) {
-        for at in (0..self.flying.len()).rev() {
-            if which(&self.flying[at]) {
-                self.vanish_at(at);
-            }
-        }
-    }
-
-    fn vanish_at(&mut self, at: usize) {
-        let thing = self.flying.swap_remove(at);
-        self.tell_story(|| format!("  {} is lost", thing.describe()));
-        match thing.load {
-            Load::Reference(handover, _) => self.fork(handover.fork).place = Place::Nowhere,
-            Load::Request(reference, _) => self.value(reference).vanished = true,
-            Load::Reply(..) | Load::Use(..) | Load::Batch(_) | Load::Answers(..) => {}
-        }
     }
 
     fn add_value(&mut self, reference: RefId, id: ForkId, owner: usize, status: Status) {
@@ -469,66 +354,21 @@ impl World {
         self.truth.forks.insert(id, fork);
     }
 
-    fn ledger(&mut self, of: usize) -> &mut Ledger {
+    pub(super) fn ledger(&mut self, of: usize) -> &mut Ledger {
         Rc::make_mut(&mut self.workers[of].ledger)
     }
 
-    fn fork(&mut self, id: ForkId) -> &mut Fork {
+    pub(super) fn fork(&mut self, id: ForkId) -> &mut Fork {
         self.truth.forks.get_mut(&id).expect("it was given once")
     }
 
-    fn value(&mut self, reference: RefId) -> &mut Value {
+    pub(super) fn value(&mut self, reference: RefId) -> &mut Value {
         self.truth.values.get_mut(&reference).expect("it was asked for")
     }
 
-    fn tell_story(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn tell_story(&mut self, line: impl FnOnce() -> String) {
         if let Some(story) = &mut self.story {
             story.push(line());
         }
-    }
-}
-
-impl Thing {
-    fn describe(&self) -> String {
-        let (from, to) = (w(self.from), w(self.to));
-        match &self.load {
-            Load::Request(reference, _) => format!("the request of {from} to {to} for {}", r(*reference)),
-            Load::Reply(reference, _) => format!("the reply of {from} to {to} for {}", r(*reference)),
-            Load::Reference(handover, _) => format!("{} from {from} to {to}", f(handover.fork)),
-            Load::Use(fork, _) => format!("the use of {} by {from} at {to}", f(*fork)),
-            Load::Batch(batch) => format!("batch {} from {from} to {to}", batch.number),
-            Load::Answers(number, answers) => {
-                format!("answers of {from} to batch {number} from {to}: {answers:?}")
-            }
-        }
-    }
-}
-
-impl Load {
-    /// The connection that it is lost with.
-    fn over(&self) -> Option<u64> {
-        match self {
-            Self::Request(_, over) | Self::Reply(_, over) | Self::Reference(_, over) | Self::Use(_, over) => {
-                Some(*over)
-            }
-            Self::Batch(_) | Self::Answers(..) => None,
-        }
-    }
-
-    /// Whether it is sent until it arrives, so that losing or repeating it must not matter.
-    pub(super) fn is_retried(&self) -> bool {
-        matches!(self, Self::Batch(_) | Self::Answers(..))
-    }
-}
-
-fn message(message: &Message) -> String {
-    match *message {
-        Message::Hold { fork, giver, .. } => format!("I hold {} from {}", f(fork), w(index(giver))),
-        Message::Settle { reference, .. } => format!("settle {}", r(reference)),
-        Message::Release { fork, .. } => format!("I release {}", f(fork)),
-        Message::Accept { fork } => format!("I accept {}", f(fork)),
-        Message::Ask { fork } => format!("has {} arrived?", f(fork)),
-        Message::Forget { fork } => format!("{} had arrived", f(fork)),
-        Message::Expect { reference } => format!("is {} to come?", r(reference)),
     }
 }
