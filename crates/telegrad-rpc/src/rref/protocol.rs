@@ -48,6 +48,8 @@ pub(crate) struct Ledger {
     owned: FxHashMap<RefId, Owned>,
     /// The references that are here.
     held: FxHashMap<ForkId, Held>,
+    /// How many of them their owners do not know of yet.
+    unconfirmed: usize,
     /// The references that were given to others, who have not accepted them yet.
     given: FxHashMap<ForkId, Given>,
     /// What was asked about, had not come, and is not to be taken when it comes: references, and requests
@@ -86,6 +88,12 @@ struct Held {
     dropped: bool,
     /// Forks of it that it stands surety for.
     children: usize,
+}
+
+impl Held {
+    fn is_unconfirmed(&self) -> bool {
+        matches!(self.state, State::Creating | State::Unconfirmed { .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,6 +192,7 @@ impl Ledger {
             next: 0,
             owned: FxHashMap::default(),
             held: FxHashMap::default(),
+            unconfirmed: 0,
             given: FxHashMap::default(),
             refused: FxHashSet::default(),
             accepting: FxHashSet::default(),
@@ -221,7 +230,9 @@ impl Ledger {
 
     /// The request was not sent: there is nothing to refer to.
     pub(crate) fn not_created(&mut self, fork: ForkId) {
-        self.held.remove(&fork);
+        if self.held.remove(&fork).is_some() {
+            self.unconfirmed -= 1;
+        }
     }
 
     /// The owner has the request.
@@ -230,6 +241,7 @@ impl Ledger {
             && held.state == State::Creating
         {
             held.state = State::Confirmed;
+            self.unconfirmed -= 1;
             self.effects.push(Effect::Confirmed(fork));
             self.try_release(fork);
         }
@@ -484,11 +496,10 @@ impl Ledger {
     }
 
     pub(crate) fn count(&self) -> Count {
-        let unconfirmed = |held: &&Held| matches!(held.state, State::Creating | State::Unconfirmed { .. });
         Count {
             owned: self.owned.len(),
             held: self.held.len(),
-            unconfirmed: self.held.values().filter(unconfirmed).count(),
+            unconfirmed: self.unconfirmed,
             given: self.given.len(),
             untold: self.channels.values().map(Channel::len).sum(),
         }
@@ -552,6 +563,7 @@ impl Ledger {
                 if let Some(held) = self.held.get_mut(&fork)
                     && held.state == (State::Unconfirmed { giver })
                 {
+                    self.unconfirmed -= 1;
                     if answer == Answer::Done {
                         held.state = State::Confirmed;
                         self.effects.push(Effect::Confirmed(fork));
@@ -637,6 +649,7 @@ impl Ledger {
             dropped: false,
             children: 0,
         };
+        self.unconfirmed += usize::from(held.is_unconfirmed());
         self.held.insert(fork, held);
     }
 
@@ -709,6 +722,7 @@ impl Ledger {
                 State::Unconfirmed { giver } => Some(giver),
                 _ => None,
             };
+            self.unconfirmed -= usize::from(held.is_unconfirmed());
             held.state = State::Lost;
             self.effects.push(Effect::Lost(fork, loss));
             if let Some(giver) = giver {

@@ -18,6 +18,12 @@ impl World {
     /// After every step.
     fn check(&self) -> Result<(), Wrong> {
         let truth = &self.truth;
+        for (at, worker) in self.workers.iter().enumerate() {
+            let held = worker.ledger.held.values();
+            if held.filter(|held| held.is_unconfirmed()).count() != worker.ledger.unconfirmed {
+                return Err(format!("{} has miscounted", w(at)));
+            }
+        }
         for (id, fork) in &truth.forks {
             let owner = truth.owner(fork);
             let value = &truth.values[&fork.reference];
