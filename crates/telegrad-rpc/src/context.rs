@@ -84,7 +84,12 @@ impl CallContext {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(SeqCst) || self.is_late()
+        self.was_cancelled() || self.is_late()
+    }
+
+    /// Whether the caller has said so, or is gone.
+    pub(crate) fn was_cancelled(&self) -> bool {
+        self.cancelled.load(SeqCst)
     }
 
     /// Whether its time has run out.

@@ -279,7 +279,7 @@ pub enum RemoteErrorKind {
     BadArguments,
     /// The result cannot be sent.
     BadResult,
-    /// The call was cancelled, or its time had run out, before the function ran.
+    /// The call was cancelled, or its time had run out, before there was a result.
     Cancelled,
     /// The worker is shutting down.
     ShuttingDown,
@@ -351,7 +351,7 @@ impl fmt::Display for RemoteError {
             RemoteErrorKind::BadResult => {
                 write!(f, "the result of `{function}` cannot leave worker `{worker}`")?
             }
-            RemoteErrorKind::Cancelled => write!(f, "`{function}` did not run on worker `{worker}`")?,
+            RemoteErrorKind::Cancelled => write!(f, "`{function}` was given up on worker `{worker}`")?,
             RemoteErrorKind::ShuttingDown => {
                 write!(f, "worker `{worker}` does not run `{function}` any more")?
             }

@@ -310,7 +310,7 @@ impl Worker {
                     return Ok((outbound, call));
                 }
                 Err(error) => {
-                    let still_there = outbound.calls.give_up(id);
+                    let still_there = outbound.calls.withdraw(id);
                     if !purpose.is_waited_for() && still_there {
                         outbound.link.watch(false);
                     }

@@ -24,13 +24,13 @@ pub enum FrameKind {
     Welcome = 2,
     /// Answer to a `Hello` that is not; the body says why. The connection ends after it.
     Reject = 3,
-    /// A call: the function's name and its arguments.
+    /// A call: the function's name and its arguments. It is answered once, by a `Reply` or a `Failure`.
     Request = 4,
     /// The value of a call.
     Reply = 5,
     /// The error of a call.
     Failure = 6,
-    /// The caller no longer wants a call's result.
+    /// The caller no longer wants a call's result. The call is answered all the same.
     Cancel = 7,
     /// Gives credit back when no other frame is at hand to carry it.
     Credit = 8,

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
 use telegrad_wire::{CallId, Decoder, FrameKind, HAS_REFERENCES, RawTensor, Reference, Wire, WireError};
 
 use super::Promise;
-use crate::error::{Error, Mismatch, RemoteError};
+use crate::error::{Error, Mismatch, RemoteError, RemoteErrorKind};
 use crate::registry::{Registration, Registry};
 use crate::rref::{ForkId, Handle, Life, RefId, Section};
 use crate::worker::Worker;
@@ -93,6 +93,11 @@ impl Call {
             detached,
         }
     }
+
+    /// Whether its time has run out.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
 }
 
 /// A result as it came.
@@ -123,7 +128,16 @@ pub(crate) struct Calls {
     pub(crate) peer: Arc<str>,
     /// The connection's number.
     pub(crate) number: u64,
-    pending: Mutex<FxHashMap<u64, Arc<Call>>>,
+    books: Mutex<Books>,
+}
+
+/// Every request is answered, once, unless the connection ends.
+#[derive(Default)]
+struct Books {
+    pending: FxHashMap<u64, Arc<Call>>,
+    /// Calls that nobody wants answered any more. The answers are received all the same: what they
+    /// brought has to be given back.
+    given_up: FxHashSet<u64>,
 }
 
 impl Outbound {
@@ -162,15 +176,19 @@ impl Outbound {
     /// Gives up a call and tells the callee, which may not have started on it.
     /// False when it was not there any more.
     pub(crate) fn cancel(&self, call: &Call) -> bool {
+        let is_watched = !call.purpose.is_waited_for();
+        if !is_watched {
+            // Nobody waits for the answer from now on.
+            self.link.watch(true);
+        }
         let found = self.calls.give_up(call.id);
         if found {
             // Nobody waits for the effect, and a link that has ended has cancelled everything.
             let _ = self
                 .link
                 .send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
-            if !call.purpose.is_waited_for() {
-                self.link.watch(false);
-            }
+        } else if !is_watched {
+            self.link.watch(false);
         }
         found
     }
@@ -181,13 +199,7 @@ impl Outbound {
         if !found && !call.purpose.is_waited_for() {
             return;
         }
-        let error = Error::Timeout {
-            function: call.function.into(),
-            worker: self.calls.peer.to_string(),
-            limit: call.limit.unwrap_or_default(),
-            elapsed: call.started.elapsed(),
-        };
-        self.calls.finish(call, Err(error));
+        self.calls.finish(call, Err(self.calls.timeout(call)));
         self.link.interrupt();
     }
 
@@ -214,32 +226,44 @@ impl Calls {
             worker,
             peer,
             number,
-            pending: Mutex::default(),
+            books: Mutex::default(),
         }
     }
 
     pub(crate) fn insert(&self, call: Arc<Call>) {
-        self.pending.lock().insert(call.id.0, call);
+        self.books.lock().pending.insert(call.id.0, call);
     }
 
-    pub(crate) fn remove(&self, id: CallId) -> Option<Arc<Call>> {
-        self.pending.lock().remove(&id.0)
+    /// Takes a call off the books that was not made after all; whether it was still there.
+    pub(crate) fn withdraw(&self, id: CallId) -> bool {
+        let call = self.books.lock().pending.remove(&id.0);
+        self.changed();
+        call.is_some()
     }
 
-    /// Takes a call off the books without a result; whether it was still there.
-    pub(crate) fn give_up(&self, id: CallId) -> bool {
-        let found = self.remove(id).is_some();
+    /// Expects an answer that nobody wants any more; false when it was there already.
+    fn give_up(&self, id: CallId) -> bool {
+        let mut books = self.books.lock();
+        let call = books.pending.remove(&id.0);
+        if call.is_some() {
+            books.given_up.insert(id.0);
+        }
+        drop(books);
+        self.changed();
+        call.is_some()
+    }
+
+    fn changed(&self) {
         if let Some(worker) = self.worker.upgrade() {
             worker.activity.changed();
         }
-        found
     }
 
     /// The calls whose time has run out, and the earliest end of the others; `None` when there are no others.
     fn due(&self, now: Instant) -> (Vec<Arc<Call>>, Option<Instant>) {
-        let pending = self.pending.lock();
+        let books = self.books.lock();
         let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
-        let (expired, rest): (Vec<_>, Vec<_>) = pending.values().partition(expired);
+        let (expired, rest): (Vec<_>, Vec<_>) = books.pending.values().partition(expired);
         // A call without a limit is looked after all the same.
         let ends = rest.iter().map(|call| call.deadline.unwrap_or(now + LOOK));
         (expired.into_iter().cloned().collect(), ends.min())
@@ -247,7 +271,16 @@ impl Calls {
 
     /// Calls without a result yet.
     pub(crate) fn len(&self) -> usize {
-        self.pending.lock().len()
+        self.books.lock().pending.len()
+    }
+
+    fn timeout(&self, call: &Call) -> Error {
+        Error::Timeout {
+            function: call.function.into(),
+            worker: self.peer.to_string(),
+            limit: call.limit.unwrap_or_default(),
+            elapsed: call.started.elapsed(),
+        }
     }
 
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
@@ -272,9 +305,7 @@ impl Calls {
         {
             worker.executor.spawn(callback);
         }
-        if let Some(worker) = self.worker.upgrade() {
-            worker.activity.changed();
-        }
+        self.changed();
     }
 }
 
@@ -320,18 +351,27 @@ impl Sink for Calls {
                 return;
             }
         };
-        // A call that timed out or was cancelled is no longer there; its late reply is dropped.
-        if let Some(call) = self.remove(call) {
-            if !call.purpose.is_waited_for() {
-                link.watch(false);
-            }
-            self.finish(&call, result);
-            link.interrupt();
+        let mut books = self.books.lock();
+        let is_unwanted = books.given_up.remove(&call.0);
+        let call = books.pending.remove(&call.0);
+        drop(books);
+        if is_unwanted || call.as_ref().is_some_and(|call| !call.purpose.is_waited_for()) {
+            link.watch(false);
         }
+        let Some(call) = call else { return };
+        match &result {
+            // Its time had run out there; then it has here, too.
+            Err(Error::Remote(error)) if error.kind == RemoteErrorKind::Cancelled && call.is_late() => {
+                self.finish(&call, Err(self.timeout(&call)));
+            }
+            _ => self.finish(&call, result),
+        }
+        link.interrupt();
     }
 
     fn closed(&self, closed: &Closed) {
-        let lost: Vec<_> = self.pending.lock().drain().map(|(_, call)| call).collect();
+        let books = std::mem::take(&mut *self.books.lock());
+        let lost = books.pending.into_values();
         for call in lost {
             let error = Error::WorkerLost {
                 worker: self.peer.to_string(),

@@ -277,7 +277,7 @@ impl Pending {
                 call.promise.park(until);
             }
         });
-        if !call.promise.done() && call.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if !call.promise.done() && call.is_late() {
             self.outbound.expire(call);
         }
     }

@@ -132,7 +132,7 @@ impl Drop for Making {
     }
 }
 
-/// The way back to a caller.
+/// The way back to a caller. Every request is answered, if only with the news that it was not served.
 pub(crate) struct Responder {
     link: Arc<dyn Link>,
     /// The connection's number.
@@ -141,6 +141,7 @@ pub(crate) struct Responder {
     running: Arc<Running>,
     function: &'static str,
     serving: Serving,
+    answered: bool,
 }
 
 impl Responder {
@@ -158,10 +159,14 @@ impl Responder {
             running,
             function: function.name,
             serving: Serving::new(worker, function),
+            answered: false,
         }
     }
 
     fn respond(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+        if context.was_cancelled() {
+            return;
+        }
         let function = context.function;
         let outgoing = match result {
             Ok(Output::Message(payload)) => Outgoing::new(FrameKind::Reply, self.call, payload),
@@ -182,8 +187,7 @@ impl Responder {
         self.serving.worker.name()
     }
 
-    fn send(self, mut outgoing: Outgoing, function: &str, flush: Flush) {
-        let worker = &self.serving.worker;
+    fn send(mut self, mut outgoing: Outgoing, function: &str, flush: Flush) {
         let section = match self.hand_over(&mut outgoing) {
             Ok(section) => section,
             Err(error) => {
@@ -194,8 +198,10 @@ impl Responder {
         if is_control(function) {
             outgoing.header.flags |= IS_CONTROL;
         }
+        self.answered = true;
         let sent = Executor::blocking_if(is_large(&outgoing), || self.link.send(outgoing, flush, None));
         // When the link has ended, so has the caller's interest.
+        let worker = &self.serving.worker;
         if sent.is_err() {
             worker.references.not_given(worker, &section.handed);
         }
@@ -238,11 +244,14 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Something around the function panicked, the user's error text perhaps. The caller must not
-            // wait for an answer that will not come.
-            let text = "the worker could not answer";
-            let failure = RemoteError::new(RemoteErrorKind::Panicked, text, self.worker(), self.function);
+        if !self.answered {
+            let (kind, text) = if std::thread::panicking() {
+                // Something around the function did, the user's error text perhaps.
+                (RemoteErrorKind::Panicked, "the worker could not answer")
+            } else {
+                (RemoteErrorKind::Cancelled, "nobody wanted its result any more")
+            };
+            let failure = RemoteError::new(kind, text, self.worker(), self.function);
             let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);
         }
         self.running.remove(self.call);
