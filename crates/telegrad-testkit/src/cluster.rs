@@ -7,6 +7,7 @@ use telegrad_rpc::{Options, Transport, World};
 
 use crate::board::Board;
 use crate::child::Child;
+use crate::faulty_link::Faults;
 use crate::member::Member;
 use crate::{processes, test_name, threads};
 
@@ -127,6 +128,11 @@ impl Cluster {
     /// TCP links.
     pub fn tcp(self) -> Self {
         self.transport(Transport::Tcp)
+    }
+
+    /// Messages about references get lost, delayed and repeated, and are sent again very soon.
+    pub fn faults(self, faults: Faults) -> Self {
+        self.options(move |options| faults.put_into(options))
     }
 
     /// Where the workers meet.

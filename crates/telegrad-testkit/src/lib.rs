@@ -21,7 +21,8 @@
 //! Read it in this order: [`Cluster`] says what to run and how; [`Member`] is one worker's part in
 //! it; `threads` and `processes` start the members and watch over them, `child` is where a started
 //! process comes to itself. [`Board`] is how members signal to each other outside of what they test.
-//! [`within`] bounds anything else.
+//! [`FaultyLink`] is a bad network, [`Dice`] the chance that a test can repeat. [`within`] bounds anything
+//! else.
 //!
 //! Nothing here sleeps to wait for something, and nothing waits for ever: a member that fails ends
 //! the others, and the time limit ends them all, naming who had not finished.
@@ -35,10 +36,14 @@ mod output;
 mod report;
 mod test_name;
 mod board;
+mod faulty_link;
+mod dice;
 mod within;
 
 pub use board::Board;
 pub use cluster::{Cluster, Meeting};
+pub use dice::Dice;
+pub use faulty_link::{Chance, Faults, FaultyLink};
 pub use member::Member;
 pub use within::within;
 

@@ -1,0 +1,319 @@
+//! What can be wrong with a reference, and what is said about it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use telegrad_rpc::{Error, Options, RemoteErrorKind, init_with};
+use telegrad_testkit::{on_every_cluster, on_threads_and_processes};
+use telegrad_wire::{Decoder, Encoder, Wire, WireError};
+
+use super::*;
+
+const LIMIT: Duration = Duration::from_millis(100);
+
+#[remote]
+fn fail(why: String) -> Result<i64, String> {
+    Err(format!("no: {why}"))
+}
+
+#[remote]
+fn break_down() -> i64 {
+    panic!("it broke")
+}
+
+#[remote]
+async fn forever() -> i64 {
+    std::future::pending().await
+}
+
+/// Notices that its time is up, and gives a value all the same.
+#[remote]
+fn stubborn(board: Board) -> i64 {
+    while !telegrad_rpc::is_cancelled() {
+        std::thread::yield_now();
+    }
+    board.raise("time is up");
+    1
+}
+
+/// Arrives as something that it is not.
+struct Unreadable;
+
+impl Wire for Unreadable {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.uint(1);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        String::decode(decoder).map(|_| Self)
+    }
+}
+
+#[remote]
+fn read(_: Unreadable) -> i64 {
+    0
+}
+
+/// A reference to a counter that arrives as one to a number.
+struct Disguised(RRef<Counter>);
+
+impl Wire for Disguised {
+    fn encode(&self, encoder: &mut Encoder) {
+        self.0.encode(encoder);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        RRef::<u64>::decode(decoder).map(|_| unreachable!("it refers to a counter"))
+    }
+}
+
+#[remote]
+fn unmask(_: Disguised) {}
+
+#[remote]
+fn disguise() -> Result<Disguised> {
+    let counter = RRef::hold(&World::current()?, Counter::new(0, None)?)?;
+    Ok(Disguised(counter))
+}
+
+on_every_cluster! { 2 =>
+    a_failed_making_shows_at_every_use
+    arguments_that_cannot_be_read_show_at_the_first_use
+    what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give
+    a_value_is_local_only_to_its_owner
+    a_value_that_cannot_travel_is_not_fetched
+    a_reference_to_another_type_is_refused
+    a_making_that_takes_too_long_shows_at_the_use
+    a_value_is_not_waited_for_longer_than_the_limit
+}
+
+#[track_caller]
+fn assert_fails(reference: &RRef<i64>, kind: RemoteErrorKind, text: &str) {
+    for _ in 0..2 {
+        let error = reference.to_here().unwrap_err();
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.remote().expect("it happened there").kind, kind);
+    }
+}
+
+fn a_failed_making_shows_at_every_use(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        for to in 0..2 {
+            let failed = world.remote(to, fail, ("why not".into(),)).unwrap();
+            let text = format!("`references::errors::fail` failed on worker `w{to}`: no: why not");
+            assert_fails(&failed, RemoteErrorKind::Failed, &text);
+            let broken = world.remote(to, break_down, ()).unwrap();
+            let text = format!("`references::errors::break_down` panicked on worker `w{to}`: it broke");
+            assert_fails(&broken, RemoteErrorKind::Panicked, &text);
+        }
+        let here = world.remote(0, fail, ("why not".into(),)).unwrap();
+        let text = "`references::errors::fail` failed on worker `w0`: no: why not";
+        assert_eq!(here.local_value().unwrap_err().to_string(), text);
+        assert_eq!(here.local_value_mut().unwrap_err().to_string(), text);
+    });
+}
+
+fn arguments_that_cannot_be_read_show_at_the_first_use(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let unread = world.remote(1, read, (Unreadable,)).unwrap();
+        let text = "worker `w1` cannot call `references::errors::read` with these arguments: \
+                    element 0: expected a string, found an unsigned integer";
+        assert_fails(&unread, RemoteErrorKind::BadArguments, text);
+    });
+}
+
+#[remote]
+impl Counter {
+    fn refuse(&self) -> Result<i64, String> {
+        Err(format!("{} is no good", self.value))
+    }
+}
+
+fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let counter = world.remote(1, Counter::new, (3, None)).unwrap();
+        let refused = counter.remote(Counter::refuse, ()).unwrap();
+        let text = "`references::errors::Counter::refuse` failed on worker `w1`: 3 is no good";
+        assert_fails(&refused, RemoteErrorKind::Failed, text);
+    });
+}
+
+fn a_value_is_local_only_to_its_owner(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let counter = world.remote(1, Counter::new, (3, None)).unwrap();
+        let text = "the `references::Counter` that this reference refers to is on worker `w1`: \
+                    it can be used as a local value only there, not on `w0`";
+        let error = counter.local_value().map(drop).unwrap_err();
+        assert!(matches!(error, Error::NotOwner { .. }), "{error:?}");
+        assert_eq!(error.to_string(), text);
+        assert_eq!(counter.local_value_mut().map(drop).unwrap_err().to_string(), text);
+    });
+}
+
+fn a_value_that_cannot_travel_is_not_fetched(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        // It could, but nobody said so when it was kept.
+        let held = RRef::hold(&world, 5_i64).unwrap();
+        let text = "the result of `telegrad::fetch` cannot leave worker `w0`: \
+                    a `i64` cannot travel, only be referred to where it is";
+        assert_fails(&held, RemoteErrorKind::BadResult, text);
+        assert_eq!(*held.local_value().unwrap(), 5);
+    });
+}
+
+fn a_reference_to_another_type_is_refused(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let reason = "expected a reference to a `u64`, found a reference to a `references::Counter`";
+        let counter = world.remote(1, Counter::new, (3, None)).unwrap();
+        let error = world.rpc_sync(1, unmask, (Disguised(counter),)).unwrap_err();
+        assert_eq!(error.remote().unwrap().kind, RemoteErrorKind::BadArguments);
+        let start = "worker `w1` cannot call `references::errors::unmask` with these arguments: element 0: ";
+        assert_eq!(error.to_string(), format!("{start}{reason}"));
+        let error = world.rpc_sync(1, disguise, ()).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Receive { .. }), "{error:?}");
+        let start = "the result of `references::errors::disguise` from worker `w1` cannot be read: ";
+        assert_eq!(error.to_string(), format!("{start}{reason}"));
+    });
+}
+
+fn a_making_that_takes_too_long_shows_at_the_use(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let limited = world.with_timeout(LIMIT);
+        let never = limited.remote(1, forever, ()).unwrap();
+        let text = "`references::errors::forever` took longer than its limit on worker `w1`";
+        assert_fails(&never, RemoteErrorKind::TimedOut, text);
+        // A function that does not look at the time is not stopped, and neither is its value.
+        let late = limited.remote(1, stubborn, (board.clone(),)).unwrap();
+        board.wait("time is up");
+        let _ = late.to_here();
+    });
+}
+
+#[track_caller]
+fn assert_timeout(error: &Error, function: &str, worker: &str) {
+    let Error::Timeout { limit, elapsed, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(*limit, LIMIT);
+    assert!(*elapsed >= LIMIT && *elapsed < LIMIT + PATIENCE, "{elapsed:?}");
+    let text = format!(
+        "`{function}` on worker `{worker}` took longer than its limit of {LIMIT:?} ({elapsed:?} elapsed)"
+    );
+    assert_eq!(error.to_string(), text);
+}
+
+fn a_value_is_not_waited_for_longer_than_the_limit(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
+        let hasty = slow.with_timeout(LIMIT);
+        assert_timeout(&hasty.to_here().unwrap_err(), "telegrad::fetch", "w1");
+        let here = world.remote(0, slow_number, (board.clone(),)).unwrap();
+        let hasty = here.with_timeout(LIMIT);
+        assert_timeout(&hasty.local_value().unwrap_err(), "local_value", "w0");
+        assert_timeout(&hasty.local_value_mut().unwrap_err(), "local_value_mut", "w0");
+        let counter = world.remote(1, Counter::slowly, (1, board.clone())).unwrap();
+        let hasty = counter.with_timeout(LIMIT);
+        let error = hasty.rpc_sync(Counter::get, ()).unwrap_err();
+        assert_timeout(&error, "references::Counter::get", "w1");
+        board.raise("make it");
+        assert_eq!((slow.to_here().unwrap(), *here.local_value().unwrap()), (1, 1));
+        assert_eq!(hasty.rpc_sync(Counter::get, ()).unwrap(), 1);
+    });
+}
+
+#[remote]
+fn slow_number(board: Board) -> i64 {
+    board.wait("make it");
+    1
+}
+
+#[remote(inline)]
+fn fetch_inline(number: RRef<i64>) -> Result<i64> {
+    number.to_here()
+}
+
+#[remote(inline)]
+fn look_inline(number: RRef<i64>) -> Result<i64> {
+    Ok(*number.local_value()?)
+}
+
+on_threads_and_processes! { 2 =>
+    inline_functions_do_not_wait_for_values
+    references_end_with_their_world
+}
+
+fn inline_functions_do_not_wait_for_values(cluster: Cluster) {
+    on_rank_0(cluster.unix(), |world, board| {
+        let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
+        let text = "`references::errors::look_inline` failed on worker `w1`: \
+                    an inline function must not wait for other calls";
+        let error = world.rpc_sync(1, look_inline, (slow.clone(),)).unwrap_err();
+        assert_eq!(error.to_string(), text);
+        let error = world.rpc_sync(1, fetch_inline, (slow.clone(),)).unwrap_err();
+        assert_eq!(error.to_string(), text.replace("look", "fetch"));
+        board.raise("make it");
+        assert_eq!(slow.to_here().unwrap(), 1);
+        assert_eq!(world.rpc_sync(1, look_inline, (slow.clone(),)).unwrap(), 1);
+    });
+}
+
+fn references_end_with_their_world(cluster: Cluster) {
+    cluster.run(|world| {
+        let there = world.remote(1 - world.rank(), double, (2,)).unwrap();
+        let here = RRef::new(&world, 3).unwrap();
+        assert_eq!(there.to_here().unwrap(), 4);
+        world.shutdown().unwrap();
+        let check = |error: Error| {
+            assert!(matches!(error, Error::ShutDown), "{error:?}");
+            assert_eq!(error.to_string(), "this world has been shut down");
+        };
+        check(there.to_here().unwrap_err());
+        check(there.to_here_async().map(drop).unwrap_err());
+        check(there.local_value().unwrap_err());
+        check(here.to_here().unwrap_err());
+        check(here.local_value().unwrap_err());
+        check(RRef::new(&world, 1).unwrap_err());
+        check(RRef::hold(&world, 1).unwrap_err());
+        check(world.remote(0, double, (1,)).unwrap_err());
+        // What is dropped now is nobody's business any more.
+        drop((here, there));
+    });
+}
+
+/// A world of one.
+fn alone() -> World {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Relaxed);
+    let options = Options {
+        init_method: format!("mem://alone-{number}?rank=0&world_size=1"),
+        ..Options::default()
+    };
+    init_with(&format!("only{number}"), options).unwrap()
+}
+
+#[test]
+fn a_reference_does_not_leave_its_world() {
+    let (first, second) = (alone(), alone());
+    let number = first.remote(0, double, (1,)).unwrap();
+    let error = second.rpc_sync(0, fetch_inline, (number.clone(),)).unwrap_err();
+    let text = format!(
+        "cannot send the arguments of `references::errors::fetch_inline` to worker `{}`: \
+         a value of type `a reference` cannot be sent: it belongs to another world",
+        second.name()
+    );
+    assert_eq!(error.to_string(), text);
+    assert_eq!(number.to_here().unwrap(), 2, "it is as good as before");
+    drop(number);
+    first.shutdown().unwrap();
+    second.shutdown().unwrap();
+}
+
+#[test]
+fn a_reference_says_what_it_refers_to_and_where() {
+    let world = alone();
+    let number = RRef::new(&world, 1_u64).unwrap();
+    let text = format!("{number:?}");
+    assert!(text.starts_with("RRef<u64>("), "{text}");
+    assert!(text.ends_with(&format!(" on `{}`)", world.name())), "{text}");
+    drop(number);
+    world.shutdown().unwrap();
+}

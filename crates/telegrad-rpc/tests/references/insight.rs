@@ -1,0 +1,147 @@
+//! References for people to look at.
+
+use telegrad_rpc::{ReferenceInfo, ReferenceState};
+use telegrad_testkit::{Faults, on_every_cluster, on_threads_and_processes};
+
+use super::*;
+
+#[remote]
+fn fail() -> Result<i64, String> {
+    Err("no".into())
+}
+
+/// What this worker knows of references, as text.
+#[remote]
+fn known() -> Result<Vec<String>> {
+    let references = World::current()?.references();
+    Ok(references.iter().map(ToString::to_string).collect())
+}
+
+/// Waits until the references that a worker knows of are these.
+#[track_caller]
+fn wait_for_known(world: &World, on: u32, expected: &[&str]) {
+    let started = Instant::now();
+    loop {
+        let known = world.rpc_sync(on, known, ()).unwrap();
+        if known == expected {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{known:#?}");
+    }
+}
+
+on_every_cluster! { 3 =>
+    everybody_sees_their_values_and_who_holds_them
+    states_are_those_of_the_value_and_of_the_reference
+    references_are_counted
+}
+
+fn everybody_sees_their_values_and_who_holds_them(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let counter = world.remote(1, Counter::new, (0, None)).unwrap();
+        let second = world.rpc_sync(1, pass_back, (counter.clone(),)).unwrap();
+        let keeper = world.rpc_async(2, keep, (counter.clone(), board.clone(), "drop".into()));
+        board.wait("kept");
+        let expected = ["`references::Counter` on `w1` (ready), held by `w0` 2 times, `w2`"];
+        wait_for_known(&world, 1, &expected);
+        let expected = ["`references::Counter` on `w1` (confirmed), held by `w0` 2 times"];
+        wait_for_known(&world, 0, &expected);
+        let expected = ["`references::Counter` on `w1` (confirmed), held by `w2`"];
+        wait_for_known(&world, 2, &expected);
+
+        let ReferenceInfo {
+            type_name,
+            owner,
+            holders,
+            ..
+        } = world.references().swap_remove(0);
+        assert_eq!((type_name.as_str(), owner.rank), ("references::Counter", 1));
+        assert_eq!(holders, [(world.get_worker_info(0).unwrap(), 2)]);
+        drop((counter, second));
+        let expected = ["`references::Counter` on `w1` (ready), held by `w2`"];
+        wait_for_known(&world, 1, &expected);
+        board.raise("drop");
+        keeper.unwrap().wait().unwrap();
+        wait_for_known(&world, 1, &[]);
+    });
+}
+
+#[remote]
+fn pass_back(counter: RRef<Counter>) -> RRef<Counter> {
+    counter
+}
+
+fn states_are_those_of_the_value_and_of_the_reference(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let slow = world.remote(0, Counter::slowly, (0, board.clone())).unwrap();
+        board.wait("making");
+        let state = || world.references()[0].state;
+        assert_eq!(state(), ReferenceState::Pending);
+        board.raise("make it");
+        slow.rpc_sync(Counter::get, ()).unwrap();
+        assert_eq!(state(), ReferenceState::Ready);
+        drop(slow);
+        board.wait("freed");
+        wait_until(&world, || world.references().is_empty());
+        let failed = world.remote(0, fail, ()).unwrap();
+        failed.to_here().unwrap_err();
+        assert_eq!(state(), ReferenceState::Failed);
+        drop(failed);
+        let there = world.remote(1, fail, ()).unwrap();
+        there.to_here().unwrap_err();
+        wait_until(&world, || world.references().len() == 1);
+        assert_eq!(
+            state(),
+            ReferenceState::Confirmed,
+            "whether it failed is known there"
+        );
+    });
+}
+
+fn references_are_counted(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        assert_eq!(left(&world.debug_info()), [0; 5]);
+        let here: Vec<_> = (0..3).map(|n| RRef::new(&world, n).unwrap()).collect();
+        let there = world.remote(1, double, (1,)).unwrap();
+        there.to_here().unwrap();
+        wait_until(&world, || left(&world.debug_info()) == [3, 4, 0, 0, 0]);
+        let text = world.debug_info().to_string();
+        let part = "references: 3 to values here, 4 here, 0 unconfirmed, 0 given, 0 messages";
+        assert!(text.contains(part), "{text}");
+        drop((here, there));
+        wait_until(&world, || left(&world.debug_info()) == [0; 5]);
+    });
+}
+
+on_threads_and_processes! { 3 => what_is_not_confirmed_is_counted_as_such }
+
+fn what_is_not_confirmed_is_counted_as_such(cluster: Cluster) {
+    let deaf = Faults {
+        lose: 1.0,
+        ..Faults::default()
+    };
+    let board = cluster.board();
+    cluster.faults(deaf).no_shutdown().run(move |world| {
+        if world.rank() > 0 {
+            return board.wait("over");
+        }
+        let counter = world.rpc_sync(1, order, (2,)).unwrap();
+        let info = &world.references()[0];
+        assert_eq!(
+            info.to_string(),
+            "`references::Counter` on `w2` (unconfirmed), held by `w0`"
+        );
+        // It is here, its owner is to be told, and nobody answers.
+        wait_until(&world, || left(&world.debug_info()) == [0, 1, 1, 0, 1]);
+        let back = world.rpc_async(2, pass_back, (counter.clone(),)).unwrap();
+        wait_until(&world, || left(&world.debug_info())[3] == 1);
+        assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 0);
+        drop(back);
+        board.raise("over");
+    });
+}
+
+#[remote]
+fn order(from: u32) -> Result<RRef<Counter>> {
+    World::current()?.remote(from, Counter::new, (0, None))
+}

@@ -1,0 +1,151 @@
+//! References that still live when their world ends.
+
+use std::io::Write;
+use std::sync::Mutex;
+
+use telegrad_rpc::Error;
+use telegrad_testkit::on_threads_and_processes;
+
+use super::*;
+
+/// What workers of this process have logged. One for all tests: workers have threads of their own.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.lock().unwrap().push_str(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn start() {
+        let log = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::WARN);
+        // Only the first test of the process starts it.
+        let _ = log.with_writer(|| Self).try_init();
+    }
+
+    fn has(words: &[&str]) -> bool {
+        let log = LOG.lock().unwrap();
+        log.lines()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    }
+}
+
+/// One value of each worker that the other still refers to.
+struct Leak;
+
+on_threads_and_processes! { 2 =>
+    a_shutdown_says_what_is_still_referred_to
+    a_shutdown_can_fail_for_what_is_still_referred_to
+    a_shutdown_is_content_when_nothing_is_referred_to
+    a_shutdown_does_not_wait_for_a_result_that_nobody_wanted
+}
+
+fn a_shutdown_says_what_is_still_referred_to(cluster: Cluster) {
+    cluster.names(&["quiet", "leaky"]).run(|world| {
+        Log::start();
+        let leak = RRef::hold(&world, Leak).unwrap();
+        let all = world.all_gather(&leak).unwrap();
+        drop(leak);
+        if world.rank() == 0 {
+            world.shutdown().unwrap();
+        } else {
+            // Of no concern to the other: only an owner can tell.
+            world.shutdown().unwrap();
+            let leak = "reference=`references::leaks::Leak` on `leaky` (ready), held by `quiet`, `leaky`";
+            let words = [
+                "WARN",
+                "still referred to at the shutdown",
+                "worker=\"leaky\"",
+                leak,
+            ];
+            assert!(Log::has(&words), "{}", LOG.lock().unwrap());
+        }
+        drop(all);
+    });
+}
+
+fn a_shutdown_can_fail_for_what_is_still_referred_to(cluster: Cluster) {
+    let cluster = cluster.options(|options| options.fail_on_leaks = true);
+    cluster.run_by_hand(|member| {
+        let world = member.init().unwrap();
+        if member.rank() == 0 {
+            let leaks: Vec<_> = (0..10).map(|n| world.remote(1, double, (n,)).unwrap()).collect();
+            assert_eq!(leaks[3].to_here().unwrap(), 6);
+            world.shutdown().unwrap();
+            drop(leaks);
+        } else {
+            let error = world.shutdown().unwrap_err();
+            let Error::Leaked(leaks) = &error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(leaks.len(), 10);
+            assert_eq!((leaks[0].type_name.as_str(), leaks[0].owner.rank), ("i64", 1));
+            assert_eq!(leaks[0].holders[0].0.name, "w0");
+            let one = "`i64` on `w1` (ready), held by `w0`";
+            let text = format!(
+                "still referred to at the shutdown: {} and 2 more",
+                [one; 8].join("; ")
+            );
+            assert_eq!(error.to_string(), text);
+        }
+        member.wait_for_all();
+    });
+}
+
+fn a_shutdown_is_content_when_nothing_is_referred_to(cluster: Cluster) {
+    let board = cluster.board();
+    cluster
+        .options(|options| options.fail_on_leaks = true)
+        .run(move |world| {
+            // Dropped right before, and only just on their way, and still being made.
+            let other = 1 - world.rank();
+            let counters: Vec<_> = (0..20)
+                .map(|n| {
+                    world
+                        .remote(other, Counter::new, (n, Some(board.clone())))
+                        .unwrap()
+                })
+                .collect();
+            for counter in &counters {
+                world
+                    .rpc_async(other, add_to, (counter.clone(), 1))
+                    .unwrap()
+                    .detach();
+            }
+            drop(counters);
+            world.shutdown().unwrap();
+            board.wait_for("freed", 40);
+        });
+}
+
+#[remote]
+fn own(board: Board) -> Result<RRef<Leak>> {
+    board.raise("running");
+    board.wait("give it");
+    RRef::hold(&World::current()?, Leak)
+}
+
+fn a_shutdown_does_not_wait_for_a_result_that_nobody_wanted(cluster: Cluster) {
+    let board = cluster.board();
+    cluster
+        .options(|options| options.fail_on_leaks = true)
+        .run(move |world| {
+            if world.rank() == 0 {
+                let call = world.rpc_async(1, own, (board.clone(),)).unwrap();
+                board.wait("running");
+                drop(call);
+                board.raise("give it");
+            }
+            world.shutdown_within(PATIENCE).unwrap();
+        });
+}

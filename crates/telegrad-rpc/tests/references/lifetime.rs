@@ -1,0 +1,216 @@
+//! When values are freed.
+
+use telegrad_rpc::is_cancelled;
+use telegrad_testkit::{on_every_cluster, on_threads_and_processes};
+
+use super::*;
+
+on_every_cluster! { 3 =>
+    a_value_lives_until_the_last_of_its_references_is_dropped
+    a_value_is_freed_soon
+    clones_of_a_reference_are_one
+    a_value_that_nobody_waits_for_is_freed_when_it_has_been_made
+    a_reference_in_the_result_of_a_dropped_call_is_dropped
+    a_reference_in_the_result_of_a_detached_call_is_dropped
+    a_reference_in_a_result_that_comes_too_late_is_dropped
+    references_in_arguments_of_calls_that_fail_are_dropped
+    values_that_refer_to_others_free_them
+}
+
+fn a_value_lives_until_the_last_of_its_references_is_dropped(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let counter = world.remote(1, Counter::new, (7, Some(board.clone()))).unwrap();
+        let keepers: Vec<_> = [2, 1, 0, 2]
+            .into_iter()
+            .enumerate()
+            .map(|(i, to)| {
+                let until = format!("drop {i}");
+                world
+                    .rpc_async(to, keep, (counter.clone(), board.clone(), until))
+                    .unwrap()
+            })
+            .collect();
+        board.wait_for("kept", 4);
+        drop(counter);
+        for (i, keeper) in keepers.into_iter().enumerate() {
+            assert_eq!(board.count("freed"), 0);
+            board.raise(&format!("drop {i}"));
+            assert_eq!(keeper.wait().unwrap(), 7, "keeper {i}");
+        }
+        board.wait("freed");
+    });
+}
+
+fn a_value_is_freed_soon(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        for round in 1..=5 {
+            let counter = world.remote(1, Counter::new, (0, Some(board.clone()))).unwrap();
+            world.rpc_sync(2, add_to, (counter.clone(), 1)).unwrap();
+            let dropped = Instant::now();
+            drop(counter);
+            board.wait_for("freed", round);
+            assert!(dropped.elapsed() < SOON, "{:?}", dropped.elapsed());
+        }
+    });
+}
+
+fn clones_of_a_reference_are_one(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let counter = world.remote(1, Counter::new, (0, Some(board.clone()))).unwrap();
+        let clones: Vec<_> = (0..100).map(|_| counter.clone()).collect();
+        let limited = counter.with_timeout(PATIENCE);
+        assert_eq!(world.debug_info().references_held, 1);
+        drop((counter, clones));
+        assert_eq!(limited.rpc_sync(Counter::get, ()).unwrap(), 0);
+        drop(limited);
+        board.wait("freed");
+    });
+}
+
+fn a_value_that_nobody_waits_for_is_freed_when_it_has_been_made(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let counter = world.remote(1, Counter::slowly, (0, board.clone())).unwrap();
+        board.wait("making");
+        drop(counter);
+        board.raise("make it");
+        board.wait("freed");
+    });
+}
+
+#[remote]
+fn own(board: Board) -> Result<RRef<Counter>> {
+    board.raise("running");
+    board.wait("give it");
+    RRef::hold(&World::current()?, Counter::new(0, Some(board))?)
+}
+
+fn a_reference_in_the_result_of_a_dropped_call_is_dropped(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        for (to, round) in [(1, 1), (0, 2)] {
+            let call = world.rpc_async(to, own, (board.clone(),)).unwrap();
+            board.wait_for("running", round);
+            drop(call);
+            board.raise("give it");
+            board.wait_for("freed", round);
+        }
+    });
+}
+
+fn a_reference_in_the_result_of_a_detached_call_is_dropped(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        world.rpc_async(1, own, (board.clone(),)).unwrap().detach();
+        board.wait("running");
+        board.raise("give it");
+        board.wait("freed");
+    });
+}
+
+fn a_reference_in_a_result_that_comes_too_late_is_dropped(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let limited = world.with_timeout(Duration::from_millis(50));
+        limited.rpc_sync(1, own, (board.clone(),)).unwrap_err();
+        board.wait("running");
+        board.raise("give it");
+        board.wait("freed");
+    });
+}
+
+#[remote]
+fn fail(_counter: RRef<Counter>) -> Result<()> {
+    Err(telegrad_rpc::Error::other("not today"))
+}
+
+#[remote]
+fn fail_hard(_counter: RRef<Counter>) {
+    panic!("not today");
+}
+
+/// Takes something else than it is given.
+#[remote]
+fn misunderstand(_counter: Disguised) {}
+
+struct Disguised(RRef<Counter>);
+
+impl telegrad_wire::Wire for Disguised {
+    fn encode(&self, encoder: &mut telegrad_wire::Encoder) {
+        self.0.encode(encoder);
+    }
+
+    fn decode(decoder: &mut telegrad_wire::Decoder<'_>) -> Result<Self, telegrad_wire::WireError> {
+        String::decode(decoder).map(|_| unreachable!("it is a reference"))
+    }
+}
+
+#[remote]
+fn look_away(_counter: RRef<Counter>, board: Board) {
+    board.raise("running");
+    while !is_cancelled() {
+        std::thread::yield_now();
+    }
+}
+
+fn references_in_arguments_of_calls_that_fail_are_dropped(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let counter = || world.remote(1, Counter::new, (0, Some(board.clone()))).unwrap();
+        for to in 0..3 {
+            world.rpc_sync(to, fail, (counter(),)).unwrap_err();
+            world.rpc_sync(to, fail_hard, (counter(),)).unwrap_err();
+            world
+                .rpc_sync(to, misunderstand, (Disguised(counter()),))
+                .unwrap_err();
+            let cancelled = world.rpc_async(to, look_away, (counter(), board.clone()));
+            board.wait_for("running", to as usize + 1);
+            drop(cancelled);
+            board.wait_for("freed", 4 * (to as usize + 1));
+        }
+    });
+}
+
+/// A value that keeps another alive.
+struct Node {
+    _next: Option<RRef<Node>>,
+    _freed: Freed,
+}
+
+#[remote]
+impl Node {
+    fn new(next: Option<RRef<Node>>, board: Board) -> Result<Self> {
+        Ok(Self {
+            _next: next,
+            _freed: Freed(board),
+        })
+    }
+}
+
+fn values_that_refer_to_others_free_them(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let mut first = None;
+        for n in 0..30 {
+            first = Some(world.remote(n % 3, Node::new, (first, board.clone())).unwrap());
+        }
+        assert_eq!(board.count("freed"), 0);
+        drop(first);
+        board.wait_for("freed", 30);
+    });
+}
+
+on_threads_and_processes! { 3 => nothing_is_left_after_a_lot_of_everything }
+
+fn nothing_is_left_after_a_lot_of_everything(cluster: Cluster) {
+    cluster.run(|world| {
+        for round in 0..20 {
+            let made: Vec<_> = (0..3)
+                .map(|owner| world.remote(owner, Counter::new, (round, None)).unwrap())
+                .collect();
+            for counter in &made {
+                let to = (world.rank() + 1) % 3;
+                assert_eq!(
+                    world.rpc_sync(to, add_to, (counter.clone(), 1)).unwrap(),
+                    round + 1
+                );
+            }
+        }
+        world.barrier().unwrap();
+        wait_for_nothing(&world);
+    });
+}

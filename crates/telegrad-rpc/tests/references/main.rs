@@ -1,0 +1,132 @@
+//! References to values on other workers.
+
+mod using;
+mod sharing;
+mod lifetime;
+mod pipelining;
+mod failure;
+mod connections;
+mod errors;
+mod insight;
+mod leaks;
+
+use std::time::{Duration, Instant};
+
+use telegrad_rpc::{DebugInfo, RRef, Result, World, remote};
+use telegrad_testkit::{Board, Cluster};
+
+/// What happens at once has happened by then.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What happens at all has happened by then, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Something that cannot travel, and tells when it is freed.
+struct Counter {
+    value: i64,
+    _freed: Option<Freed>,
+}
+
+struct Freed(Board);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        self.0.raise("freed");
+    }
+}
+
+#[remote]
+impl Counter {
+    fn new(value: i64, board: Option<Board>) -> Result<Self> {
+        Ok(Self {
+            value,
+            _freed: board.map(Freed),
+        })
+    }
+
+    /// Is only made when it is told to be.
+    fn slowly(value: i64, board: Board) -> Result<Self> {
+        board.raise("making");
+        board.wait("make it");
+        Self::new(value, Some(board))
+    }
+
+    fn get(&self) -> i64 {
+        self.value
+    }
+
+    fn add(&mut self, n: i64) -> i64 {
+        self.value += n;
+        self.value
+    }
+
+    /// Uses it for as long as the board says.
+    fn stay(&self, board: Board) -> i64 {
+        board.raise("in use");
+        board.wait("leave");
+        self.value
+    }
+}
+
+/// Adds to a counter from wherever this runs.
+#[remote]
+fn add_to(counter: RRef<Counter>, n: i64) -> Result<i64> {
+    counter.rpc_sync(Counter::add, (n,))
+}
+
+/// Holds a reference until it is told not to, and uses it once more.
+#[remote]
+fn keep(counter: RRef<Counter>, board: Board, until: String) -> Result<i64> {
+    board.raise("kept");
+    board.wait(&until);
+    counter.rpc_sync(Counter::get, ())
+}
+
+#[remote]
+fn double(x: i64) -> i64 {
+    2 * x
+}
+
+#[remote(inline)]
+fn ping() {}
+
+/// Runs the body on rank 0; the others are there to be called, and end with nothing left of any reference.
+fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
+    let board = cluster.board();
+    cluster.run(move |world| {
+        if world.rank() == 0 {
+            body(world.clone(), board.clone());
+            board.raise("body ended");
+        }
+        board.wait("body ended");
+        wait_for_nothing(&world);
+    });
+}
+
+/// The counters of references.
+fn left(info: &DebugInfo) -> [usize; 5] {
+    [
+        info.references_owned,
+        info.references_held,
+        info.references_unconfirmed,
+        info.references_given,
+        info.references_untold,
+    ]
+}
+
+#[track_caller]
+fn wait_for_nothing(world: &World) {
+    wait_until(world, || left(&world.debug_info()) == [0; 5]);
+    assert_eq!(world.references(), []);
+}
+
+/// Looks until it is so.
+#[track_caller]
+fn wait_until(world: &World, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        let late = started.elapsed() > PATIENCE;
+        assert!(!late, "{}\n{:#?}", world.debug_info(), world.references());
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,303 @@
+//! A great many references on four processes: made, handed around and dropped in any order, until nothing
+//! is left of them.
+//!
+//! With `TELEGRAD_FULL_LOAD` set, each test goes through a million references; otherwise those in bad
+//! circumstances go through fewer, because those take time.
+
+use std::time::{Duration, Instant};
+
+use telegrad_rpc::{DebugInfo, RRef, Result, World, join_all, remote};
+use telegrad_testkit::{Board, Cluster, Dice, Faults, on_cluster};
+
+const WORKERS: u32 = 4;
+
+/// References in one message.
+const HANDFUL: usize = 50;
+
+/// Values that a worker makes at a time.
+const ARMFUL: usize = 1000;
+
+/// How much larger a process may be at the end than it was after a tenth of the work. Were a reference
+/// to leave anything behind, a million of them would leave more than this.
+const GROWTH: usize = 64 << 20;
+
+/// All references of a test.
+fn total(normally: usize) -> usize {
+    if std::env::var_os("TELEGRAD_FULL_LOAD").is_some() {
+        1_000_000
+    } else {
+        normally
+    }
+}
+
+#[remote]
+fn number(n: u64) -> u64 {
+    n
+}
+
+/// Where a worker keeps the references that others give to it.
+struct Shelf {
+    references: Vec<RRef<u64>>,
+    dice: Dice,
+}
+
+#[remote]
+impl Shelf {
+    fn put(&mut self, references: Vec<RRef<u64>>) {
+        self.references.extend(references);
+    }
+
+    /// Takes any handful.
+    fn take(&mut self) -> Vec<RRef<u64>> {
+        let count = HANDFUL.min(self.references.len());
+        (0..count).map(|_| self.take_one()).collect()
+    }
+
+    #[remote(skip)]
+    fn take_one(&mut self) -> RRef<u64> {
+        let at = self.dice.below(self.references.len());
+        self.references.swap_remove(at)
+    }
+}
+
+/// One worker's part.
+struct Part {
+    world: World,
+    board: Board,
+    shelf: RRef<Shelf>,
+    /// Everybody's, by rank.
+    shelves: Vec<RRef<Shelf>>,
+    dice: Dice,
+}
+
+impl Part {
+    fn new(world: World, board: Board) -> Self {
+        let seed = u64::from(world.rank());
+        let shelf = Shelf {
+            references: Vec::new(),
+            dice: Dice::new(seed + 100),
+        };
+        let shelf = RRef::hold(&world, shelf).unwrap();
+        let shelves = world.all_gather(&shelf).unwrap();
+        let shelf = shelves[world.rank() as usize].clone();
+        let dice = Dice::new(seed);
+        Self {
+            world,
+            board,
+            shelf,
+            shelves,
+            dice,
+        }
+    }
+
+    fn any_shelf(&self) -> &RRef<Shelf> {
+        &self.shelves[self.dice.below(self.shelves.len())]
+    }
+
+    /// Makes values here and elsewhere, gives the references away, has some of them handed on, and drops
+    /// some; how many references there have been.
+    fn work(&self) -> Result<usize> {
+        let mut made = Vec::with_capacity(ARMFUL);
+        for n in 0..ARMFUL {
+            made.push(match n % 4 {
+                0 => {
+                    let to = self.dice.below(self.shelves.len()) as u32;
+                    self.world.remote(to, number, (n as u64,))?
+                }
+                _ => RRef::new(&self.world, n as u64)?,
+            });
+        }
+        self.dice.shuffle(&mut made);
+        let gifts = made.chunks(HANDFUL);
+        let gifts: Result<Vec<_>> = gifts
+            .map(|some| self.any_shelf().rpc_async(Shelf::put, (some.to_vec(),)))
+            .collect();
+        // Dropped here before they have arrived there.
+        drop(made);
+        join_all(gifts?).wait()?;
+        let mut handed_on = 0;
+        for _ in 0..ARMFUL / HANDFUL / 2 {
+            let some = self.any_shelf().rpc_sync(Shelf::take, ())?;
+            handed_on += 2 * some.len();
+            self.any_shelf().rpc_sync(Shelf::put, (some,))?;
+        }
+        let mut shelf = self.shelf.local_value_mut()?;
+        while shelf.references.len() > ARMFUL {
+            drop(shelf.take_one());
+        }
+        Ok(2 * ARMFUL + handed_on)
+    }
+
+    /// Works until there have been so many references here.
+    fn work_through(&self, share: usize) {
+        let mut done = 0;
+        while done < share {
+            done += self.work().unwrap();
+        }
+    }
+
+    /// As [`work_through`](Self::work_through), while `dying` dies.
+    fn work_through_death(&mut self, share: usize, dying: &str) {
+        let mut done = 0;
+        while done < share {
+            done += self.work().unwrap_or_else(|error| {
+                let text = error.to_string();
+                let expected = [dying, "whoever handed the reference on was lost"];
+                assert!(expected.iter().any(|part| text.contains(part)), "{text}");
+                self.shelves.retain(|shelf| shelf.owner_name() != dying);
+                ARMFUL
+            });
+        }
+    }
+
+    /// Drops what is here, and waits until everybody has, and nothing but the shelves is left.
+    fn settle(&self, stage: &str, workers: usize) {
+        self.meet(stage, workers);
+        self.shelf.local_value_mut().unwrap().references.clear();
+        wait_for(&self.world, [1, self.shelves.len(), 0, 0, 0]);
+        // Nobody goes on before all have seen it.
+        self.meet(&format!("{stage}, and settled"), workers);
+    }
+
+    fn meet(&self, stage: &str, workers: usize) {
+        self.board.raise(stage);
+        self.board.wait_for(stage, workers);
+    }
+
+    /// Gives the shelves back as well: then nothing at all is left.
+    fn end(self, workers: usize) {
+        self.meet("done", workers);
+        drop((self.shelf, self.shelves));
+        wait_for(&self.world, [0; 5]);
+        assert_eq!(self.world.references(), []);
+    }
+}
+
+fn left(info: &DebugInfo) -> [usize; 5] {
+    [
+        info.references_owned,
+        info.references_held,
+        info.references_unconfirmed,
+        info.references_given,
+        info.references_untold,
+    ]
+}
+
+/// Looks until so much is left, and no more.
+#[track_caller]
+fn wait_for(world: &World, expected: [usize; 5]) {
+    let started = Instant::now();
+    while left(&world.debug_info()) != expected {
+        if started.elapsed() > Duration::from_secs(20) {
+            let first: Vec<_> = world
+                .references()
+                .iter()
+                .take(8)
+                .map(ToString::to_string)
+                .collect();
+            panic!("{}\n{}", world.debug_info(), first.join("\n"));
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The memory of this process that is in use, in bytes.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kilobytes << 10
+}
+
+fn four() -> Cluster {
+    let cluster = Cluster::processes(WORKERS as usize).time_limit(Duration::from_secs(300));
+    // What does not come soon does not come at all.
+    cluster.options(|options| options.rpc_timeout = Duration::from_secs(20))
+}
+
+on_cluster! { four_processes: four() =>
+    a_million_references_leave_nothing_behind
+    a_million_references_survive_a_bad_network
+    a_worker_that_dies_in_the_middle_of_it_takes_all_that_was_its_with_it
+    a_worker_that_dies_in_a_bad_network_takes_all_that_was_its_with_it
+}
+
+fn a_million_references_leave_nothing_behind(cluster: Cluster) {
+    in_a_world_that_lives(cluster, total(1_000_000));
+}
+
+fn a_million_references_survive_a_bad_network(cluster: Cluster) {
+    in_a_world_that_lives(cluster.faults(bad_network()), total(100_000));
+}
+
+/// A tenth of each.
+fn bad_network() -> Faults {
+    Faults {
+        seed: 1,
+        lose: 0.1,
+        delay: 0.1,
+        repeat: 0.1,
+    }
+}
+
+fn in_a_world_that_lives(cluster: Cluster, total: usize) {
+    let board = cluster.board();
+    let workers = WORKERS as usize;
+    cluster.run(move |world| {
+        let part = Part::new(world, board.clone());
+        part.work_through(total / workers / 10);
+        part.settle("warm", workers);
+        let before = memory();
+        part.work_through(total / workers * 9 / 10);
+        part.settle("worked", workers);
+        let after = memory();
+        assert!(after < before + GROWTH, "{before} bytes became {after}");
+        part.end(workers);
+    });
+}
+
+fn a_worker_that_dies_in_the_middle_of_it_takes_all_that_was_its_with_it(cluster: Cluster) {
+    in_a_world_where_one_dies(cluster, total(100_000));
+}
+
+fn a_worker_that_dies_in_a_bad_network_takes_all_that_was_its_with_it(cluster: Cluster) {
+    in_a_world_where_one_dies(cluster.faults(bad_network()), total(100_000));
+}
+
+fn in_a_world_where_one_dies(cluster: Cluster, total: usize) {
+    let board = cluster.board();
+    let survivors = WORKERS as usize - 1;
+    cluster.may_die(WORKERS - 1).run(move |world| {
+        let mut part = Part::new(world, board.clone());
+        if part.world.rank() == WORKERS - 1 {
+            return part.work_through(usize::MAX);
+        }
+        let mut share = total / survivors;
+        if part.world.rank() == 0 {
+            share /= 2;
+            part.work_through(share);
+            part.board.kill(WORKERS - 1);
+        }
+        part.work_through_death(share, "w3");
+        part.shelves.retain(|shelf| shelf.owner_name() != "w3");
+        part.settle("worked", survivors);
+        let started = Instant::now();
+        while part
+            .world
+            .references()
+            .iter()
+            .any(|info| info.to_string().contains("w3"))
+        {
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "{:#?}",
+                part.world.references()
+            );
+            std::thread::yield_now();
+        }
+        part.end(survivors);
+    });
+}
