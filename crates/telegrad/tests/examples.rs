@@ -61,6 +61,49 @@ fn nested_completes_with_one_thread_per_worker() {
 }
 
 #[test]
+fn rref_frees_its_object_with_the_last_reference() {
+    let out = run("rref");
+    assert_line(&out, "maker", "fetched: [2.0, 4.0]");
+    assert_line(&out, "maker", "mean of 2 tensors: [2.0, 4.0]");
+    assert_line(
+        &out,
+        "maker",
+        "the third worker has added one; mean of 3 tensors: [3.0, 5.0]",
+    );
+    assert_line(
+        &out,
+        "maker",
+        "`rref::Mean` on `owner` (ready), held by `maker`, `third`",
+    );
+    assert_line(&out, "owner", "the mean of 3 tensors is freed");
+    assert_line(&out, "maker", "no references are left, and no values");
+}
+
+#[test]
+fn parameter_server_shows_every_update_to_every_trainer() {
+    let out = run("parameter_server");
+    assert_line(&out, "server", "after   0 updates: loss 1.386");
+    assert_line(&out, "server", "after 200 updates: loss 0.");
+    assert!(
+        out.contains("updates that the trainers saw: [200, 200, 200, 200]"),
+        "{out}"
+    );
+    assert_line(
+        &out,
+        "server",
+        "without rounds, after 800 smaller updates: loss 0.",
+    );
+}
+
+#[test]
+fn actor_learner_improves_the_policy() {
+    let out = run("actor_learner");
+    assert_line(&out, "learner", "updates  1 to 10: mean reward ");
+    assert_line(&out, "learner", "updates 41 to 50: mean reward ");
+    assert_line(&out, "learner", "from ");
+}
+
+#[test]
 fn an_example_whose_worker_fails_exits_non_zero_and_names_it() {
     // No worker can listen on this, whichever of them gets to it first.
     let output = finish("chain", example("chain").env("TELEGRAD_ADDRESS", "nowhere"));
