@@ -6,8 +6,10 @@
 //! times say little on a shared machine, ratios within a run do.
 
 mod calls;
-mod floor;
 mod payload;
+mod rref;
+mod many;
+mod floor;
 mod peer;
 mod record;
 mod table;
@@ -18,10 +20,11 @@ use clap::ValueEnum;
 use telegrad::Transport;
 
 use crate::fail;
+use peer::Workers;
 pub(crate) use peer::{Args as PeerArgs, run as run_peer};
 use record::Recorder;
 
-/// Measure calls and tensors between two worker processes.
+/// Measure calls, tensors and references between worker processes.
 ///
 /// Starts its own worker processes. Every value is taken together with its floor: the same bytes over
 /// a raw socket, or a plain copy in memory.
@@ -33,7 +36,7 @@ pub(crate) struct Args {
         long,
         value_name = "SECTION,…",
         value_delimiter = ',',
-        default_value = "latency,throughput,echo,mixed"
+        default_value = "latency,throughput,echo,mixed,rref,ps,fanout"
     )]
     only: Vec<Section>,
 
@@ -60,6 +63,10 @@ Sections:
   throughput  rpc_async_throughput: 64 calls outstanding
   echo        tensor_echo and tensor_sink: tensors from 4 KB to 256 MB, both ways and one way
   mixed       mixed_latency: a small call, idle and while 64 MB tensors flow to the same worker
+  rref        rref_remote_to_here_latency, rref_method_latency: one reference at a time;
+              rref_create_issue_rate, rref_create_confirmed_rate, rref_delete_rate: many
+  ps          parameter_server: 4 and 8 clients push and pull 1 MB
+  fanout      fanout: one call to each of 8 workers, and all their answers
 
 Keys of a JSON line: metric, params, value, unit; p50, p99, min, mean (latencies); n.
 `call=python_udf` is a user's function: the name is the one it has in the benchmark that this one
@@ -77,6 +84,32 @@ enum Section {
     Throughput,
     Echo,
     Mixed,
+    Rref,
+    Ps,
+    Fanout,
+}
+
+impl Section {
+    /// The sizes of the worlds it is run in.
+    fn worlds(self) -> &'static [u32] {
+        match self {
+            Self::Latency | Self::Throughput | Self::Echo | Self::Mixed | Self::Rref => &[2],
+            Self::Ps => &[5, 9],
+            Self::Fanout => &[9],
+        }
+    }
+
+    fn run(self, workers: &Workers, recorder: &mut Recorder, args: &Args) -> Result<(), Error> {
+        match self {
+            Self::Latency => calls::latency(workers, recorder, args.quick),
+            Self::Throughput => calls::throughput(workers, recorder, args.quick),
+            Self::Echo => payload::echo(workers, recorder, args.quick, args.max_mb),
+            Self::Mixed => payload::mixed(workers, recorder, args.quick),
+            Self::Rref => rref::rref(workers, recorder, args.quick),
+            Self::Ps => many::ps(workers, recorder, args.quick),
+            Self::Fanout => many::fanout(workers, recorder, args.quick),
+        }
+    }
 }
 
 /// Which links to use.
@@ -129,14 +162,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 type Error = Box<dyn std::error::Error>;
 
 fn measure(args: &Args, recorder: &mut Recorder) -> Result<(), Error> {
-    let pair = peer::Pair::start(args.transport.transport())?;
+    // Sections in worlds of the same size that follow each other share one.
+    let mut workers: Option<Workers> = None;
     for section in &args.only {
-        match section {
-            Section::Latency => calls::latency(&pair, recorder, args.quick)?,
-            Section::Throughput => calls::throughput(&pair, recorder, args.quick)?,
-            Section::Echo => payload::echo(&pair, recorder, args.quick, args.max_mb)?,
-            Section::Mixed => payload::mixed(&pair, recorder, args.quick)?,
+        for size in section.worlds() {
+            let fitting = match workers.take() {
+                Some(kept) if kept.size() == *size as usize => kept,
+                other => {
+                    other.map_or(Ok(()), Workers::end)?;
+                    Workers::start(args.transport.transport(), *size)?
+                }
+            };
+            section.run(&fitting, recorder, args)?;
+            workers = Some(fitting);
         }
     }
-    pair.end()
+    workers.map_or(Ok(()), Workers::end)
 }

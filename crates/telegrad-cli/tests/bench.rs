@@ -95,6 +95,69 @@ fn tensors_are_measured_up_to_the_largest_size_asked_for() {
 }
 
 #[test]
+fn references_are_measured_one_at_a_time_and_many_at_once() {
+    for transport in ["auto", "mem"] {
+        let lines = lines(&["--quick", "--json", "--only", "rref", "--transport", transport]);
+        for (metric, call) in [
+            ("rref_remote_to_here_latency", "builtin_add_ones2"),
+            ("rref_remote_to_here_latency", "python_udf"),
+            ("rref_method_latency", "rref.rpc_sync().bump"),
+        ] {
+            let latency = find(&lines, metric, "call", call);
+            assert_eq!(latency["unit"], "us");
+            assert_eq!(latency["value"], latency["p50"]);
+        }
+        for metric in [
+            "rref_create_issue_rate",
+            "rref_create_confirmed_rate",
+            "rref_delete_rate",
+        ] {
+            let rate = find(&lines, metric, "", "");
+            assert_eq!(rate["unit"], "rrefs/s");
+            assert!(rate["value"].as_f64() > Some(0.0));
+        }
+        // All are confirmed no sooner than they are issued.
+        let rate = |metric| find(&lines, metric, "", "")["best"].as_f64();
+        assert!(rate("rref_create_confirmed_rate") <= rate("rref_create_issue_rate"));
+    }
+}
+
+#[test]
+fn worlds_of_many_workers_are_measured_one_after_the_other() {
+    for transport in ["auto", "mem"] {
+        let lines = lines(&[
+            "--quick",
+            "--json",
+            "--only",
+            "ps,fanout",
+            "--transport",
+            transport,
+        ]);
+        let steps = |clients: u64| {
+            let of = |line: &&Value| line["params"]["clients"] == clients;
+            lines.iter().filter(of).collect::<Vec<_>>()
+        };
+        for clients in [4, 8] {
+            let modes: Vec<_> = steps(clients)
+                .iter()
+                .map(|line| &line["params"]["mode"])
+                .collect();
+            assert_eq!(modes, ["push_and_pull_separate", "push_pull_one_call"]);
+        }
+        for (metric, unit) in [("parameter_server", "steps/s"), ("fanout", "rounds/s")] {
+            let line = find(&lines, metric, "size", "1MB");
+            assert_eq!(line["unit"], unit);
+            assert!(line["value"].as_f64() > Some(0.0));
+        }
+        for call in ["builtin_add", "python_udf"] {
+            let line = find(&lines, "fanout", "call", call);
+            assert_eq!(line["params"]["workers"], 8);
+            assert!(line["round_us_p99"].as_f64() >= line["round_us_p50"].as_f64());
+        }
+    }
+}
+
+#[test]
 fn people_get_a_table_with_the_ratio_to_the_floor() {
     let output = bench(&["--quick", "--only", "latency"]);
     let text = String::from_utf8(output.stdout).unwrap();

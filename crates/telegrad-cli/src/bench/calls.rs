@@ -9,7 +9,7 @@ use telegrad::{RpcFuture, ops};
 
 use super::Error;
 use super::floor::{Floor, Kind, PING};
-use super::peer::Pair;
+use super::peer::Workers;
 use super::record::Recorder;
 
 /// A user's function that does nothing.
@@ -35,12 +35,12 @@ pub(super) fn times(
         .collect()
 }
 
-pub(super) fn latency(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
+pub(super) fn latency(workers: &Workers, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
     /// Calls and floors take turns, so that a disturbance of the machine meets all of them.
     const TURNS: usize = 16;
     let count = if quick { 500 } else { 4000 } / TURNS;
     let (a, b) = ones2()?;
-    let world = &pair.world;
+    let world = &workers.world;
     let mut unix = Floor::start(Kind::Unix)?;
     let mut tcp = Floor::start(Kind::Tcp)?;
     let [mut floor_unix, mut floor_tcp, mut builtin, mut user] = [const { Vec::new() }; 4];
@@ -69,11 +69,11 @@ pub(super) fn latency(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Resu
     Ok(())
 }
 
-pub(super) fn throughput(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
+pub(super) fn throughput(workers: &Workers, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
     const OUTSTANDING: usize = 64;
     let count = if quick { 10_000 } else { 100_000 };
     let (a, b) = ones2()?;
-    let world = &pair.world;
+    let world = &workers.world;
     let params = |call: &str| json!({ "call": call, "outstanding": OUTSTANDING });
 
     let mut floor = Floor::start(Kind::Unix)?;

@@ -10,11 +10,11 @@ use telegrad::prelude::*;
 use super::Error;
 use super::calls::{ones2, times};
 use super::floor::{Floor, Kind};
-use super::peer::Pair;
+use super::peer::Workers;
 use super::record::Recorder;
 
 const KB: usize = 1024;
-const MB: usize = 1024 * 1024;
+pub(super) const MB: usize = 1024 * 1024;
 
 /// The sizes that all compared benchmarks share.
 const PAYLOADS: [(&str, usize); 6] = [
@@ -48,8 +48,13 @@ fn iterations(bytes: usize, quick: bool) -> usize {
     (budget / bytes).clamp(least, most)
 }
 
-pub(super) fn echo(pair: &Pair, recorder: &mut Recorder, quick: bool, max_mb: usize) -> Result<(), Error> {
-    let world = &pair.world;
+pub(super) fn echo(
+    workers: &Workers,
+    recorder: &mut Recorder,
+    quick: bool,
+    max_mb: usize,
+) -> Result<(), Error> {
+    let world = &workers.world;
     let mut unix = Floor::start(Kind::Unix)?;
     let mut tcp = Floor::start(Kind::Tcp)?;
     for (size, bytes) in PAYLOADS.into_iter().filter(|(_, bytes)| *bytes <= max_mb * MB) {
@@ -105,8 +110,8 @@ fn memcpy(bytes: usize, count: usize) -> Vec<Duration> {
 }
 
 /// A small call, idle and while 64 MB tensors flow to the same worker.
-pub(super) fn mixed(pair: &Pair, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
-    let world = &pair.world;
+pub(super) fn mixed(workers: &Workers, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
+    let world = &workers.world;
     let (a, b) = ones2()?;
     let (count, least) = if quick {
         (300, Duration::from_millis(300))

@@ -1,4 +1,4 @@
-//! The other process: the worker that is called, or the far end of a raw socket.
+//! The other processes: workers that are called, or the far end of a raw socket.
 
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -14,9 +14,17 @@ const CALL_LIMIT: Duration = Duration::from_secs(120);
 /// The far side of a benchmark. Started by `telegrad bench` itself.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Join the world at this address as the worker that is called
+    /// Join the world at this address as a worker that is called
     #[arg(long, conflicts_with = "floor")]
     world: Option<String>,
+
+    /// The rank to join with
+    #[arg(long, default_value_t = 1)]
+    rank: u32,
+
+    /// How many members the world has
+    #[arg(long, default_value_t = 2)]
+    size: u32,
 
     /// Which links to use
     #[arg(long, default_value = "auto")]
@@ -29,7 +37,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let result = match (&args.world, &args.floor) {
-        (Some(place), _) => serve(place, args.transport.transport()),
+        (Some(place), _) => Place::new(place, args.size, args.transport.transport()).serve(args.rank),
         (None, Some(address)) => floor::serve(address),
         (None, None) => Err("nothing to be a peer of".into()),
     };
@@ -39,77 +47,104 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn serve(place: &str, transport: Transport) -> Result<(), Error> {
-    let world = telegrad::init_with("w1", options(place, 1, transport))?;
-    // Until the other side has measured everything.
-    world.shutdown_within(Duration::from_secs(3600))?;
-    Ok(())
+/// Where the members of a world meet, and how they are linked.
+#[derive(Clone)]
+struct Place {
+    address: String,
+    size: u32,
+    transport: Transport,
 }
 
-fn options(place: &str, rank: u32, transport: Transport) -> Options {
-    Options {
-        init_method: place.into(),
-        rank: Some(rank),
-        world_size: Some(2),
-        transport,
-        rpc_timeout: CALL_LIMIT,
-        rendezvous_timeout: Duration::from_secs(20),
-        ..Options::default()
+impl Place {
+    fn new(address: &str, size: u32, transport: Transport) -> Self {
+        Self {
+            address: address.into(),
+            size,
+            transport,
+        }
+    }
+
+    fn join(&self, rank: u32, store: Option<StoreServer>) -> Result<World, Error> {
+        let options = Options {
+            init_method: self.address.clone(),
+            rank: Some(rank),
+            world_size: Some(self.size),
+            transport: self.transport,
+            rpc_timeout: CALL_LIMIT,
+            rendezvous_timeout: Duration::from_secs(20),
+            store,
+            ..Options::default()
+        };
+        Ok(telegrad::init_with(&format!("w{rank}"), options)?)
+    }
+
+    fn serve(&self, rank: u32) -> Result<(), Error> {
+        // Until the one that measures has measured everything.
+        self.join(rank, None)?
+            .shutdown_within(Duration::from_secs(3600))?;
+        Ok(())
     }
 }
 
-/// Two workers: this process, and one to call.
-pub(super) struct Pair {
+/// The workers of a benchmark: `w0` is this process, `w1` and so on are there to be called.
+pub(super) struct Workers {
     pub(super) world: World,
-    other: Other,
+    others: Vec<Other>,
 }
 
 enum Other {
     Process(Process),
-    Thread(Option<std::thread::JoinHandle<Result<(), String>>>),
+    Thread(std::thread::JoinHandle<Result<(), String>>),
 }
 
-impl Pair {
-    pub(super) fn start(transport: Transport) -> Result<Self, Error> {
+impl Workers {
+    pub(super) fn start(transport: Transport, size: u32) -> Result<Self, Error> {
         if transport == Transport::Mem {
-            let place = format!("mem://bench-{}", std::process::id());
-            let there = place.clone();
-            let thread =
-                std::thread::spawn(move || serve(&there, transport).map_err(|error| error.to_string()));
-            let world = telegrad::init_with("w0", options(&place, 0, transport))?;
-            return Ok(Self {
-                world,
-                other: Other::Thread(Some(thread)),
-            });
+            let place = Place::new(&format!("mem://bench-{size}"), size, transport);
+            let serve = |rank| {
+                let place = place.clone();
+                std::thread::spawn(move || place.serve(rank).map_err(|error| error.to_string()))
+            };
+            let others = (1..size).map(|rank| Other::Thread(serve(rank))).collect();
+            let world = place.join(0, None)?;
+            return Ok(Self { world, others });
         }
         let store = StoreServer::bind(("127.0.0.1", 0))?;
-        let place = format!("tcp://{}", store.address());
+        let place = Place::new(&format!("tcp://{}", store.address()), size, transport);
         let link = match transport {
             Transport::Unix => "unix",
             Transport::Tcp => "tcp",
             _ => "auto",
         };
-        let process = Process::start(&["--world", &place, "--transport", link])?;
-        let options = Options {
-            store: Some(store),
-            ..options(&place, 0, transport)
+        let start = |rank: u32| {
+            let (rank, size) = (rank.to_string(), size.to_string());
+            let world = ["--world", &place.address, "--rank", &rank, "--size", &size];
+            Process::start(&[&world[..], &["--transport", link]].concat()).map(Other::Process)
         };
-        let world = telegrad::init_with("w0", options)?;
-        Ok(Self {
-            world,
-            other: Other::Process(process),
-        })
+        let others = (1..size).map(start).collect::<Result<_, _>>()?;
+        let world = place.join(0, Some(store))?;
+        Ok(Self { world, others })
     }
 
-    pub(super) fn end(mut self) -> Result<(), Error> {
+    /// How many members the world has.
+    pub(super) fn size(&self) -> usize {
+        self.world.size()
+    }
+
+    /// The names of those to be called.
+    pub(super) fn others(&self) -> Vec<String> {
+        (1..self.size()).map(|rank| format!("w{rank}")).collect()
+    }
+
+    pub(super) fn end(self) -> Result<(), Error> {
         self.world.shutdown_within(Duration::from_secs(20))?;
-        match &mut self.other {
-            Other::Process(process) => process.wait(),
-            Other::Thread(thread) => match thread.take().map(std::thread::JoinHandle::join) {
-                Some(Ok(result)) => result.map_err(Into::into),
-                _ => Err("the called worker panicked".into()),
-            },
+        for other in self.others {
+            match other {
+                Other::Process(mut process) => process.wait()?,
+                Other::Thread(thread) => thread.join().map_err(|_| "a called worker panicked")??,
+            }
         }
+        Ok(())
     }
 }
 

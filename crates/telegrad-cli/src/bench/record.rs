@@ -127,7 +127,7 @@ impl Recorder {
 }
 
 /// Nearest-rank percentile of sorted times.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+pub(super) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let last = sorted.len().saturating_sub(1);
     sorted
         .get((percent * last + 50) / 100)
@@ -135,6 +135,6 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
         .unwrap_or_default()
 }
 
-fn round(value: f64, scale: f64) -> f64 {
+pub(super) fn round(value: f64, scale: f64) -> f64 {
     (value * scale).round() / scale
 }

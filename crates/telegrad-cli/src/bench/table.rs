@@ -35,7 +35,8 @@ pub(super) fn of(records: &[Record]) -> String {
     format!("{table}\n")
 }
 
-/// What a value is compared with: the raw Unix socket, the copy, or the idle machine.
+/// What a value is compared with: the raw Unix socket, the copy, the idle machine, or a call without
+/// references.
 fn floor_of<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Record> {
     let (metric, key) = match record.metric {
         "rpc_sync_latency" => ("floor_unix_latency", None),
@@ -43,6 +44,9 @@ fn floor_of<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Record> {
         "tensor_sink" | "tensor_echo" => ("floor_unix_throughput", Some("size")),
         "floor_unix_throughput" | "floor_tcp_throughput" => ("floor_memcpy", Some("size")),
         "mixed_latency" => ("mixed_latency", None),
+        "rref_remote_to_here_latency" => ("rpc_sync_latency", Some("call")),
+        "rref_method_latency" => ("rpc_sync_latency", None),
+        "rref_create_issue_rate" | "rref_create_confirmed_rate" => ("rpc_async_throughput", None),
         _ => return None,
     };
     let found = records.iter().find(|other| {
