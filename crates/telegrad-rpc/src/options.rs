@@ -57,9 +57,16 @@ pub struct Options {
 /// Puts something around a link.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct LinkLayer(pub Arc<dyn Fn(Arc<dyn Link>) -> Arc<dyn Link> + Send + Sync>);
+pub struct LinkLayer(Arc<Wrap>);
+
+type Wrap = dyn Fn(Arc<dyn Link>) -> Arc<dyn Link> + Send + Sync;
 
 impl LinkLayer {
+    /// One that puts this around each link.
+    pub fn new(wrap: impl Fn(Arc<dyn Link>) -> Arc<dyn Link> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(wrap))
+    }
+
     /// The link to use instead of `link`.
     pub(crate) fn around(layer: Option<&Self>, link: Arc<dyn Link>) -> Arc<dyn Link> {
         match layer {

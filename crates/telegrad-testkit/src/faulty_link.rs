@@ -42,7 +42,7 @@ impl Faults {
         let seed = self.seed.wrapping_add(options.rank.unwrap_or(0).into());
         let chance = Arc::new(Chance::new(Self { seed, ..self }));
         let layer = move |link| FaultyLink::new(link, &chance) as Arc<dyn Link>;
-        options.link_layer = Some(LinkLayer(Arc::new(layer)));
+        options.link_layer = Some(LinkLayer::new(layer));
         options.reference_retry = RETRY;
     }
 }

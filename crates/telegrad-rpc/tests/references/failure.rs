@@ -242,7 +242,7 @@ fn mute_rank_0(options: &mut Options) {
     options.reference_retry = Duration::from_millis(20);
     if options.rank == Some(0) {
         let layer = |link| FaultyLink::new(link, &MUTE) as std::sync::Arc<dyn telegrad_net::Link>;
-        options.link_layer = Some(LinkLayer(std::sync::Arc::new(layer)));
+        options.link_layer = Some(LinkLayer::new(layer));
     }
 }
 

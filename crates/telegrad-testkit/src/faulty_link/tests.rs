@@ -11,11 +11,14 @@ const MESSAGES: u64 = 2000;
 /// A link that passes on what is sent over it.
 struct Straight {
     peer: Identity,
-    sent: Sender<(Instant, u64, Vec<u8>)>,
+    sent: Sender<Sent>,
 }
 
+/// When it was sent, its number and its body.
+type Sent = (Instant, u64, Vec<u8>);
+
 impl Straight {
-    fn link() -> (Arc<dyn Link>, Receiver<(Instant, u64, Vec<u8>)>) {
+    fn link() -> (Arc<dyn Link>, Receiver<Sent>) {
         let (sent, received) = channel();
         let peer = Identity {
             name: "other".into(),
