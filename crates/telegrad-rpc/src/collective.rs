@@ -76,7 +76,37 @@ struct Gathering {
     /// Members that have neither taken the result nor given up yet.
     left: usize,
     /// Who gave up first. The gathering cannot be completed then: some would call it done, others not.
-    given_up: Option<String>,
+    given_up: Option<(Rank, String)>,
+    /// Why it cannot be completed: the same for everybody.
+    failed: Option<String>,
+    /// Somebody has taken the result, so everybody can.
+    done: bool,
+}
+
+impl Gathering {
+    fn give_up(&mut self, member: &WorkerInfo) {
+        if self.failed.is_none() {
+            let WorkerInfo { rank, name, .. } = member;
+            self.given_up.get_or_insert_with(|| (*rank, name.clone()));
+        }
+        // Only who has come is still of interest.
+        self.values.values_mut().for_each(|blob| *blob = Blob::default());
+    }
+
+    /// Why it cannot be completed, if so.
+    fn cannot_be_completed(&mut self, lost: &FxHashMap<Rank, String>, all_came: bool) -> Option<String> {
+        if self.failed.is_none() {
+            let is_missing = |rank: &Rank| !self.values.contains_key(rank);
+            let missing = lost.iter().find(|(rank, _)| is_missing(rank)).map(|(_, why)| why);
+            let left = self.given_up.as_ref().and_then(|(rank, _)| lost.get(rank));
+            self.failed = left.or(missing).cloned();
+        }
+        if self.failed.is_none() && all_came {
+            let gave_up = |(_, name): &(Rank, String)| format!("worker `{name}` gave up before all had come");
+            self.failed = self.given_up.as_ref().map(gave_up);
+        }
+        self.failed.clone()
+    }
 }
 
 impl Gatherings {
@@ -132,23 +162,18 @@ impl Gatherings {
         let Some(gathering) = open.get_mut(&number) else {
             return Poll::Ready(Err(Error::ShutDown));
         };
-        if gathering.values.len() < size {
-            if self.closed.load(SeqCst) {
-                return Poll::Ready(Err(Error::ShutDown));
-            }
-            let lost = self.lost.lock();
-            if let Some((_, why)) = lost.iter().find(|(rank, _)| !gathering.values.contains_key(rank)) {
-                return Poll::Ready(Err(Error::other(why.clone())));
-            }
-            drop(lost);
+        let all_came = gathering.values.len() == size;
+        if !all_came && self.closed.load(SeqCst) {
+            return Poll::Ready(Err(Error::ShutDown));
+        }
+        if let Some(why) = gathering.cannot_be_completed(&self.lost.lock(), all_came) {
+            return Poll::Ready(Err(Error::other(why)));
+        }
+        if !all_came {
             gathering.wakers.push(waker.clone());
             return Poll::Pending;
         }
-        if let Some(name) = &gathering.given_up {
-            return Poll::Ready(Err(Error::other(format!(
-                "worker `{name}` gave up before all had come"
-            ))));
-        }
+        gathering.done = true;
         gathering.left -= 1;
         let mut values: Vec<_> = if gathering.left == 0 {
             open.remove(&number)
@@ -196,7 +221,7 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
     let mut part = Part {
         gatherings: &worker.gatherings,
         number,
-        name: &call.caller.name,
+        member: &call.caller,
         completed: false,
     };
     let result = std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker())).await;
@@ -209,7 +234,7 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
 struct Part<'a> {
     gatherings: &'a Gatherings,
     number: u64,
-    name: &'a str,
+    member: &'a WorkerInfo,
     completed: bool,
 }
 
@@ -220,17 +245,17 @@ impl Drop for Part<'_> {
             return;
         }
         if let Some(gathering) = open.get_mut(&self.number) {
-            gathering.given_up.get_or_insert_with(|| self.name.to_owned());
-            // Only who has come is still of interest.
-            gathering
-                .values
-                .values_mut()
-                .for_each(|blob| *blob = Blob::default());
+            if !gathering.done {
+                gathering.give_up(self.member);
+            }
             gathering.left = gathering.left.saturating_sub(1);
             if gathering.left == 0 {
                 open.remove(&self.number);
             }
         }
+        drop(open);
+        // Should it have been lost, nobody need wait for the others.
+        self.gatherings.wake();
     }
 }
 

@@ -57,6 +57,7 @@ on_cluster! { unix: Cluster::processes(3) =>
     a_worker_killed_in_the_middle_of_large_transfers_fails_them
     a_death_further_down_names_the_dead_worker
     a_barrier_fails_at_once_when_a_member_is_killed
+    a_barrier_fails_at_once_when_a_member_is_killed_in_it
 }
 
 on_cluster! { tcp: Cluster::processes(3).tcp() =>
@@ -64,6 +65,7 @@ on_cluster! { tcp: Cluster::processes(3).tcp() =>
     a_worker_killed_in_the_middle_of_large_transfers_fails_them
     a_death_further_down_names_the_dead_worker
     a_barrier_fails_at_once_when_a_member_is_killed
+    a_barrier_fails_at_once_when_a_member_is_killed_in_it
 }
 
 fn calls_to_a_killed_worker_fail_at_once_and_the_others_go_on(cluster: Cluster) {
@@ -196,6 +198,33 @@ fn a_barrier_fails_at_once_when_a_member_is_killed(cluster: Cluster) {
         let error = world.barrier().unwrap_err().to_string();
         assert!(error.contains("worker `w2` (rank 2) was lost"), "{error}");
         assert!(started.elapsed() < 2 * SOON, "{:?}", started.elapsed());
+    });
+}
+
+fn a_barrier_fails_at_once_when_a_member_is_killed_in_it(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.may_die(2).run(move |world| {
+        match world.rank() {
+            0 => {
+                board.wait("inside");
+                board.kill(2);
+            }
+            1 => board.wait("failed"),
+            _ => {
+                let waiting = world.clone();
+                std::thread::spawn(move || waiting.barrier());
+                while world.debug_info().calls_out == 0 {
+                    std::thread::yield_now();
+                }
+                // Comes after the other call.
+                world.rpc_sync(0, name, ()).unwrap();
+                board.raise("inside");
+                return board.wait("never");
+            }
+        }
+        let error = world.barrier().unwrap_err().to_string();
+        assert!(error.contains("worker `w2` (rank 2) was lost"), "{error}");
+        board.raise("failed");
     });
 }
 
