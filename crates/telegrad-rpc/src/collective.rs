@@ -18,9 +18,6 @@ use crate::registry::Registration;
 use crate::rref::AnyReference;
 use crate::worker_info::WorkerInfo;
 
-/// The name of `gather` on the wire.
-pub(crate) const GATHER: &str = "telegrad::gather";
-
 /// An encoded value with its tensors.
 #[derive(Clone, Debug, Default, Wire)]
 pub(crate) struct Blob {
@@ -194,7 +191,7 @@ impl Gatherings {
 /// Whether a function is a member's part in a gathering. Those do not count as work: a shutdown
 /// consists of them.
 pub(crate) fn is_gathering(function: &Registration) -> bool {
-    function.name == GATHER
+    function.is(&gather)
 }
 
 /// Runs on rank 0: brings one member's value, and ends with everybody's.

@@ -11,6 +11,8 @@ use crate::worker::Worker;
 pub struct DebugInfo {
     /// Calls this worker has made that have no result yet.
     pub calls_out: usize,
+    /// Calls that were given up, and that the callee has not answered yet.
+    pub calls_given_up: usize,
     /// Requests this worker has accepted and not finished.
     pub calls_in: usize,
     /// Calls this worker has made since it started.
@@ -51,6 +53,7 @@ impl DebugInfo {
         let references = worker.references.count();
         Self {
             calls_out: worker.calls_under_way(),
+            calls_given_up: worker.calls_given_up(),
             calls_in: worker.activity.serving.load(SeqCst),
             calls_made: worker.activity.made.load(SeqCst),
             calls_served: worker.activity.served.load(SeqCst),
@@ -75,10 +78,11 @@ impl fmt::Display for DebugInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "calls: {} out, {} in ({} made, {} served); functions: {} running, {} waiting in calls, {} queued; \
+            "calls: {} out, {} given up, {} in ({} made, {} served); functions: {} running, {} waiting in calls, {} queued; \
              threads: {}, {} idle; references: {} to values here, {} here, {} unconfirmed, {} given, {} messages; \
              bytes: {} in, {} out",
             self.calls_out,
+            self.calls_given_up,
             self.calls_in,
             self.calls_made,
             self.calls_served,

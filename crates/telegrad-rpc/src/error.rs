@@ -49,14 +49,6 @@ pub enum Error {
         /// The time since the call was made.
         elapsed: Duration,
     },
-    /// The call was cancelled before it had a result.
-    #[error("the call of `{function}` on worker `{worker}` was cancelled")]
-    Cancelled {
-        /// The function called.
-        function: String,
-        /// The callee.
-        worker: String,
-    },
     /// The connection to the callee was lost while the call was under way.
     #[error("worker `{worker}` was lost during the call of `{function}`: {why}")]
     WorkerLost {

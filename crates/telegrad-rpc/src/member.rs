@@ -8,7 +8,7 @@ use telegrad_net::{Address, Dialer, Hello, Identity, Lane, Welcome, dial, host_i
 use telegrad_wire::Wire;
 
 use crate::call::{Calls, Outbound};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::executor::Executor;
 use crate::options::{LinkLayer, Transport};
 use crate::registry::Registry;
@@ -28,11 +28,16 @@ pub(crate) struct Card {
     pub(crate) process: u32,
 }
 
-/// A worker that could not be reached.
-pub(crate) struct Absent {
-    pub(crate) error: Error,
-    /// Nobody was there, or somebody else: not only nobody in time.
-    pub(crate) certain: bool,
+/// Why there is no link to a worker.
+pub(crate) enum Absent {
+    /// It cannot be reached.
+    Unreachable {
+        why: String,
+        /// Nobody was there, or somebody else: not only nobody in time.
+        certain: bool,
+    },
+    /// That is not tried.
+    NotTried(Error),
 }
 
 /// Another worker, or this one, as a callee.
@@ -67,15 +72,15 @@ impl Member {
     }
 
     /// The link for calls, made or made anew where needed.
-    pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>> {
+    pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
         if let Some(open) = self.open() {
             return Ok(open);
         }
         // A thread that receives for others must wait for nothing, so neither for a connection.
         if !Executor::may_wait() {
-            return Err(Error::WaitInInline);
+            return Err(Absent::NotTried(Error::WaitInInline));
         }
-        Executor::blocking(|| self.make(worker, deadline)).map_err(|absent| absent.error)
+        Executor::blocking(|| self.make(worker, deadline))
     }
 
     /// Whether it can be reached, now or by `deadline`.
@@ -93,20 +98,11 @@ impl Member {
     }
 
     fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
-        let absent = |why: String, certain| {
-            let worker = self.info.name.clone();
-            let error = Error::Unreachable { worker, why };
-            Absent { error, certain }
-        };
-        let shut_down = || Absent {
-            error: Error::ShutDown,
+        let shut_down = || Absent::NotTried(Error::ShutDown);
+        let turn = self.connecting.try_lock_until(deadline);
+        let _turn = turn.ok_or_else(|| Absent::Unreachable {
+            why: "another call was still connecting at the time limit".into(),
             certain: false,
-        };
-        let _turn = self.connecting.try_lock_until(deadline).ok_or_else(|| {
-            absent(
-                "another call was still connecting at the time limit".into(),
-                false,
-            )
         })?;
         if let Some(open) = self.open() {
             return Ok(open);
@@ -115,7 +111,10 @@ impl Member {
             return Err(shut_down());
         }
         if worker.references.is_dead(self.identity().incarnation) {
-            return Err(absent(worker.references.obituary(self), true));
+            return Err(Absent::Unreachable {
+                why: worker.references.obituary(self),
+                certain: true,
+            });
         }
         let mut certain = false;
         let mut tried = Vec::new();
@@ -149,7 +148,8 @@ impl Member {
                 worker.transport
             ));
         }
-        Err(absent(tried.join("; "), certain))
+        let why = tried.join("; ");
+        Err(Absent::Unreachable { why, certain })
     }
 
     /// The link for calls, if there is one.

@@ -70,8 +70,8 @@ pub struct Kept {
     pub type_name: &'static str,
     /// How to send it; nothing when it cannot travel.
     pub encode: Option<Encode>,
-    /// Encoding it takes next to nothing.
-    pub is_quick: bool,
+    /// Whether encoding it takes next to nothing.
+    pub is_quick: fn(&(dyn Any + Send + Sync)) -> bool,
 }
 
 /// Encodes a value of a certain type.
@@ -84,7 +84,7 @@ impl Kept {
             value: Box::new(value),
             type_name: std::any::type_name::<T>(),
             encode: None,
-            is_quick: false,
+            is_quick: |_| false,
         }
     }
 
@@ -92,19 +92,21 @@ impl Kept {
     pub(crate) fn wire<T: Wire + Any + Send + Sync>(value: T) -> Self {
         Self {
             encode: Some(encode_any::<T>),
-            is_quick: is_quick::<T>(),
+            is_quick: is_quick::<T>,
             ..Self::new(value)
         }
     }
 }
 
-/// Whether a value of this type is encoded in no time, however large it is: a number, or a tensor,
-/// whose elements are not encoded.
-fn is_quick<T: Any>() -> bool {
-    let tensor = TypeId::of::<T>() == TypeId::of::<telegrad_wire::RawTensor>();
+/// Whether a value is encoded in no time: it is small, or a tensor whose bytes can go as they are.
+fn is_quick<T: Any>(value: &(dyn Any + Send + Sync)) -> bool {
+    /// A few numbers.
+    const SMALL: usize = 64;
     #[cfg(feature = "candle")]
-    let tensor = tensor || TypeId::of::<T>() == TypeId::of::<candle_core::Tensor>();
-    tensor || !std::mem::needs_drop::<T>()
+    if let Some(tensor) = value.downcast_ref::<candle_core::Tensor>() {
+        return tensor.is_contiguous() && tensor.device().is_cpu();
+    }
+    value.is::<telegrad_wire::RawTensor>() || !std::mem::needs_drop::<T>() && size_of::<T>() <= SMALL
 }
 
 fn encode<T: Wire>(value: &T) -> Result<Payload, Trouble> {
@@ -222,6 +224,13 @@ impl Registry {
         let mut list: Vec<_> = self.by_name.values().map(entry).collect();
         list.sort_unstable();
         list
+    }
+}
+
+impl Registration {
+    /// Whether it is the entry of this function.
+    pub(crate) fn is<F: 'static>(&self, _: &F) -> bool {
+        (self.type_id)() == TypeId::of::<F>()
     }
 }
 
@@ -345,4 +354,29 @@ macro_rules! register {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_quick(value: impl Wire + Any + Send + Sync) -> bool {
+        let kept = Kept::wire(value);
+        (kept.is_quick)(&*kept.value)
+    }
+
+    #[test]
+    fn what_is_small_is_encoded_in_no_time() {
+        assert!(is_quick(1_u64) && is_quick((1_i32, 2.0_f64)) && is_quick([0_u8; 32]));
+        assert!(!is_quick([0_u8; 4096]) && !is_quick(vec![1_u8]) && !is_quick(String::new()));
+    }
+
+    #[cfg(feature = "candle")]
+    #[test]
+    fn a_tensor_is_encoded_in_no_time_if_its_bytes_can_go_as_they_are() {
+        use candle_core::{DType, Device, Tensor};
+        let tensor = Tensor::zeros((2, 3), DType::F32, &Device::Cpu).unwrap();
+        assert!(is_quick(tensor.clone()));
+        assert!(!is_quick(tensor.t().unwrap()));
+    }
 }

@@ -5,15 +5,17 @@
 //! value is freed.
 //!
 //! Read it in this order: `protocol` decides who has to tell whom what, and nothing else; `references`
-//! carries that out for one worker; `handle` is one reference, `value` what it refers to; `section` is
-//! what a message says about both.
+//! carries that out for one worker; `handle` is one reference, `value` what it refers to, `claim` what
+//! keeps it in place for a request; `section` is what a message says about references.
 
 mod handle;
 mod info;
 mod local_value;
+mod fetch;
 mod protocol;
 mod references;
 mod section;
+mod claim;
 mod value;
 
 use std::fmt;
@@ -23,14 +25,16 @@ use std::time::{Duration, Instant};
 
 use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
+pub(crate) use claim::Claim;
+pub(crate) use fetch::is_fetch;
 pub(crate) use handle::Handle;
 pub(crate) use info::references;
 pub use info::{ReferenceInfo, ReferenceState};
 pub use local_value::{LocalValue, LocalValueMut};
 pub(crate) use protocol::{ForkId, Life, RefId};
-pub(crate) use references::{References, hand_over, is_control, is_fetch};
+pub(crate) use references::{References, hand_over, is_control};
 pub(crate) use section::Section;
-pub(crate) use value::{Entered, Slot, Value};
+pub(crate) use value::{Entered, Value};
 
 use crate::block_on::block_on;
 use crate::call::RpcFuture;
@@ -142,18 +146,6 @@ impl<T> RRef<T> {
         let worker = self.handle.worker()?;
         self.handle.check()?;
         Ok(worker)
-    }
-
-    /// An owner that cannot be reached any more takes its values with it.
-    fn explained(&self, error: Error) -> Error {
-        match error {
-            Error::Unreachable { worker, why } => Error::OwnerLost {
-                what: self.handle.type_name.to_string(),
-                owner: worker,
-                why,
-            },
-            other => other,
-        }
     }
 }
 
@@ -281,8 +273,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         T: Wire,
     {
         let worker = self.worker()?;
-        let request = self.request(Registry::get().entry(&references::fetch)?);
-        worker.rpc(request, &()).map_err(|error| self.explained(error))
+        worker.rpc(self.request(Registry::get().entry(&fetch::fetch)?), &())
     }
 
     /// Runs a method of the value, on its owner, and waits for what it gives.
@@ -309,7 +300,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     {
         let worker = self.worker()?;
         let request = self.request(Registry::get().of::<F>()?);
-        worker.rpc(request, &args).map_err(|error| self.explained(error))
+        worker.rpc(request, &args)
     }
 
     /// Runs a method of the value, on its owner, and leaves what it gives there; returns at once with a
@@ -324,7 +315,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         let worker = self.worker()?;
         let request = self.request(Registry::get().of::<F>()?);
         let made = worker.create(request, std::any::type_name::<F::Value>(), &args);
-        made.map(RRef::from_handle).map_err(|error| self.explained(error))
+        made.map(RRef::from_handle)
     }
 }
 

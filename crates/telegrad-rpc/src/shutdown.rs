@@ -32,7 +32,13 @@ pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> R
     if world.worker().is_closed() {
         return Ok(());
     }
-    let result = settle(world, deadline, limit).and_then(|leaks| report(world, leaks));
+    let result = match settle(world, deadline, limit) {
+        Ok(leaks) => report(world, leaks),
+        Err(error) => {
+            warn_of(world, &leaks(world));
+            Err(error)
+        }
+    };
     // Also after an error: the others are to learn its cause, not only that rank 0 has left.
     if world.rank() == 0 {
         // The others close their links when they have left the last round.
@@ -75,8 +81,7 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<Refer
             worker.activity.served.load(SeqCst),
         );
         // Before the others can leave, and with them what they held.
-        let mut leaks = world.references();
-        leaks.retain(|info| info.owner.rank == world.rank());
+        let leaks = leaks(world);
         let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
@@ -88,13 +93,24 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<Refer
     }
 }
 
-/// Says what references still refer to, and who has them: values that nobody will ever free.
+/// The values here that references still refer to.
+fn leaks(world: &World) -> Vec<ReferenceInfo> {
+    let mut leaks = world.references();
+    leaks.retain(|info| info.owner.rank == world.rank());
+    leaks
+}
+
+/// Says what references still refer to, and who has them: values that nobody will ever free (S33).
 fn report(world: &World, leaks: Vec<ReferenceInfo>) -> Result<()> {
     if world.worker().fail_on_leaks && !leaks.is_empty() {
         return Err(Error::Leaked(leaks));
     }
+    warn_of(world, &leaks);
+    Ok(())
+}
+
+fn warn_of(world: &World, leaks: &[ReferenceInfo]) {
     for leak in leaks {
         tracing::warn!(worker = world.name(), reference = %leak, "still referred to at the shutdown");
     }
-    Ok(())
 }

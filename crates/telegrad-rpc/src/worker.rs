@@ -1,46 +1,28 @@
 //! One worker: what its handles, its links and its threads share.
 
+mod calling;
+mod hosting;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use telegrad_net::{
-    Closed, Flush, Hello, Host, Identity, Link, LinkOptions, Listener, Outgoing, Poller, SendError, Sink,
-    Welcome,
-};
-use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, IS_CONTROL, Wire, WireError};
+use telegrad_net::{Closed, Identity, Link, LinkOptions, Listener, Poller};
 
 use crate::activity::Activity;
-use crate::call::{Call, LOOK, Outbound, Purpose, RpcFuture, functions_if_not};
-use crate::collective::{Gatherings, is_gathering};
-use crate::context::CallContext;
+use crate::call::Outbound;
+use crate::collective::Gatherings;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::members::Members;
 use crate::met::Met;
-use crate::options::{CallOptions, LinkLayer, Options, Transport};
-use crate::registry::{Registration, Registry};
-use crate::rref::{Handle, Life, References, Section, hand_over, is_control};
-use crate::serve::Inbound;
+use crate::options::{LinkLayer, Options, Transport};
+use crate::rref::{Life, References};
 use crate::timer::{self, Sweep};
-use crate::worker_info::{To, WorkerInfo};
+use crate::worker_info::WorkerInfo;
 
-/// Time to connect for a call that has no limit of its own.
-const CONNECT_LIMIT: Duration = Duration::from_secs(60);
-
-/// How long a worker that dials too early waits for the one it dials to have met the others.
-const MEETING_LIMIT: Duration = Duration::from_secs(4);
-
-/// A call to be made.
-#[derive(Clone, Copy)]
-pub(crate) struct Request<'a> {
-    pub(crate) to: To<'a>,
-    pub(crate) function: &'static Registration,
-    pub(crate) options: CallOptions,
-    /// The reference that it is made on.
-    pub(crate) object: Option<&'a Arc<Handle>>,
-}
+pub(crate) use calling::Request;
 
 /// A member of a world, seen from inside.
 pub(crate) struct Worker {
@@ -182,219 +164,6 @@ impl Worker {
         self.next_link.fetch_add(1, SeqCst)
     }
 
-    /// Makes a call with these arguments; the future of its result.
-    pub(crate) fn rpc<T: Wire>(
-        self: &Arc<Self>,
-        request: Request<'_>,
-        args: &impl Wire,
-    ) -> Result<RpcFuture<T>> {
-        let pin = request.object.cloned();
-        let (outbound, call) = self.call(&request, Purpose::Result(pin), &|e| args.encode(e))?;
-        Ok(RpcFuture::new(self.clone(), outbound, call))
-    }
-
-    /// Has a value of this type made by another worker; a reference to it.
-    pub(crate) fn create(
-        self: &Arc<Self>,
-        request: Request<'_>,
-        type_name: &'static str,
-        args: &impl Wire,
-    ) -> Result<Arc<Handle>> {
-        let owner = self.members()?.find(request.to)?;
-        let creating = Creating(Some(self.references.create(self, owner, type_name)?), self);
-        let purpose = Purpose::Creation {
-            ids: creating
-                .0
-                .as_ref()
-                .map(|handle| handle.ids())
-                .ok_or(Error::ShutDown)?,
-            object: request.object.cloned(),
-        };
-        self.call(&request, purpose, &|e| args.encode(e))?;
-        creating.done().ok_or(Error::ShutDown)
-    }
-
-    /// Tells another worker something about references.
-    pub(crate) fn tell(
-        self: &Arc<Self>,
-        request: &Request<'_>,
-        (to, number): (Life, u64),
-        args: &impl Wire,
-    ) -> Result<()> {
-        self.call(request, Purpose::Telling { to, number }, &|e| args.encode(e))
-            .map(drop)
-    }
-
-    /// Makes a call: sends the request and returns without waiting for the reply.
-    ///
-    /// `encode` appends the arguments. It runs again when the connection turns out to have ended
-    /// before anything was sent.
-    fn call(
-        self: &Arc<Self>,
-        request: &Request<'_>,
-        purpose: Purpose,
-        encode: &dyn Fn(&mut Encoder),
-    ) -> Result<(Arc<Outbound>, Arc<Call>)> {
-        let Request {
-            to,
-            function,
-            options,
-            object,
-        } = *request;
-        let member = self.members()?.find(to)?;
-        if self.is_closed() {
-            return Err(Error::ShutDown);
-        }
-        let started = Instant::now();
-        let (limit, deadline) = self.limit(options, started);
-        let timeout = || Error::Timeout {
-            function: function.name.into(),
-            worker: member.info.name.clone(),
-            limit: limit.unwrap_or_default(),
-            elapsed: started.elapsed(),
-        };
-        if deadline.is_some_and(|deadline| deadline <= started) {
-            return Err(timeout());
-        }
-        let cannot_send = |source: WireError| Error::Send {
-            function: function.name.into(),
-            worker: member.info.name.clone(),
-            source: Box::new(source),
-        };
-        let creates = purpose.creates();
-        let mut reconnected = false;
-        loop {
-            let outbound = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT))?;
-            outbound.check(function)?;
-            let id = CallId(self.next_call.fetch_add(1, SeqCst));
-            let call = Arc::new(Call::new(
-                id,
-                function.name,
-                started,
-                (limit, deadline),
-                purpose.clone(),
-            ));
-            let mut encoder = Encoder::new();
-            encoder.array_len(2);
-            encoder.str(function.name);
-            encode(&mut encoder);
-            let mut payload = encoder.finish().map_err(cannot_send)?;
-            let life = member.identity().incarnation;
-            let handed = hand_over(self, &mut payload, life, outbound.calls.number).map_err(cannot_send)?;
-            let section = Section {
-                object: object.map(|handle| handle.reference),
-                creates,
-                handed,
-            };
-            let mut message = Outgoing::new(FrameKind::Request, id, payload);
-            if !section.is_empty() {
-                message.header.flags |= HAS_REFERENCES;
-                message.payload = section.prepend(message.payload).map_err(cannot_send)?;
-            }
-            if is_control(function.name) {
-                message.header.flags |= IS_CONTROL;
-            }
-            outbound.calls.insert(call.clone());
-            if !purpose.is_waited_for() {
-                // Nobody waits for the reply, but it has to be received.
-                outbound.link.watch(true);
-            }
-            // After it is on the books, so that the timer cannot come by in between and miss it.
-            let look = started + LOOK;
-            self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
-            match self.send(&outbound, message, options, deadline) {
-                Ok(()) => {
-                    if !is_gathering(function) {
-                        self.activity.made.fetch_add(1, SeqCst);
-                    }
-                    return Ok((outbound, call));
-                }
-                Err(error) => {
-                    let still_there = outbound.calls.withdraw(id);
-                    if !purpose.is_waited_for() && still_there {
-                        outbound.link.watch(false);
-                    }
-                    self.references.not_given(self, &section.handed);
-                    if !purpose.is_waited_for() && !still_there {
-                        // The end of the connection has been dealt with: a value that will not be made is an
-                        // error to whoever uses it, and what is to be told is told again.
-                        return Ok((outbound, call));
-                    }
-                    match error {
-                        // Nothing of it was sent, so it may be sent again. Were it not in the books
-                        // any more, it would have been failed as lost already.
-                        NotSent::Closed(_) if still_there && !reconnected => reconnected = true,
-                        NotSent::Closed(closed) => {
-                            return Err(Error::WorkerLost {
-                                worker: member.info.name.clone(),
-                                function: function.name.into(),
-                                why: closed.why.to_string(),
-                            });
-                        }
-                        NotSent::Late => return Err(timeout()),
-                        NotSent::Full => {
-                            return Err(Error::Overloaded {
-                                worker: member.info.name.clone(),
-                                function: function.name.into(),
-                            });
-                        }
-                        NotSent::Invalid(source) => return Err(cannot_send(source)),
-                        NotSent::Inline => return Err(Error::WaitInInline),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sends a request, waiting for room at the callee where needed.
-    fn send(
-        &self,
-        outbound: &Outbound,
-        mut message: Outgoing,
-        options: CallOptions,
-        deadline: Option<Instant>,
-    ) -> Result<(), NotSent> {
-        loop {
-            if let Some(deadline) = deadline {
-                let left = deadline.saturating_duration_since(Instant::now()).as_micros();
-                message.header.time_left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-            }
-            match outbound.link.send(message, Flush::Now, deadline) {
-                Ok(()) => return Ok(()),
-                Err(SendError::Full(_)) if options.no_wait => return Err(NotSent::Full),
-                Err(SendError::Full(back)) => {
-                    if !Executor::may_wait() {
-                        return Err(NotSent::Inline);
-                    }
-                    match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
-                        Ok(true) => message = *back,
-                        Ok(false) => return Err(NotSent::Late),
-                        Err(closed) => return Err(NotSent::Closed(closed)),
-                    }
-                }
-                Err(SendError::Deadline) => return Err(NotSent::Late),
-                Err(SendError::Invalid(error)) => return Err(NotSent::Invalid(error)),
-                Err(SendError::Closed(closed)) => return Err(NotSent::Closed(closed)),
-                Err(_) => return Err(NotSent::Late),
-            }
-        }
-    }
-
-    /// The limit of a call and when it ends: its own or the worker's, but no later than the call
-    /// that this thread serves.
-    pub(crate) fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
-        let own = options.timeout.unwrap_or(self.rpc_timeout);
-        let own = (!own.is_zero()).then_some(own);
-        let outer = CallContext::current().and_then(|call| call.deadline);
-        let outer = outer.map(|deadline| deadline.saturating_duration_since(now));
-        let limit = match (own, outer) {
-            (Some(own), Some(outer)) => Some(own.min(outer)),
-            (own, outer) => own.or(outer),
-        };
-        // A limit beyond what the clock can tell is none.
-        (limit, limit.and_then(|limit| now.checked_add(limit)))
-    }
-
     /// Makes sure that the timer comes by at `deadline`, or before.
     pub(crate) fn sweep_at(&self, deadline: Instant) {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
@@ -432,6 +201,11 @@ impl Worker {
     /// Calls made by this worker that have no result yet.
     pub(crate) fn calls_under_way(&self) -> usize {
         self.outbounds().map(|outbound| outbound.calls.len()).sum()
+    }
+
+    /// Calls that were given up, and whose answers have not come yet.
+    pub(crate) fn calls_given_up(&self) -> usize {
+        self.outbounds().map(|outbound| outbound.calls.given_up()).sum()
     }
 
     fn outbounds(&self) -> impl Iterator<Item = Arc<Outbound>> {
@@ -501,33 +275,6 @@ impl Drop for Worker {
     }
 }
 
-/// A reference to a value whose making has not been asked for yet. Given up unless it is, also when
-/// encoding the arguments panics.
-struct Creating<'a>(Option<Arc<Handle>>, &'a Worker);
-
-impl Creating<'_> {
-    fn done(mut self) -> Option<Arc<Handle>> {
-        self.0.take()
-    }
-}
-
-impl Drop for Creating<'_> {
-    fn drop(&mut self) {
-        if let Some(handle) = &self.0 {
-            self.1.references.not_created(handle);
-        }
-    }
-}
-
-/// Why a request was not sent.
-enum NotSent {
-    Closed(Closed),
-    Late,
-    Full,
-    Invalid(WireError),
-    Inline,
-}
-
 impl Sweep for Worker {
     fn sweep(&self, now: Instant) -> Option<Instant> {
         // From here on new calls tell the timer themselves.
@@ -544,69 +291,4 @@ impl Sweep for Worker {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Host for Worker {
-    fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
-        // Whoever dials has met everybody; this worker is about to.
-        self.activity
-            .wait_until(Instant::now() + MEETING_LIMIT, || self.members.get().is_some());
-        let Some(members) = self.members.get() else {
-            return Err("this worker has not met the others yet".into());
-        };
-        let me = &self.identity;
-        if hello.world != members.world {
-            return Err(format!("worker `{}` belongs to another world", me.name));
-        }
-        if hello.to != *me {
-            return Err(format!(
-                "here is worker `{}` (rank {}), not `{}`",
-                me.name, me.rank, hello.to.name
-            ));
-        }
-        let known = members.by_rank.get(hello.from.rank as usize);
-        if known.is_none_or(|member| *member.identity() != hello.from) {
-            return Err(format!(
-                "`{}` (rank {}) is not a member of this world",
-                hello.from.name, hello.from.rank
-            ));
-        }
-        if self.is_closed() {
-            return Err(format!("worker `{}` has shut down", me.name));
-        }
-        if self.references.is_dead(hello.from.incarnation) {
-            return Err(format!(
-                "worker `{}` counts `{}` as gone and has given up what it held",
-                me.name, hello.from.name
-            ));
-        }
-        Ok(Welcome {
-            digest: Registry::get().digest(),
-            functions: functions_if_not(hello.digest),
-        })
-    }
-
-    fn sink(&self, hello: &Hello) -> Arc<dyn Sink> {
-        let caller = WorkerInfo {
-            name: hello.from.name.clone(),
-            rank: hello.from.rank,
-        };
-        let life = hello.from.incarnation;
-        Arc::new(Inbound::new(self.weak.clone(), caller, life, self.link_number()))
-    }
-
-    fn options(&self) -> LinkOptions {
-        self.link_options()
-    }
-
-    fn accepted(&self, link: Arc<dyn Link>) {
-        self.gatherings.found(link.peer().rank);
-        // It may have ended before it got here.
-        if link.closed().is_none() {
-            self.inbound.lock().push(link.clone());
-        }
-        if self.is_closed() {
-            link.close("the worker has shut down");
-        }
-    }
 }

@@ -219,7 +219,7 @@ impl World {
 
     pub(crate) fn gather<T: Wire>(&self, what: &'static str, value: &T) -> Result<Vec<T>> {
         let worker = self.worker();
-        let function = "telegrad::gather";
+        let function = Registry::get().entry(&gather)?.name;
         let cannot = |source: WireError| Error::Send {
             function: function.into(),
             worker: "rank 0".into(),

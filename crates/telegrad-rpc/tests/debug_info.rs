@@ -77,7 +77,7 @@ fn calls_under_way_are_counted_on_both_sides(cluster: Cluster) {
         assert_eq!((info.calls_out, info.calls_made), (5, 5), "{info:#?}");
         let text = info.to_string();
         assert!(
-            text.starts_with("calls: 5 out, 0 in (5 made, 0 served); functions: 0 running"),
+            text.starts_with("calls: 5 out, 0 given up, 0 in (5 made, 0 served); functions: 0 running"),
             "{text}"
         );
         board.wait("seen");

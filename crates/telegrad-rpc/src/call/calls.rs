@@ -65,8 +65,9 @@ impl Purpose {
         }
     }
 
-    /// Whether somebody waits for the reply.
-    pub(crate) fn is_waited_for(&self) -> bool {
+    /// Whether it is made for its result. Otherwise nobody waits for the reply, and the link is watched
+    /// for it from the start.
+    pub(crate) fn is_for_result(&self) -> bool {
         matches!(self, Self::Result(_))
     }
 }
@@ -176,7 +177,7 @@ impl Outbound {
     /// Gives up a call and tells the callee, which may not have started on it.
     /// False when it was not there any more.
     pub(crate) fn cancel(&self, call: &Call) -> bool {
-        let is_watched = !call.purpose.is_waited_for();
+        let is_watched = !call.purpose.is_for_result();
         if !is_watched {
             // Nobody waits for the answer from now on.
             self.link.watch(true);
@@ -193,10 +194,24 @@ impl Outbound {
         found
     }
 
+    /// Takes a call off the books that was not made after all; whether anybody still waited for it.
+    pub(crate) fn withdraw(&self, call: &Call) -> bool {
+        let (is_pending, is_given_up) = {
+            let mut books = self.calls.books.lock();
+            let is_pending = books.pending.remove(&call.id.0).is_some();
+            (is_pending, books.given_up.remove(&call.id.0))
+        };
+        if is_given_up || is_pending && !call.purpose.is_for_result() {
+            self.link.watch(false);
+        }
+        self.calls.changed();
+        is_pending
+    }
+
     /// Fails a call whose time has run out.
     pub(crate) fn expire(&self, call: &Call) {
         let found = self.cancel(call);
-        if !found && !call.purpose.is_waited_for() {
+        if !found && !call.purpose.is_for_result() {
             return;
         }
         self.calls.finish(call, Err(self.calls.timeout(call)));
@@ -234,13 +249,6 @@ impl Calls {
         self.books.lock().pending.insert(call.id.0, call);
     }
 
-    /// Takes a call off the books that was not made after all; whether it was still there.
-    pub(crate) fn withdraw(&self, id: CallId) -> bool {
-        let call = self.books.lock().pending.remove(&id.0);
-        self.changed();
-        call.is_some()
-    }
-
     /// Expects an answer that nobody wants any more; false when it was there already.
     fn give_up(&self, id: CallId) -> bool {
         let mut books = self.books.lock();
@@ -267,6 +275,11 @@ impl Calls {
         // A call without a limit is looked after all the same.
         let ends = rest.iter().map(|call| call.deadline.unwrap_or(now + LOOK));
         (expired.into_iter().cloned().collect(), ends.min())
+    }
+
+    /// Calls that were given up, and whose answers have not come yet.
+    pub(crate) fn given_up(&self) -> usize {
+        self.books.lock().given_up.len()
     }
 
     /// Calls without a result yet.
@@ -355,7 +368,7 @@ impl Sink for Calls {
         let is_unwanted = books.given_up.remove(&call.0);
         let call = books.pending.remove(&call.0);
         drop(books);
-        if is_unwanted || call.as_ref().is_some_and(|call| !call.purpose.is_waited_for()) {
+        if is_unwanted || call.as_ref().is_some_and(|call| !call.purpose.is_for_result()) {
             link.watch(false);
         }
         let Some(call) = call else { return };

@@ -99,15 +99,25 @@ impl Handle {
     }
 
     fn error(&self, loss: Loss) -> Error {
-        let (what, owner) = (self.type_name.to_string(), self.owner.info.name.clone());
         match loss {
             Loss::Owner => {
                 let worker = self.worker.upgrade();
                 let why = worker.map(|worker| worker.references.obituary(&self.owner));
-                let why = why.unwrap_or_else(|| "its world has ended".into());
-                Error::OwnerLost { what, owner, why }
+                self.owner_lost(why.unwrap_or_else(|| "its world has ended".into()))
             }
-            Loss::Gone | Loss::Creator | Loss::Request => Error::ReferenceLost { what, owner },
+            Loss::Gone | Loss::Creator | Loss::Request => Error::ReferenceLost {
+                what: self.type_name.to_string(),
+                owner: self.owner.info.name.clone(),
+            },
+        }
+    }
+
+    /// The error that the owner is gone, and its values with it.
+    pub(crate) fn owner_lost(&self, why: String) -> Error {
+        Error::OwnerLost {
+            what: self.type_name.to_string(),
+            owner: self.owner.info.name.clone(),
+            why,
         }
     }
 }

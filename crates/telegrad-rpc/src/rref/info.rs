@@ -117,20 +117,11 @@ pub(crate) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
 }
 
 fn owned_info(listed: Listed, me: &WorkerInfo, members: &Members, known: Option<String>) -> ReferenceInfo {
-    let value = listed.slot.as_ref().and_then(|slot| slot.get());
-    let state = match value {
-        None => ReferenceState::Pending,
-        Some(Ok(_)) => ReferenceState::Ready,
-        Some(Err(_)) => ReferenceState::Failed,
-    };
-    let type_name = match value {
-        Some(Ok(value)) => value.type_name.to_owned(),
-        _ => known.unwrap_or_else(|| "?".into()),
-    };
+    let type_name = listed.type_name.map(str::to_owned).or(known);
     ReferenceInfo {
-        type_name,
+        type_name: type_name.unwrap_or_else(|| "?".into()),
         owner: me.clone(),
-        state,
+        state: listed.state,
         holders: holders(&listed.holders, members),
     }
 }

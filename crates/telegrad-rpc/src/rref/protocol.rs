@@ -30,6 +30,7 @@
 //!   may be lost with a connection, but does not come twice.
 
 mod channel;
+mod event;
 mod message;
 #[cfg(test)]
 mod model;
@@ -37,6 +38,7 @@ mod model;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use channel::{Came, Channel};
+pub(crate) use event::{Count, Effect, Handover, Loss, Received, Urgency};
 pub(crate) use message::{Answer, Batch, ForkId, Life, Message, RefId, Unique};
 
 /// What one worker knows of references.
@@ -118,73 +120,6 @@ struct Given {
     parent: Option<ForkId>,
 }
 
-/// A reference on its way to another worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Handover {
-    pub(crate) reference: RefId,
-    pub(crate) owner: Life,
-    pub(crate) fork: ForkId,
-}
-
-/// What a reference that arrives is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Received {
-    Confirmed,
-    /// [`Effect::Confirmed`] or [`Effect::Lost`] will follow.
-    Unconfirmed,
-    /// It is here, but useless.
-    Lost(Loss),
-    /// It comes too late and is not taken.
-    Refused,
-}
-
-/// Why a reference is useless, or a value will not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Loss {
-    /// The owner is gone.
-    Owner,
-    /// The owner knows of no such value, or not any more: somebody has died who stood surety for the
-    /// reference.
-    Gone,
-    /// Whoever asked for the value is gone, and the request has not come.
-    Creator,
-    /// The request was lost with a connection.
-    Request,
-}
-
-/// What has to happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Effect {
-    /// Nobody refers to this value any more.
-    Free(RefId),
-    /// The request to make this value will not come.
-    Fail(RefId, Loss),
-    /// The owner knows of this reference.
-    Confirmed(ForkId),
-    /// This reference is useless.
-    Lost(ForkId, Loss),
-    /// There is something to tell this worker, soon or at once: [`Ledger::batch`].
-    Tell(Life, Urgency),
-}
-
-/// How long a message may wait for others to share a batch with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Urgency {
-    /// Nobody waits for it.
-    Soon,
-    Now,
-}
-
-/// Numbers for people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub(crate) owned: usize,
-    pub(crate) held: usize,
-    pub(crate) unconfirmed: usize,
-    pub(crate) given: usize,
-    pub(crate) untold: usize,
-}
-
 impl Ledger {
     pub(crate) fn new(me: Life) -> Self {
         Self {
@@ -230,8 +165,9 @@ impl Ledger {
 
     /// The request was not sent: there is nothing to refer to.
     pub(crate) fn not_created(&mut self, fork: ForkId) {
-        if self.held.remove(&fork).is_some() {
-            self.unconfirmed -= 1;
+        // Its owner may have died in the meantime.
+        if let Some(held) = self.held.remove(&fork) {
+            self.unconfirmed -= usize::from(held.is_unconfirmed());
         }
     }
 
@@ -265,7 +201,7 @@ impl Ledger {
     pub(crate) fn make(&mut self, reference: RefId, from: Life) -> bool {
         let settled = self.refused.remove(&ForkId(reference.0));
         let owned = self.owned.get(&reference);
-        let entitled = reference.0.by == from && !self.dead.contains(&from);
+        let entitled = reference.creator() == from && !self.dead.contains(&from);
         if settled || !entitled || owned.is_some_and(|owned| owned.made != Made::Awaited) {
             return false;
         }
@@ -468,7 +404,7 @@ impl Ledger {
             || self.given.values().any(|given| given.to == worker)
             || self.held.values().any(|held| held.owner == worker)
             || self.owned.iter().any(|(reference, owned)| {
-                reference.0.by == worker && owned.made == Made::Awaited
+                reference.creator() == worker && owned.made == Made::Awaited
                     || owned.forks.values().any(|holder| *holder == worker)
             })
     }
@@ -514,7 +450,7 @@ impl Ledger {
                 giver,
             } => return self.put_on_list(reference, fork, by, giver),
             Message::Settle { reference, fork } => {
-                let entitled = reference.0.by == by;
+                let entitled = reference.creator() == by;
                 let owned = self.await_value(reference);
                 if owned.made == Made::Awaited && entitled {
                     owned.made = Made::Never;
@@ -655,7 +591,7 @@ impl Ledger {
 
     /// Whether a value that is not here may still be made.
     fn may_come(&self, reference: RefId) -> bool {
-        let creator = reference.0.by;
+        let creator = reference.creator();
         // What this worker asked itself to make is here from when it is asked to.
         !self.dead.contains(&creator) && (creator != self.me || self.held.contains_key(&ForkId(reference.0)))
     }
@@ -671,7 +607,7 @@ impl Ledger {
     /// here and gone, if whoever stood surety for that reference has died since: the creator knows.
     fn expect_value(&mut self, reference: RefId) -> &mut Owned {
         if !self.owned.contains_key(&reference) {
-            self.tell(reference.0.by, Message::Expect { reference });
+            self.tell(reference.creator(), Message::Expect { reference });
         }
         self.await_value(reference)
     }
@@ -746,7 +682,7 @@ impl Ledger {
             return;
         };
         owned.forks.retain(|_, holder| *holder != worker);
-        if owned.made == Made::Awaited && reference.0.by == worker {
+        if owned.made == Made::Awaited && reference.creator() == worker {
             owned.made = Made::Never;
             self.effects.push(Effect::Fail(reference, Loss::Creator));
         }

@@ -14,13 +14,11 @@ use crate::registry::{Encode, Kept, Trouble, cannot_travel};
 pub(crate) type Slot = OnceCell<Result<Value, RemoteError>>;
 
 /// A value, with a queue of those who want to use it: many at a time for `&self`, one for `&mut self`.
-#[derive(Clone)]
 pub(crate) struct Value {
     cell: Arc<Cell>,
     pub(crate) type_name: &'static str,
     encode: Option<Encode>,
-    /// Encoding it takes next to nothing.
-    pub(crate) is_quick: bool,
+    is_quick: fn(&(dyn Any + Send + Sync)) -> bool,
 }
 
 pub(crate) type Cell = RwLock<Box<dyn Any + Send + Sync>>;
@@ -39,6 +37,13 @@ impl Value {
             encode: kept.encode,
             is_quick: kept.is_quick,
         }
+    }
+
+    /// Whether it is encoded in no time; not when somebody is in the way.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.cell
+            .try_read()
+            .is_some_and(|value| (self.is_quick)(&**value))
     }
 
     /// Enters if nobody is in the way.
@@ -65,6 +70,12 @@ impl Value {
             Receiver::Exclusive(value) => encode(value),
         }
     }
+}
+
+/// What was in a slot, for whoever is the last to have it.
+pub(crate) fn last_of(slot: Arc<Slot>) -> Option<Box<dyn Any + Send + Sync>> {
+    let value = Arc::into_inner(slot)?.into_inner()?.ok()?;
+    Arc::into_inner(value.cell).map(RwLock::into_inner)
 }
 
 impl Entered {

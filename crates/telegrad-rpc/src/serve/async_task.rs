@@ -85,7 +85,7 @@ impl AsyncTask {
         self.context.clear_waker();
         match result {
             Some(result) => destination.finish(&self.context, result, Flush::Now),
-            // The caller has stopped waiting, so there is no one to answer.
+            // Dropping it says so.
             None => drop(destination),
         }
     }

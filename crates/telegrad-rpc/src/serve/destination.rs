@@ -11,10 +11,10 @@ use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::executor::Executor;
 use crate::registry::{Output, Registration, Trouble, Want};
-use crate::rref::{RefId, Section, Slot, Value, hand_over, is_control};
+use crate::rref::{Claim, RefId, Section, Value, hand_over, is_control};
 use crate::worker::Worker;
 
-/// Where a result goes. Dropping it without one takes the request off the books.
+/// Where a result goes. Dropping it without one says that there is none.
 pub(crate) enum Destination {
     /// To the caller.
     Caller(Responder),
@@ -76,7 +76,7 @@ impl Drop for Serving {
 /// The value that a function is to make for references to it.
 pub(crate) struct Making {
     reference: RefId,
-    slot: Arc<Slot>,
+    claim: Claim,
     context: Arc<CallContext>,
     serving: Serving,
 }
@@ -85,13 +85,12 @@ impl Making {
     pub(crate) fn new(
         worker: Arc<Worker>,
         function: &Registration,
-        reference: RefId,
-        slot: Arc<Slot>,
+        (reference, claim): (RefId, Claim),
         context: Arc<CallContext>,
     ) -> Self {
         Self {
             reference,
-            slot,
+            claim,
             context,
             serving: Serving::new(worker, function),
         }
@@ -110,13 +109,13 @@ impl Making {
             )),
             Err(trouble) => Err(failure(trouble, worker, context.function)),
         };
-        let _ = self.slot.set_blocking(value);
+        self.claim.fulfil(value);
     }
 }
 
 impl Drop for Making {
     fn drop(&mut self) {
-        if !self.slot.is_initialized() {
+        if self.claim.get().is_none() {
             let (kind, text) = if std::thread::panicking() {
                 (RemoteErrorKind::Panicked, "the worker could not keep its value")
             } else if self.context.is_late() {
@@ -126,7 +125,7 @@ impl Drop for Making {
             };
             let worker = self.serving.worker.name();
             let error = RemoteError::new(kind, text, worker, self.context.function);
-            let _ = self.slot.set_blocking(Err(error));
+            self.claim.fulfil(Err(error));
         }
         self.serving.worker.references.made(self.reference);
     }
@@ -139,7 +138,7 @@ pub(crate) struct Responder {
     over: u64,
     call: CallId,
     running: Arc<Running>,
-    function: &'static str,
+    function: &'static Registration,
     serving: Serving,
     answered: bool,
 }
@@ -157,7 +156,7 @@ impl Responder {
             over,
             call,
             running,
-            function: function.name,
+            function,
             serving: Serving::new(worker, function),
             answered: false,
         }
@@ -167,19 +166,18 @@ impl Responder {
         if context.was_cancelled() {
             return;
         }
-        let function = context.function;
         let outgoing = match result {
             Ok(Output::Message(payload)) => Outgoing::new(FrameKind::Reply, self.call, payload),
             // Functions give what they are asked for.
-            Ok(Output::Value(_)) => self.bad_result(function, "it gave a value instead of a message"),
-            Err(trouble) => failed(self.call, &failure(trouble, self.worker(), function)),
+            Ok(Output::Value(_)) => self.bad_result("it gave a value instead of a message"),
+            Err(trouble) => failed(self.call, &failure(trouble, self.worker(), self.function.name)),
         };
         if is_large(&outgoing) && !Executor::may_wait() {
             // The thread that reads requests must not be held up by a reply that is slow to write.
             let executor = self.serving.worker.executor.clone();
-            executor.spawn(Box::new(move || self.send(outgoing, function, Flush::Now)));
+            executor.spawn(Box::new(move || self.send(outgoing, Flush::Now)));
         } else {
-            self.send(outgoing, function, flush);
+            self.send(outgoing, flush);
         }
     }
 
@@ -187,15 +185,15 @@ impl Responder {
         self.serving.worker.name()
     }
 
-    fn send(mut self, mut outgoing: Outgoing, function: &str, flush: Flush) {
+    fn send(mut self, mut outgoing: Outgoing, flush: Flush) {
         let section = match self.hand_over(&mut outgoing) {
             Ok(section) => section,
             Err(error) => {
-                outgoing = self.bad_result(function, &error.to_string());
+                outgoing = self.bad_result(&error.to_string());
                 Section::default()
             }
         };
-        if is_control(function) {
+        if is_control(self.function) {
             outgoing.header.flags |= IS_CONTROL;
         }
         self.answered = true;
@@ -206,7 +204,7 @@ impl Responder {
             worker.references.not_given(worker, &section.handed);
         }
         if let Err(SendError::Invalid(error)) = sent {
-            let failure = self.bad_result(function, &error.to_string());
+            let failure = self.bad_result(&error.to_string());
             let _ = self.link.send(failure, flush, None);
         }
     }
@@ -226,8 +224,9 @@ impl Responder {
         Ok(section)
     }
 
-    fn bad_result(&self, function: &str, text: &str) -> Outgoing {
-        let failure = RemoteError::new(RemoteErrorKind::BadResult, text, self.worker(), function);
+    fn bad_result(&self, text: &str) -> Outgoing {
+        let (worker, function) = (self.worker(), self.function.name);
+        let failure = RemoteError::new(RemoteErrorKind::BadResult, text, worker, function);
         failed(self.call, &failure)
     }
 
@@ -251,7 +250,7 @@ impl Drop for Responder {
             } else {
                 (RemoteErrorKind::Cancelled, "nobody wanted its result any more")
             };
-            let failure = RemoteError::new(kind, text, self.worker(), self.function);
+            let failure = RemoteError::new(kind, text, self.worker(), self.function.name);
             let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);
         }
         self.running.remove(self.call);

@@ -17,6 +17,9 @@ use crate::rref::{Life, Section};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
+/// Why a value is not made any more.
+const TOO_LATE: &str = "the request comes too late";
+
 /// Takes the requests of one caller to the functions.
 pub(crate) struct Inbound {
     worker: Weak<Worker>,
@@ -73,32 +76,35 @@ impl Inbound {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let name = found.as_ref().map_or("?", |(function, ..)| function.name);
         let context = CallContext::new(self.worker.clone(), self.caller.clone(), name, deadline);
-        let creates = section.creates;
-        let (found, slot) = match creates {
-            None => (found, None),
+        let creates = match section.creates {
+            None => None,
             Some(reference) => {
-                let slot = worker.references.make(&worker, reference, self.life, &context);
-                let Some(slot) = slot else { return };
+                let claim = worker.references.make(&worker, reference, self.life, &context);
+                let Some(claim) = claim else {
+                    // Its creator knows already, or counts as gone.
+                    let failure = RemoteError::new(RemoteErrorKind::Cancelled, TOO_LATE, worker.name(), name);
+                    return Responder::refuse(link, header.call, &failure, flush);
+                };
                 Responder::acknowledge(link, header.call, flush);
                 // Also when nothing can be made: then that is what its users get to hear.
-                (found, Some((reference, slot)))
+                Some((reference, claim))
             }
         };
-        let (function, offset, references) = match (found, slot.as_ref()) {
+        let (function, offset, references) = match (found, &creates) {
             (Ok(found), _) => found,
             (Err(failure), None) => return Responder::refuse(link, header.call, &failure, flush),
-            (Err(failure), Some((reference, slot))) => {
-                let _ = slot.set_blocking(Err(failure));
+            (Err(failure), Some((reference, claim))) => {
+                claim.fulfil(Err(failure));
                 return worker.references.made(*reference);
             }
         };
         let inline = function.inline && header.length <= INLINE_LIMIT;
-        let destination = match slot {
-            Some((reference, slot)) => {
+        let destination = match creates {
+            Some(claimed) => {
                 if let Some(deadline) = deadline {
                     worker.references.sweep_at(deadline);
                 }
-                let making = Making::new(worker.clone(), function, reference, slot, context.clone());
+                let making = Making::new(worker.clone(), function, claimed, context.clone());
                 Destination::Here(making)
             }
             None => {
@@ -116,8 +122,8 @@ impl Inbound {
         };
         let object = match section.object {
             None => None,
-            Some(reference) => match worker.references.slot(&worker, reference) {
-                Some(slot) => Some((reference, slot)),
+            Some(reference) => match worker.references.claim(&worker, reference) {
+                Some(claim) => Some(claim),
                 None => return destination.finish(&context, Err(no_value(&worker, function)), flush),
             },
         };

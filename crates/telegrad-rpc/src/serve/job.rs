@@ -5,15 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::{Credit, Flush};
-use telegrad_wire::{Decoder, RawTensor, Reference};
+use telegrad_wire::{Decoder, Payload, RawTensor, Reference};
 
 use super::async_task::AsyncTask;
 use super::destination::Destination;
 use super::panic_text;
 use crate::context::CallContext;
-use crate::error::{Error, RemoteError, RemoteErrorKind};
+use crate::error::{Error, RemoteErrorKind};
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
-use crate::rref::{Entered, Handle, RefId, Slot, Value, is_fetch};
+use crate::rref::{Claim, Entered, Handle, Value, is_fetch};
 
 /// A request, and what it is waiting for.
 pub(crate) struct Job<'a> {
@@ -35,11 +35,11 @@ pub(crate) struct Needs {
     /// The references in the arguments: their owners must know of them.
     pub(crate) references: Vec<Arc<Handle>>,
     /// The value that it is called on.
-    pub(crate) object: Option<(RefId, Arc<Slot>)>,
+    pub(crate) object: Option<Claim>,
 }
 
-/// What a function runs on, when it runs on something.
-type Object = Option<(Value, Entered)>;
+/// What a function runs on, when it runs on something. The right to use it goes first.
+type Object = Option<(Entered, Claim)>;
 
 impl Job<'_> {
     /// The same, without what it was read into.
@@ -52,13 +52,13 @@ impl Job<'_> {
 
     /// Whether it may run on the thread that has read it.
     pub(crate) fn is_quick(&self) -> bool {
-        let value = self.needs.object.as_ref().and_then(|(_, slot)| slot.get());
+        let value = self.needs.object.as_ref().and_then(Claim::get);
         // Whatever it takes to fetch a value is up to the value.
-        !is_fetch(self.function) || value.is_some_and(|value| value.as_ref().is_ok_and(|v| v.is_quick))
+        !is_fetch(self.function) || value.is_some_and(|value| value.as_ref().is_ok_and(Value::is_quick))
     }
 
     /// Runs the function, unless something has to be waited for.
-    pub(crate) fn run_if_ready(self, flush: Flush) -> Option<Self> {
+    pub(crate) fn run_if_ready(mut self, flush: Flush) -> Option<Self> {
         let Some(object) = self.needs.now(self.function) else {
             return Some(self);
         };
@@ -86,7 +86,7 @@ impl Job<'_> {
 impl Job<'static> {
     pub(crate) fn run(self) {
         if self.context.is_cancelled() {
-            // Whoever wanted it has stopped waiting, so there is no one to answer.
+            // Dropping it says so.
             return;
         }
         let Some(Self {
@@ -104,7 +104,7 @@ impl Job<'static> {
         };
         let (call, want) = (context.clone(), destination.want());
         let future = async move {
-            let object = needs.wait(function, &call).await?;
+            let object = needs.wait(function).await?;
             drop(credit);
             let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             match step(function, args, object, want, &call)? {
@@ -118,7 +118,7 @@ impl Job<'static> {
 
 impl Needs {
     /// Everything at once, if it is there: what the function runs on, or why it cannot run.
-    fn now(&self, function: &Registration) -> Option<Result<Object, Trouble>> {
+    fn now(&mut self, function: &Registration) -> Option<Result<Object, Trouble>> {
         for reference in &self.references {
             if !reference.is_settled() {
                 return None;
@@ -127,38 +127,29 @@ impl Needs {
                 return Some(Err(useless(&error)));
             }
         }
-        let Some((_, slot)) = &self.object else {
+        let Some(claim) = &self.object else {
             return Some(Ok(None));
         };
-        match slot.get()? {
-            Ok(value) => {
-                let entered = value.try_enter((function.access)())?;
-                Some(Ok(Some((value.clone(), entered))))
-            }
-            Err(error) => Some(Err(Trouble::Earlier(error.clone()))),
-        }
+        let entered = match claim.get()? {
+            Ok(value) => value.try_enter((function.access)())?,
+            Err(error) => return Some(Err(Trouble::Earlier(error.clone()))),
+        };
+        Some(Ok(self.object.take().map(|claim| (entered, claim))))
     }
 
     /// Waits for everything, without a thread.
-    async fn wait(&mut self, function: &Registration, call: &CallContext) -> Result<Object, Trouble> {
+    async fn wait(&mut self, function: &Registration) -> Result<Object, Trouble> {
         for reference in &self.references {
             reference.confirmed().await.map_err(|error| useless(&error))?;
         }
-        let Some((reference, slot)) = self.object.take() else {
+        let Some(claim) = self.object.take() else {
             return Ok(None);
         };
-        let waiting = Waiting {
-            call,
-            reference,
-            slot: Some(slot),
+        let entered = match claim.wait().await {
+            Ok(value) => value.enter((function.access)()).await,
+            Err(error) => return Err(Trouble::Earlier(error.clone())),
         };
-        match waiting.value().await {
-            Ok(value) => {
-                let entered = value.enter((function.access)()).await;
-                Ok(Some((value, entered)))
-            }
-            Err(error) => Err(Trouble::Earlier(error)),
-        }
+        Ok(Some((entered, claim)))
     }
 
     /// The references, for the arguments.
@@ -167,34 +158,6 @@ impl Needs {
             .into_iter()
             .map(|handle| handle as Reference)
             .collect()
-    }
-}
-
-/// Somebody who waits for a value to come. A value that nobody waits for, or refers to, is forgotten.
-struct Waiting<'a> {
-    call: &'a CallContext,
-    reference: RefId,
-    slot: Option<Arc<Slot>>,
-}
-
-impl Waiting<'_> {
-    async fn value(self) -> Result<Value, RemoteError> {
-        match &self.slot {
-            Some(slot) => slot.wait().await.clone(),
-            // It is taken when this is dropped.
-            None => std::future::pending().await,
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take()
-            && !slot.is_initialized()
-            && let Some(worker) = self.call.worker.upgrade()
-        {
-            worker.references.stopped_waiting(&worker, self.reference, slot);
-        }
     }
 }
 
@@ -211,12 +174,12 @@ fn step(
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
     let run = || match &mut object {
-        Some((value, entered)) if is_fetch(function) => {
-            Step::Done(value.encode(entered).map(Output::Message))
+        Some((entered, claim)) if is_fetch(function) => {
+            Step::Done(fetched(claim, entered).map(Output::Message))
         }
         object => (function.invoke)(Invocation {
             args,
-            receiver: object.as_mut().map(|(_, entered)| entered.receiver()),
+            receiver: object.as_mut().map(|(entered, _)| entered.receiver()),
             want,
         }),
     };
@@ -224,4 +187,14 @@ fn step(
         catch_unwind(AssertUnwindSafe(run))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
     })
+}
+
+/// A value as a message.
+fn fetched(claim: &Claim, entered: &mut Entered) -> Result<Payload, Trouble> {
+    match claim.get() {
+        Some(Ok(value)) => value.encode(entered),
+        Some(Err(error)) => Err(Trouble::Earlier(error.clone())),
+        // It has been entered, so it is there.
+        None => Err(Trouble::Around(RemoteErrorKind::NoValue, String::new())),
+    }
 }

@@ -3,6 +3,7 @@
 mod using;
 mod sharing;
 mod lifetime;
+mod values;
 mod pipelining;
 mod failure;
 mod connections;

@@ -23,6 +23,13 @@ pub(crate) struct RefId(pub(crate) Unique);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Wire)]
 pub(crate) struct ForkId(pub(crate) Unique);
 
+impl RefId {
+    /// Who asked for the value to be made.
+    pub(crate) fn creator(self) -> Life {
+        self.0.by
+    }
+}
+
 impl fmt::Display for RefId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{}", self.0.by.0, self.0.number)

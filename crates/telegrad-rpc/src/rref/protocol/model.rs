@@ -268,6 +268,21 @@ fn is_made(world: &World) -> bool {
         .all(|fork| fork.parent.is_some() || fork.confirmed)
 }
 
+/// The owner dies between the creation of a reference and the request, which cannot be sent then.
+#[test]
+fn a_creation_that_comes_to_nothing_leaves_nothing() {
+    for dies in [false, true] {
+        let owner = world::life(1);
+        let mut ledger = Ledger::new(world::life(0));
+        let (_, fork) = ledger.create(owner).expect("it lives");
+        if dies {
+            ledger.died(owner);
+        }
+        ledger.not_created(fork);
+        assert_eq!(ledger.count(), Count::default());
+    }
+}
+
 /// What comes late from a worker that counts as dead is not heard, and nothing lost is handed on.
 #[test]
 fn the_dead_are_not_heard() {

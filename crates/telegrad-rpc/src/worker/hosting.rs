@@ -1,0 +1,80 @@
+//! Taking the connections of others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use telegrad_net::{Hello, Host, Link, LinkOptions, Sink, Welcome};
+
+use super::Worker;
+use crate::call::functions_if_not;
+use crate::registry::Registry;
+use crate::serve::Inbound;
+use crate::worker_info::WorkerInfo;
+
+/// How long a worker that dials too early waits for the one it dials to have met the others.
+const MEETING_LIMIT: Duration = Duration::from_secs(4);
+
+impl Host for Worker {
+    fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
+        // Whoever dials has met everybody; this worker is about to.
+        self.activity
+            .wait_until(Instant::now() + MEETING_LIMIT, || self.members.get().is_some());
+        let Some(members) = self.members.get() else {
+            return Err("this worker has not met the others yet".into());
+        };
+        let me = &self.identity;
+        if hello.world != members.world {
+            return Err(format!("worker `{}` belongs to another world", me.name));
+        }
+        if hello.to != *me {
+            return Err(format!(
+                "here is worker `{}` (rank {}), not `{}`",
+                me.name, me.rank, hello.to.name
+            ));
+        }
+        let known = members.by_rank.get(hello.from.rank as usize);
+        if known.is_none_or(|member| *member.identity() != hello.from) {
+            return Err(format!(
+                "`{}` (rank {}) is not a member of this world",
+                hello.from.name, hello.from.rank
+            ));
+        }
+        if self.is_closed() {
+            return Err(format!("worker `{}` has shut down", me.name));
+        }
+        if self.references.is_dead(hello.from.incarnation) {
+            return Err(format!(
+                "worker `{}` counts `{}` as gone and has given up what it held",
+                me.name, hello.from.name
+            ));
+        }
+        Ok(Welcome {
+            digest: Registry::get().digest(),
+            functions: functions_if_not(hello.digest),
+        })
+    }
+
+    fn sink(&self, hello: &Hello) -> Arc<dyn Sink> {
+        let caller = WorkerInfo {
+            name: hello.from.name.clone(),
+            rank: hello.from.rank,
+        };
+        let life = hello.from.incarnation;
+        Arc::new(Inbound::new(self.weak.clone(), caller, life, self.link_number()))
+    }
+
+    fn options(&self) -> LinkOptions {
+        self.link_options()
+    }
+
+    fn accepted(&self, link: Arc<dyn Link>) {
+        self.gatherings.found(link.peer().rank);
+        // It may have ended before it got here.
+        if link.closed().is_none() {
+            self.inbound.lock().push(link.clone());
+        }
+        if self.is_closed() {
+            link.close("the worker has shut down");
+        }
+    }
+}
