@@ -1,4 +1,4 @@
-//! References to values that live on other workers.
+//! References to values that live on other workers (S26 to S33).
 //!
 //! A value stays with its owner, the worker that made it; an [`RRef`] is a typed handle to it that can
 //! be cloned, sent to anybody, called on and fetched. When the last reference anywhere is dropped the

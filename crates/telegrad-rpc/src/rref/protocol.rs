@@ -1,4 +1,4 @@
-//! Who holds references to what: the protocol, without anything else.
+//! Who holds references to what (S28): the protocol, without anything else.
 //!
 //! A value lives with its *owner*. Each reference to it, wherever it is, is a *fork* with a number of
 //! its own, and the owner keeps the list of them. A worker that hands a reference on makes a new fork
@@ -197,7 +197,7 @@ impl Ledger {
         }
     }
 
-    /// A request to make a value has come; whether to carry it out.
+    /// A request to make a value has come; whether to carry it out (S32).
     pub(crate) fn make(&mut self, reference: RefId, from: Life) -> bool {
         let settled = self.refused.remove(&ForkId(reference.0));
         let owned = self.owned.get(&reference);

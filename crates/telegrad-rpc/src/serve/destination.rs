@@ -73,7 +73,7 @@ impl Drop for Serving {
     }
 }
 
-/// The value that a function is to make for references to it.
+/// The value that a function is to make for references to it (S26, S30).
 pub(crate) struct Making {
     reference: RefId,
     claim: Claim,

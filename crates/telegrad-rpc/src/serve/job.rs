@@ -29,7 +29,7 @@ pub(crate) struct Job<'a> {
     pub(crate) credit: Credit,
 }
 
-/// What has to be there before a function can run.
+/// What has to be there before a function can run (S27, S29).
 #[derive(Default)]
 pub(crate) struct Needs {
     /// The references in the arguments: their owners must know of them.

@@ -1,4 +1,4 @@
-//! Workers that are gone, and how that is found out.
+//! Workers that are gone, and how that is found out (S31).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
