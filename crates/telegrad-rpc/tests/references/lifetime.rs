@@ -13,6 +13,7 @@ on_every_cluster! { 3 =>
     a_reference_in_the_result_of_a_dropped_call_is_dropped
     a_reference_in_the_result_of_a_detached_call_is_dropped
     a_reference_in_a_result_that_comes_too_late_is_dropped
+    a_reference_in_a_result_that_was_not_read_yet_is_dropped
     references_in_arguments_of_calls_that_fail_are_dropped
     values_that_refer_to_others_free_them
 }
@@ -112,6 +113,33 @@ fn a_reference_in_a_result_that_comes_too_late_is_dropped(cluster: Cluster) {
         board.wait("running");
         board.raise("give it");
         board.wait("freed");
+    });
+}
+
+/// The result is there when the call is dropped, but nobody has asked for it: it lies where it arrived.
+fn a_reference_in_a_result_that_was_not_read_yet_is_dropped(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.run(move |world| {
+        match world.rank() {
+            0 => {
+                board.raise("give it");
+                let call = world.rpc_async(1, own, (board.clone(),)).unwrap();
+                board.wait("sent");
+                drop(call);
+            }
+            1 => {
+                // The value is here, and the request for it has been answered.
+                wait_until(&world, || {
+                    let info = world.debug_info();
+                    info.references_owned == 1 && info.calls_in == 0
+                });
+                assert_eq!(board.count("freed"), 0);
+                board.raise("sent");
+            }
+            _ => {}
+        }
+        board.wait("freed");
+        wait_for_nothing(&world);
     });
 }
 
