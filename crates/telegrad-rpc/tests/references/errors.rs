@@ -184,7 +184,7 @@ fn a_making_that_takes_too_long_shows_at_the_use(cluster: Cluster) {
         // A function that does not look at the time is not stopped, and neither is its value.
         let late = limited.remote(1, stubborn, (board.clone(),)).unwrap();
         board.wait("time is up");
-        let _ = late.to_here();
+        assert_eq!(late.to_here().unwrap(), 1);
     });
 }
 
