@@ -4,12 +4,15 @@
 //! With `TELEGRAD_FULL_LOAD` set, each test makes a million values; otherwise those in bad circumstances
 //! make fewer, because those take time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use telegrad_rpc::{DebugInfo, RRef, Result, World, join_all, remote};
-use telegrad_testkit::{Board, Cluster, Dice, Faults, on_cluster};
+use telegrad_rpc::{RRef, Result, World, join_all, remote};
+use telegrad_testkit::{Board, Cluster, Dice, Faults, Left, on_cluster, wait_until};
 
 const WORKERS: u32 = 4;
+
+/// What does not happen within this time does not happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// References in one message.
 const HANDFUL: usize = 50;
@@ -149,7 +152,12 @@ impl Part {
     fn settle(&self, stage: &str, workers: usize) {
         self.meet(stage, workers);
         self.shelf.local_value_mut().unwrap().references.clear();
-        wait_for(&self.world, [1, self.shelves.len(), 0, 0, 0]);
+        let left = Left {
+            owned: 1,
+            held: self.shelves.len(),
+            ..Left::default()
+        };
+        left.wait(&self.world);
         // Nobody goes on before all have seen it.
         self.meet(&format!("{stage}, and settled"), workers);
     }
@@ -163,36 +171,8 @@ impl Part {
     fn end(self, workers: usize) {
         self.meet("done", workers);
         drop((self.shelf, self.shelves));
-        wait_for(&self.world, [0; 5]);
+        Left::default().wait(&self.world);
         assert_eq!(self.world.references(), []);
-    }
-}
-
-fn left(info: &DebugInfo) -> [usize; 5] {
-    [
-        info.references_owned,
-        info.references_held,
-        info.references_unconfirmed,
-        info.references_given,
-        info.references_untold,
-    ]
-}
-
-/// Looks until so much is left, and no more.
-#[track_caller]
-fn wait_for(world: &World, expected: [usize; 5]) {
-    let started = Instant::now();
-    while left(&world.debug_info()) != expected {
-        if started.elapsed() > Duration::from_secs(20) {
-            let first: Vec<_> = world
-                .references()
-                .iter()
-                .take(8)
-                .map(ToString::to_string)
-                .collect();
-            panic!("{}\n{}", world.debug_info(), first.join("\n"));
-        }
-        std::thread::yield_now();
     }
 }
 
@@ -209,8 +189,7 @@ fn memory() -> usize {
 
 fn four() -> Cluster {
     let cluster = Cluster::processes(WORKERS as usize).time_limit(Duration::from_secs(300));
-    // What does not come soon does not come at all.
-    cluster.options(|options| options.rpc_timeout = Duration::from_secs(20))
+    cluster.options(|options| options.rpc_timeout = PATIENCE)
 }
 
 on_cluster! { four_processes: four() =>
@@ -279,20 +258,13 @@ fn in_a_world_where_one_dies(cluster: Cluster, total: usize) {
         part.work_through_death(share, "w3");
         part.shelves.retain(|shelf| shelf.owner_name() != "w3");
         part.settle("worked", survivors);
-        let started = Instant::now();
-        while part
-            .world
-            .references()
-            .iter()
-            .any(|info| info.to_string().contains("w3"))
-        {
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "{:#?}",
-                part.world.references()
-            );
-            std::thread::yield_now();
-        }
+        let of_w3 = || {
+            let references = part.world.references().into_iter();
+            references
+                .map(|info| info.to_string())
+                .find(|info| info.contains("w3"))
+        };
+        wait_until(PATIENCE, || of_w3().is_none(), || of_w3().unwrap_or_default());
         part.end(survivors);
     });
 }

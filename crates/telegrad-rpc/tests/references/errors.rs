@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use telegrad_rpc::{Error, Options, RemoteErrorKind, init_with};
 use telegrad_testkit::{on_every_cluster, on_threads_and_processes};
-use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 use super::*;
 
@@ -51,19 +50,6 @@ impl Wire for Unreadable {
 #[remote]
 fn read(_: Unreadable) -> i64 {
     0
-}
-
-/// A reference to a counter that arrives as one to a number.
-struct Disguised(RRef<Counter>);
-
-impl Wire for Disguised {
-    fn encode(&self, encoder: &mut Encoder) {
-        self.0.encode(encoder);
-    }
-
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        RRef::<u64>::decode(decoder).map(|_| unreachable!("it refers to a counter"))
-    }
 }
 
 #[remote]

@@ -1,9 +1,9 @@
 //! What becomes of references when workers die or leave.
 
-use std::sync::{LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use telegrad_rpc::{Error, LinkLayer, Options, ReferenceState, is_cancelled};
-use telegrad_testkit::{Chance, Faults, FaultyLink, on_cluster, on_every_cluster};
+use telegrad_testkit::{Chance, Faults, on_cluster, on_every_cluster};
 
 use super::*;
 
@@ -231,8 +231,8 @@ fn a_reference_outlives_the_worker_that_handed_it_on(cluster: Cluster) {
 }
 
 /// What rank 0 says about references is not heard until it is mended.
-static MUTE: LazyLock<std::sync::Arc<Chance>> = LazyLock::new(|| {
-    std::sync::Arc::new(Chance::new(Faults {
+static MUTE: LazyLock<Arc<Chance>> = LazyLock::new(|| {
+    Arc::new(Chance::new(Faults {
         lose: 1.0,
         ..Faults::default()
     }))
@@ -241,8 +241,7 @@ static MUTE: LazyLock<std::sync::Arc<Chance>> = LazyLock::new(|| {
 fn mute_rank_0(options: &mut Options) {
     options.reference_retry = Duration::from_millis(20);
     if options.rank == Some(0) {
-        let layer = |link| FaultyLink::new(link, &MUTE) as std::sync::Arc<dyn telegrad_net::Link>;
-        options.link_layer = Some(LinkLayer::new(layer));
+        options.link_layer = Some(LinkLayer::new(|link| MUTE.around(link)));
     }
 }
 
