@@ -162,7 +162,7 @@ fn retry_soon(options: &mut telegrad_rpc::Options) {
 }
 
 /// Cuts every connection that this process has, underneath whoever uses it; how many.
-fn break_connections() -> usize {
+pub(super) fn break_connections() -> usize {
     let mut broken = 0;
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
         let Ok(number) = entry.unwrap().file_name().to_string_lossy().parse() else {

@@ -7,6 +7,8 @@ mod values;
 mod pipelining;
 mod failure;
 mod connections;
+mod lost_requests;
+mod presumed_dead;
 mod errors;
 mod insight;
 mod leaks;
