@@ -8,8 +8,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use fastrand::Rng;
 use telegrad_rpc::{RRef, Result, World, join_all, remote};
-use telegrad_testkit::{Board, Cluster, Dice, Faults, Left, on_cluster, wait_until};
+use telegrad_testkit::{Board, Cluster, Faults, Left, on_cluster, wait_until};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -91,7 +92,7 @@ fn number(n: u64) -> u64 {
 /// Where a worker keeps the references that others give to it.
 struct Shelf {
     references: Vec<RRef<u64>>,
-    dice: Dice,
+    random: Rng,
 }
 
 #[remote]
@@ -108,7 +109,7 @@ impl Shelf {
 
     #[remote(skip)]
     fn take_one(&mut self) -> RRef<u64> {
-        let at = self.dice.below(self.references.len());
+        let at = self.random.usize(..self.references.len());
         self.references.swap_remove(at)
     }
 }
@@ -120,7 +121,7 @@ struct Part {
     shelf: RRef<Shelf>,
     /// Everybody's, by rank.
     shelves: Vec<RRef<Shelf>>,
-    dice: Dice,
+    random: Rng,
 }
 
 impl Part {
@@ -128,39 +129,39 @@ impl Part {
         let seed = u64::from(world.rank());
         let shelf = Shelf {
             references: Vec::new(),
-            dice: Dice::new(seed + 100),
+            random: Rng::with_seed(seed + 100),
         };
         let shelf = RRef::hold(&world, shelf).unwrap();
         let shelves = world.all_gather(&shelf).unwrap();
         let shelf = shelves[world.rank() as usize].clone();
-        let dice = Dice::new(seed);
+        let random = Rng::with_seed(seed);
         Self {
             world,
             board,
             shelf,
             shelves,
-            dice,
+            random,
         }
     }
 
-    fn any_shelf(&self) -> &RRef<Shelf> {
-        &self.shelves[self.dice.below(self.shelves.len())]
+    fn any_shelf(&mut self) -> &RRef<Shelf> {
+        &self.shelves[self.random.usize(..self.shelves.len())]
     }
 
     /// Makes an armful of values here and elsewhere, gives the references away, and has some of them handed
     /// on.
-    fn work(&self) -> Result<()> {
+    fn work(&mut self) -> Result<()> {
         let mut made = Vec::with_capacity(ARMFUL);
         for n in 0..ARMFUL {
             made.push(match n % 4 {
                 0 => {
-                    let to = self.dice.below(self.shelves.len()) as u32;
+                    let to = self.random.u32(..self.shelves.len() as u32);
                     self.world.remote(to, number, (n as u64,))?
                 }
                 _ => RRef::new(&self.world, n as u64)?,
             });
         }
-        self.dice.shuffle(&mut made);
+        self.random.shuffle(&mut made);
         let gifts = made.chunks(HANDFUL);
         let gifts: Result<Vec<_>> = gifts
             .map(|some| self.any_shelf().rpc_async(Shelf::put, (some.to_vec(),)))
@@ -184,7 +185,7 @@ impl Part {
     }
 
     /// Makes so many values.
-    fn work_through(&self, share: usize) {
+    fn work_through(&mut self, share: usize) {
         for _ in 0..share.div_ceil(ARMFUL) {
             self.work().unwrap();
             self.tidy_up();
@@ -273,7 +274,7 @@ fn in_a_world_that_lives(cluster: Cluster, total: usize) {
     let board = cluster.board();
     let workers = WORKERS as usize;
     cluster.run(move |world| {
-        let part = Part::new(world, board.clone());
+        let mut part = Part::new(world, board.clone());
         part.work_through(total / workers / 10);
         part.settle("warm", workers);
         let before = IN_USE.load(Relaxed);

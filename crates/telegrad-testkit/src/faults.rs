@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
+use parking_lot::Mutex;
 use telegrad_net::{Flush, Link, Outgoing, SendError};
 use telegrad_rpc::{LinkLayer, Options};
 use telegrad_wire::{IS_CONTROL, Payload};
 
-use crate::dice::Dice;
 use crate::layered_link::LayeredLink;
 
 /// The longest delay. Longer than [`RETRY`], so that a message comes after its own repetition, and
@@ -51,7 +52,7 @@ impl Faults {
 #[derive(Debug)]
 pub struct Chance {
     faults: Faults,
-    dice: Dice,
+    random: Mutex<Rng>,
     late: Sender<Late>,
     mended: AtomicBool,
 }
@@ -75,7 +76,7 @@ impl Chance {
         thread.spawn(move || send_late(&messages)).expect("a thread");
         Self {
             faults,
-            dice: Dice::new(faults.seed),
+            random: Mutex::new(Rng::with_seed(faults.seed)),
             late,
             mended: AtomicBool::new(false),
         }
@@ -125,7 +126,7 @@ impl Chance {
         let Faults {
             lose, delay, repeat, ..
         } = self.faults;
-        let share = self.dice.share();
+        let share = self.random.lock().f64();
         if share < lose {
             Fate::Lost
         } else if share < lose + delay {
@@ -138,7 +139,7 @@ impl Chance {
     }
 
     fn send_late(&self, link: &Arc<dyn Link>, message: Outgoing) {
-        let at = Instant::now() + LATEST.mul_f64(self.dice.share());
+        let at = Instant::now() + LATEST.mul_f64(self.random.lock().f64());
         let link = link.clone();
         // The thread is there for as long as this is.
         let _ = self.late.send(Late { at, link, message });
