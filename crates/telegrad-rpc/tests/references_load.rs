@@ -1,5 +1,5 @@
 //! A great many references on four processes: made, handed around and dropped in any order, until nothing
-//! is left of them.
+//! is left of them (S28), nor of those that a lost worker held (S31).
 //!
 //! With `TELEGRAD_FULL_LOAD` set, each test makes a million values; otherwise those in bad circumstances
 //! make fewer, because those take time.

@@ -1,4 +1,4 @@
-//! Connections that break between workers that live: no reference is lost, and none is left behind.
+//! Connections that break between workers that live: no reference is lost, and none is left behind (S31).
 
 use std::os::fd::BorrowedFd;
 

@@ -99,6 +99,7 @@ fn assert_fails(reference: &RRef<i64>, kind: RemoteErrorKind, text: &str) {
     }
 }
 
+/// S29.
 fn a_failed_making_shows_at_every_use(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         for to in 0..2 {
@@ -145,6 +146,7 @@ impl Counter {
     }
 }
 
+/// S29.
 fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
@@ -154,6 +156,7 @@ fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cl
     });
 }
 
+/// S26.
 fn a_value_is_local_only_to_its_owner(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
@@ -177,6 +180,7 @@ fn a_value_that_cannot_travel_is_not_fetched(cluster: Cluster) {
     });
 }
 
+/// S27.
 fn a_reference_to_another_type_is_refused(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let reason = "expected a reference to a `u64`, found a reference to a `references::Counter`";
@@ -192,6 +196,7 @@ fn a_reference_to_another_type_is_refused(cluster: Cluster) {
     });
 }
 
+/// S30.
 fn a_making_that_takes_too_long_shows_at_the_use(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let limited = world.with_timeout(LIMIT);
@@ -218,6 +223,7 @@ fn assert_timeout(error: &Error, function: &str, worker: &str) {
     assert_eq!(error.to_string(), text);
 }
 
+/// S15, for what waits for a value.
 fn a_value_is_not_waited_for_longer_than_the_limit(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();

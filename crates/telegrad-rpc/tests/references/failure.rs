@@ -1,4 +1,4 @@
-//! What becomes of references when workers die or leave.
+//! What becomes of references when workers die or leave (S31).
 
 use std::sync::{Arc, LazyLock, Mutex};
 

@@ -1,4 +1,4 @@
-//! When values are freed.
+//! When values are freed (S28).
 
 use telegrad_rpc::is_cancelled;
 use telegrad_testkit::{on_every_cluster, on_threads_and_processes};

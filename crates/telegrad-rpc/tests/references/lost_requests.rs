@@ -1,4 +1,4 @@
-//! Requests to make a value that never arrive.
+//! Requests to make a value that never arrive: the value is not made, and its reference says so (S32).
 
 use telegrad_rpc::{Error, Options, RemoteErrorKind};
 use telegrad_testkit::{losing_requests_of, on_cluster};

@@ -1,4 +1,4 @@
-//! References to values on other workers.
+//! References to values on other workers (S26 to S33).
 
 mod using;
 mod sharing;

@@ -1,4 +1,4 @@
-//! Using a reference before its value is there.
+//! Using a reference before its value is there (S29).
 
 use telegrad_rpc::{RemoteErrorKind, join_all};
 use telegrad_testkit::{on_cluster, on_every_cluster, on_threads_and_processes};
