@@ -7,7 +7,7 @@ use telegrad_rpc::{Options, Transport, World};
 
 use crate::board::Board;
 use crate::child::Child;
-use crate::faulty_link::Faults;
+use crate::faults::Faults;
 use crate::member::Member;
 use crate::{processes, test_name, threads};
 

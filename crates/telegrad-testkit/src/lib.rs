@@ -21,8 +21,8 @@
 //! Read it in this order: [`Cluster`] says what to run and how; [`Member`] is one worker's part in
 //! it; `threads` and `processes` start the members and watch over them, `child` is where a started
 //! process comes to itself. [`Board`] is how members signal to each other outside of what they test.
-//! [`FaultyLink`] is a bad network, [`Dice`] the chance that a test can repeat. [`within`] bounds anything
-//! else.
+//! [`Faults`] make a bad network, by means of a [`LayeredLink`]. [`wait_until`] is for what nobody signals,
+//! [`Left`] in particular; [`within`] bounds anything else.
 //!
 //! Nothing here sleeps to wait for something, and nothing waits for ever: a member that fails ends
 //! the others, and the time limit ends them all, naming who had not finished.
@@ -36,15 +36,19 @@ mod output;
 mod report;
 mod test_name;
 mod board;
-mod faulty_link;
-mod dice;
+mod layered_link;
+mod faults;
+mod wait_until;
+mod left;
 mod within;
 
 pub use board::Board;
 pub use cluster::{Cluster, Meeting};
-pub use dice::Dice;
-pub use faulty_link::{Chance, Faults, FaultyLink};
+pub use faults::{Chance, Faults};
+pub use layered_link::{LayeredLink, losing_requests_of};
+pub use left::Left;
 pub use member::Member;
+pub use wait_until::wait_until;
 pub use within::within;
 
 /// Runs each test on two-worker clusters of every kind: threads on in-memory, Unix and TCP links,

@@ -17,6 +17,7 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use telegrad::prelude::*;
 
 const ACTORS: [&str; 3] = ["a1", "a2", "a3"];
@@ -109,14 +110,14 @@ impl Learner {
 struct Actor {
     learner: RRef<Learner>,
     rank: u32,
-    random: Random,
+    random: Rng,
 }
 
 #[remote]
 impl Actor {
     fn new(learner: RRef<Learner>) -> Result<Self> {
         let rank = World::current()?.rank();
-        let random = Random(rank.into());
+        let random = Rng::with_seed(rank.into());
         Ok(Self {
             learner,
             rank,
@@ -182,11 +183,11 @@ fn mean(values: &[f32]) -> f32 {
 }
 
 /// Plays until the pole falls, the cart leaves the track or the time is over.
-fn episode(policy: &Policy, random: &mut Random) -> Episode {
-    let mut state = State::default().map(|_| 0.1 * random.next() - 0.05);
+fn episode(policy: &Policy, random: &mut Rng) -> Episode {
+    let mut state = State::default().map(|_| 0.1 * random.f32() - 0.05);
     let mut episode = Episode::new();
     while state[0].abs() < 2.4 && state[2].abs() < 0.21 && episode.len() < STEPS {
-        let right = random.next() < policy.right(&state);
+        let right = random.f32() < policy.right(&state);
         episode.push(Step { state, right });
         state = push(state, right);
     }
@@ -207,18 +208,4 @@ fn push([x, speed, angle, spin]: State, right: bool) -> State {
         angle + TICK * spin,
         spin + TICK * turning,
     ]
-}
-
-/// The generator SplitMix64: short, good enough for this, and the same in every run.
-struct Random(u64);
-
-impl Random {
-    /// Between 0 and 1.
-    fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1_u32 << 24) as f32
-    }
 }

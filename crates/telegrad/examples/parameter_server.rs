@@ -15,6 +15,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
+use fastrand::Rng;
 use telegrad::prelude::*;
 use tokio::sync::oneshot;
 
@@ -228,16 +229,9 @@ impl Shard {
 
 /// Numbers between -1 and 1 that look random; the same for the same seed.
 fn uniform(seed: u32, (rows, columns): (usize, usize)) -> Result<Tensor> {
-    let mut state = u64::from(seed);
-    let values: Vec<f32> = std::iter::repeat_with(|| {
-        // The generator SplitMix64: short, and good enough for this.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1_u32 << 23) as f32 - 1.0
-    })
-    .take(rows * columns)
-    .collect();
+    let mut random = Rng::with_seed(seed.into());
+    let values: Vec<f32> = std::iter::repeat_with(|| 2.0 * random.f32() - 1.0)
+        .take(rows * columns)
+        .collect();
     Ok(Tensor::from_vec(values, (rows, columns), &Device::Cpu)?)
 }

@@ -1,9 +1,10 @@
-//! Connections that break between workers that live: no reference is lost, and none is left behind.
+//! Connections that break between workers that live: no reference is lost, and none is left behind (S31).
 
 use std::os::fd::BorrowedFd;
 
+use fastrand::Rng;
 use telegrad_rpc::{Error, RemoteErrorKind, join_all};
-use telegrad_testkit::{Dice, on_cluster};
+use telegrad_testkit::on_cluster;
 
 use super::*;
 
@@ -93,9 +94,9 @@ fn end(world: &World) {
 }
 
 /// Does everything that hands references over, while something else breaks the connections.
-fn hand_over(world: &World, dice: &Dice, board: &Board) -> Result<()> {
-    let owner = dice.below(world.size()) as u32;
-    let to = dice.below(world.size()) as u32;
+fn hand_over(world: &World, random: &mut Rng, board: &Board) -> Result<()> {
+    let owner = random.u32(..world.size() as u32);
+    let to = random.u32(..world.size() as u32);
     let made: Result<Vec<_>> = (0..5)
         .map(|n| world.remote(owner, Counter::new, (n, Some(board.clone()))))
         .collect();
@@ -123,14 +124,14 @@ fn references_of_a_third_worker_survive_breaking_connections(cluster: Cluster) {
 fn break_while_handing_over(cluster: Cluster) {
     let board = cluster.board();
     cluster.options(retry_soon).run(move |world| {
-        let dice = Dice::new(world.rank().into());
+        let mut random = Rng::with_seed(world.rank().into());
         let mut failed = 0;
         for round in 0..150 {
             if round % 5 == world.rank() {
                 // From beside, so that it falls into the middle of something.
                 std::thread::spawn(break_connections);
             }
-            if let Err(error) = hand_over(&world, &dice, &board) {
+            if let Err(error) = hand_over(&world, &mut random, &board) {
                 assert_broken(&error);
                 failed += 1;
             }
@@ -162,7 +163,7 @@ fn retry_soon(options: &mut telegrad_rpc::Options) {
 }
 
 /// Cuts every connection that this process has, underneath whoever uses it; how many.
-fn break_connections() -> usize {
+pub(super) fn break_connections() -> usize {
     let mut broken = 0;
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
         let Ok(number) = entry.unwrap().file_name().to_string_lossy().parse() else {

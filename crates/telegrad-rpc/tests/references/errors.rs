@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use telegrad_rpc::{Error, Options, RemoteErrorKind, init_with};
 use telegrad_testkit::{on_every_cluster, on_threads_and_processes};
-use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 use super::*;
 
@@ -35,6 +34,23 @@ fn stubborn(board: Board) -> i64 {
     1
 }
 
+/// An error that cannot even be shown.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::error::Error for Unspeakable {}
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words for it")
+    }
+}
+
+#[remote]
+fn fail_unspeakably() -> Result<i64, Unspeakable> {
+    Err(Unspeakable)
+}
+
 /// Arrives as something that it is not.
 struct Unreadable;
 
@@ -53,19 +69,6 @@ fn read(_: Unreadable) -> i64 {
     0
 }
 
-/// A reference to a counter that arrives as one to a number.
-struct Disguised(RRef<Counter>);
-
-impl Wire for Disguised {
-    fn encode(&self, encoder: &mut Encoder) {
-        self.0.encode(encoder);
-    }
-
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        RRef::<u64>::decode(decoder).map(|_| unreachable!("it refers to a counter"))
-    }
-}
-
 #[remote]
 fn unmask(_: Disguised) {}
 
@@ -77,6 +80,7 @@ fn disguise() -> Result<Disguised> {
 
 on_every_cluster! { 2 =>
     a_failed_making_shows_at_every_use
+    an_error_that_cannot_be_shown_is_one
     arguments_that_cannot_be_read_show_at_the_first_use
     what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give
     a_value_is_local_only_to_its_owner
@@ -95,6 +99,7 @@ fn assert_fails(reference: &RRef<i64>, kind: RemoteErrorKind, text: &str) {
     }
 }
 
+/// S29.
 fn a_failed_making_shows_at_every_use(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         for to in 0..2 {
@@ -109,6 +114,19 @@ fn a_failed_making_shows_at_every_use(cluster: Cluster) {
         let text = "`references::errors::fail` failed on worker `w0`: no: why not";
         assert_eq!(here.local_value().unwrap_err().to_string(), text);
         assert_eq!(here.local_value_mut().unwrap_err().to_string(), text);
+    });
+}
+
+fn an_error_that_cannot_be_shown_is_one(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        for to in 0..2 {
+            let start = format!("`references::errors::fail_unspeakably` panicked on worker `w{to}`: ");
+            let unspeakable = world.remote(to, fail_unspeakably, ()).unwrap();
+            let text = format!("{start}the worker could not keep its value");
+            assert_fails(&unspeakable, RemoteErrorKind::Panicked, &text);
+            let error = world.rpc_sync(to, fail_unspeakably, ()).unwrap_err();
+            assert_eq!(error.to_string(), format!("{start}the worker could not answer"));
+        }
     });
 }
 
@@ -128,6 +146,7 @@ impl Counter {
     }
 }
 
+/// S29.
 fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
@@ -137,6 +156,7 @@ fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cl
     });
 }
 
+/// S26.
 fn a_value_is_local_only_to_its_owner(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
@@ -160,6 +180,7 @@ fn a_value_that_cannot_travel_is_not_fetched(cluster: Cluster) {
     });
 }
 
+/// S27.
 fn a_reference_to_another_type_is_refused(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let reason = "expected a reference to a `u64`, found a reference to a `references::Counter`";
@@ -175,6 +196,7 @@ fn a_reference_to_another_type_is_refused(cluster: Cluster) {
     });
 }
 
+/// S30.
 fn a_making_that_takes_too_long_shows_at_the_use(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let limited = world.with_timeout(LIMIT);
@@ -184,7 +206,7 @@ fn a_making_that_takes_too_long_shows_at_the_use(cluster: Cluster) {
         // A function that does not look at the time is not stopped, and neither is its value.
         let late = limited.remote(1, stubborn, (board.clone(),)).unwrap();
         board.wait("time is up");
-        let _ = late.to_here();
+        assert_eq!(late.to_here().unwrap(), 1);
     });
 }
 
@@ -201,6 +223,7 @@ fn assert_timeout(error: &Error, function: &str, worker: &str) {
     assert_eq!(error.to_string(), text);
 }
 
+/// S15, for what waits for a value.
 fn a_value_is_not_waited_for_longer_than_the_limit(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
@@ -239,6 +262,7 @@ fn look_inline(number: RRef<i64>) -> Result<i64> {
 on_threads_and_processes! { 2 =>
     inline_functions_do_not_wait_for_values
     references_end_with_their_world
+    a_world_that_ends_at_once_fails_those_who_wait_for_its_values
 }
 
 fn inline_functions_do_not_wait_for_values(cluster: Cluster) {
@@ -276,6 +300,40 @@ fn references_end_with_their_world(cluster: Cluster) {
         check(world.remote(0, double, (1,)).unwrap_err());
         // What is dropped now is nobody's business any more.
         drop((here, there));
+    });
+}
+
+/// Waits for a value, as its owner.
+#[remote]
+fn look(number: RRef<i64>, board: Board) {
+    let error = number.local_value().unwrap_err();
+    let kind = error.remote().expect("it happened there").kind;
+    board.post("seen", &format!("{kind:?}: {error}"));
+}
+
+fn a_world_that_ends_at_once_fails_those_who_wait_for_its_values(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.no_shutdown().run(move |world| {
+        if world.rank() == 0 {
+            let slow = world.remote(0, slow_number, (board.clone(),)).unwrap();
+            let looking = world.rpc_async(0, look, (slow.clone(), board.clone())).unwrap();
+            let fetching = slow.to_here_async().unwrap();
+            wait_until(&world, || world.debug_info().blocked == 1);
+            world.shutdown_now();
+            let seen = "ShuttingDown: worker `w0` does not run `remote` any more";
+            assert_eq!(board.read("seen"), seen);
+            // To a call the world is a worker that is gone, also to one that it made to itself.
+            for (error, function) in [
+                (fetching.wait().unwrap_err(), "telegrad::fetch"),
+                (looking.wait().unwrap_err(), "references::errors::look"),
+            ] {
+                let text = format!(
+                    "worker `w0` was lost during the call of `{function}`: worker `w0` has shut down"
+                );
+                assert_eq!(error.to_string(), text);
+            }
+            board.raise("make it");
+        }
     });
 }
 

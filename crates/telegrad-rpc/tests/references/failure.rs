@@ -1,14 +1,14 @@
-//! What becomes of references when workers die or leave.
+//! What becomes of references when workers die or leave (S31).
 
-use std::sync::{LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use telegrad_rpc::{Error, LinkLayer, Options, ReferenceState, is_cancelled};
-use telegrad_testkit::{Chance, Faults, FaultyLink, on_cluster, on_every_cluster};
+use telegrad_testkit::{Chance, Faults, on_cluster, on_every_cluster};
 
 use super::*;
 
 /// What other workers have given to this process.
-static GIVEN: Mutex<Vec<RRef<Counter>>> = Mutex::new(Vec::new());
+pub(super) static GIVEN: Mutex<Vec<RRef<Counter>>> = Mutex::new(Vec::new());
 
 #[remote]
 fn take(counter: RRef<Counter>) {
@@ -21,7 +21,7 @@ fn order(from: u32, board: Board) -> Result<RRef<Counter>> {
 }
 
 #[remote]
-fn give_slow_one(from: u32, to: u32, board: Board) -> Result<()> {
+pub(super) fn give_slow_one(from: u32, to: u32, board: Board) -> Result<()> {
     let world = World::current()?;
     let counter = world.remote(from, Counter::slowly, (5, board))?;
     world.rpc_sync(to, take, (counter.clone(),))?;
@@ -66,7 +66,11 @@ on_cluster! { tcp: Cluster::processes(3).tcp() =>
 }
 
 /// Runs the body on rank 0 while the others are there; rank 2 may be killed.
-fn on_rank_0_of_mortals(cluster: Cluster, mortal: u32, body: impl Fn(World, Board) + Send + Sync + 'static) {
+pub(super) fn on_rank_0_of_mortals(
+    cluster: Cluster,
+    mortal: u32,
+    body: impl Fn(World, Board) + Send + Sync + 'static,
+) {
     let board = cluster.board();
     cluster.may_die(mortal).run(move |world| {
         if world.rank() == 0 {
@@ -99,6 +103,30 @@ fn assert_owner_lost(error: &Error) {
     let start =
         "the `references::Counter` that this reference refers to is gone, with its owner, worker `w1`: ";
     assert!(error.to_string().starts_with(start), "{error}");
+}
+
+/// How the connection ended, and that nobody is at any of its addresses any more.
+#[track_caller]
+fn assert_says_how(error: &Error) {
+    assert_owner_lost(error);
+    let Error::OwnerLost { why, .. } = error else {
+        unreachable!()
+    };
+    let mut parts = why.split("; ");
+    let (how, tried): (_, Vec<_>) = (parts.next().unwrap_or_default(), parts.collect());
+    assert!(!tried.is_empty(), "{why}");
+    // Or that a new one was not to be had, if that was noticed before.
+    let expected = [
+        "the connection was closed by the other side",
+        "the connection failed: ",
+        "cannot reach ",
+    ];
+    assert!(expected.iter().any(|start| how.starts_with(start)), "{why}");
+    for tried in tried {
+        let nobody =
+            tried.starts_with("cannot reach ") && tried.ends_with(": Connection refused (os error 111)");
+        assert!(nobody, "{why}");
+    }
 }
 
 fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
@@ -139,6 +167,7 @@ fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
         });
         assert!(!counter.confirmed_by_owner());
         assert_owner_lost(&counter.local_value().map(drop).unwrap_err());
+        assert_says_how(&counter.rpc_sync(Counter::get, ()).unwrap_err());
 
         // Nobody else is given what is lost.
         let error = world.rpc_async(2, take, (counter.clone(),)).unwrap_err();
@@ -231,8 +260,8 @@ fn a_reference_outlives_the_worker_that_handed_it_on(cluster: Cluster) {
 }
 
 /// What rank 0 says about references is not heard until it is mended.
-static MUTE: LazyLock<std::sync::Arc<Chance>> = LazyLock::new(|| {
-    std::sync::Arc::new(Chance::new(Faults {
+static MUTE: LazyLock<Arc<Chance>> = LazyLock::new(|| {
+    Arc::new(Chance::new(Faults {
         lose: 1.0,
         ..Faults::default()
     }))
@@ -241,8 +270,7 @@ static MUTE: LazyLock<std::sync::Arc<Chance>> = LazyLock::new(|| {
 fn mute_rank_0(options: &mut Options) {
     options.reference_retry = Duration::from_millis(20);
     if options.rank == Some(0) {
-        let layer = |link| FaultyLink::new(link, &MUTE) as std::sync::Arc<dyn telegrad_net::Link>;
-        options.link_layer = Some(LinkLayer::new(layer));
+        options.link_layer = Some(LinkLayer::new(|link| MUTE.around(link)));
     }
 }
 

@@ -20,14 +20,9 @@ fn known() -> Result<Vec<String>> {
 /// Waits until the references that a worker knows of are these.
 #[track_caller]
 fn wait_for_known(world: &World, on: u32, expected: &[&str]) {
-    let started = Instant::now();
-    loop {
-        let known = world.rpc_sync(on, known, ()).unwrap();
-        if known == expected {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{known:#?}");
-    }
+    let known = || world.rpc_sync(on, known, ()).unwrap();
+    let instead = || format!("{:#?}", known());
+    telegrad_testkit::wait_until(PATIENCE, || known() == expected, instead);
 }
 
 on_every_cluster! { 3 =>
@@ -100,16 +95,21 @@ fn states_are_those_of_the_value_and_of_the_reference(cluster: Cluster) {
 
 fn references_are_counted(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
-        assert_eq!(left(&world.debug_info()), [0; 5]);
+        assert_eq!(Left::on(&world), Left::default());
         let here: Vec<_> = (0..3).map(|n| RRef::new(&world, n).unwrap()).collect();
         let there = world.remote(1, double, (1,)).unwrap();
         there.to_here().unwrap();
-        wait_until(&world, || left(&world.debug_info()) == [3, 4, 0, 0, 0]);
+        let left = Left {
+            owned: 3,
+            held: 4,
+            ..Left::default()
+        };
+        left.wait(&world);
         let text = world.debug_info().to_string();
         let part = "references: 3 to values here, 4 here, 0 unconfirmed, 0 given, 0 messages";
         assert!(text.contains(part), "{text}");
         drop((here, there));
-        wait_until(&world, || left(&world.debug_info()) == [0; 5]);
+        wait_for_nothing(&world);
     });
 }
 
@@ -132,9 +132,15 @@ fn what_is_not_confirmed_is_counted_as_such(cluster: Cluster) {
             "`references::Counter` on `w2` (unconfirmed), held by `w0`"
         );
         // It is here, its owner is to be told, and nobody answers.
-        wait_until(&world, || left(&world.debug_info()) == [0, 1, 1, 0, 1]);
+        let left = Left {
+            held: 1,
+            unconfirmed: 1,
+            untold: 1,
+            ..Left::default()
+        };
+        left.wait(&world);
         let back = world.rpc_async(2, pass_back, (counter.clone(),)).unwrap();
-        wait_until(&world, || left(&world.debug_info())[3] == 1);
+        wait_until(&world, || Left::on(&world).given == 1);
         assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 0);
         drop(back);
         board.raise("over");

@@ -1,4 +1,4 @@
-//! References that still live when their world ends.
+//! References that still live when their world ends (S33).
 
 use std::io::Write;
 use std::sync::Mutex;

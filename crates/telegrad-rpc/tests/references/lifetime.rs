@@ -1,4 +1,4 @@
-//! When values are freed.
+//! When values are freed (S28).
 
 use telegrad_rpc::is_cancelled;
 use telegrad_testkit::{on_every_cluster, on_threads_and_processes};
@@ -13,6 +13,7 @@ on_every_cluster! { 3 =>
     a_reference_in_the_result_of_a_dropped_call_is_dropped
     a_reference_in_the_result_of_a_detached_call_is_dropped
     a_reference_in_a_result_that_comes_too_late_is_dropped
+    a_reference_in_a_result_that_was_not_read_yet_is_dropped
     references_in_arguments_of_calls_that_fail_are_dropped
     values_that_refer_to_others_free_them
 }
@@ -115,6 +116,33 @@ fn a_reference_in_a_result_that_comes_too_late_is_dropped(cluster: Cluster) {
     });
 }
 
+/// The result is there when the call is dropped, but nobody has asked for it: it lies where it arrived.
+fn a_reference_in_a_result_that_was_not_read_yet_is_dropped(cluster: Cluster) {
+    let board = cluster.board();
+    cluster.run(move |world| {
+        match world.rank() {
+            0 => {
+                board.raise("give it");
+                let call = world.rpc_async(1, own, (board.clone(),)).unwrap();
+                board.wait("sent");
+                drop(call);
+            }
+            1 => {
+                // The value is here, and the request for it has been answered.
+                wait_until(&world, || {
+                    let info = world.debug_info();
+                    info.references_owned == 1 && info.calls_in == 0
+                });
+                assert_eq!(board.count("freed"), 0);
+                board.raise("sent");
+            }
+            _ => {}
+        }
+        board.wait("freed");
+        wait_for_nothing(&world);
+    });
+}
+
 #[remote]
 fn fail(_counter: RRef<Counter>) -> Result<()> {
     Err(telegrad_rpc::Error::other("not today"))
@@ -125,21 +153,9 @@ fn fail_hard(_counter: RRef<Counter>) {
     panic!("not today");
 }
 
-/// Takes something else than it is given.
+/// Takes something else than it is given, so that the second one is not even looked at.
 #[remote]
-fn misunderstand(_counter: Disguised) {}
-
-struct Disguised(RRef<Counter>);
-
-impl telegrad_wire::Wire for Disguised {
-    fn encode(&self, encoder: &mut telegrad_wire::Encoder) {
-        self.0.encode(encoder);
-    }
-
-    fn decode(decoder: &mut telegrad_wire::Decoder<'_>) -> Result<Self, telegrad_wire::WireError> {
-        String::decode(decoder).map(|_| unreachable!("it is a reference"))
-    }
-}
+fn misunderstand(_first: Disguised, _second: RRef<Counter>) {}
 
 #[remote]
 fn look_away(_counter: RRef<Counter>, board: Board) {
@@ -156,12 +172,12 @@ fn references_in_arguments_of_calls_that_fail_are_dropped(cluster: Cluster) {
             world.rpc_sync(to, fail, (counter(),)).unwrap_err();
             world.rpc_sync(to, fail_hard, (counter(),)).unwrap_err();
             world
-                .rpc_sync(to, misunderstand, (Disguised(counter()),))
+                .rpc_sync(to, misunderstand, (Disguised(counter()), counter()))
                 .unwrap_err();
             let cancelled = world.rpc_async(to, look_away, (counter(), board.clone()));
             board.wait_for("running", to as usize + 1);
             drop(cancelled);
-            board.wait_for("freed", 4 * (to as usize + 1));
+            board.wait_for("freed", 5 * (to as usize + 1));
         }
     });
 }

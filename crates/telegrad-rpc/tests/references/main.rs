@@ -1,4 +1,4 @@
-//! References to values on other workers.
+//! References to values on other workers (S26 to S33).
 
 mod using;
 mod sharing;
@@ -7,14 +7,17 @@ mod values;
 mod pipelining;
 mod failure;
 mod connections;
+mod lost_requests;
+mod presumed_dead;
 mod errors;
 mod insight;
 mod leaks;
 
 use std::time::{Duration, Instant};
 
-use telegrad_rpc::{DebugInfo, RRef, Result, World, remote};
-use telegrad_testkit::{Board, Cluster};
+use telegrad_rpc::{RRef, Result, World, remote};
+use telegrad_testkit::{Board, Cluster, Left};
+use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 /// What happens at once has happened by then.
 const SOON: Duration = Duration::from_secs(1);
@@ -83,6 +86,19 @@ fn keep(counter: RRef<Counter>, board: Board, until: String) -> Result<i64> {
     counter.rpc_sync(Counter::get, ())
 }
 
+/// A reference to a counter that arrives as one to a number.
+struct Disguised(RRef<Counter>);
+
+impl Wire for Disguised {
+    fn encode(&self, encoder: &mut Encoder) {
+        self.0.encode(encoder);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        RRef::<u64>::decode(decoder).map(|_| unreachable!("it refers to a counter"))
+    }
+}
+
 #[remote]
 fn double(x: i64) -> i64 {
     2 * x
@@ -104,30 +120,15 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'stat
     });
 }
 
-/// The counters of references.
-fn left(info: &DebugInfo) -> [usize; 5] {
-    [
-        info.references_owned,
-        info.references_held,
-        info.references_unconfirmed,
-        info.references_given,
-        info.references_untold,
-    ]
-}
-
 #[track_caller]
 fn wait_for_nothing(world: &World) {
-    wait_until(world, || left(&world.debug_info()) == [0; 5]);
+    Left::default().wait(world);
     assert_eq!(world.references(), []);
 }
 
 /// Looks until it is so.
 #[track_caller]
-fn wait_until(world: &World, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        let late = started.elapsed() > PATIENCE;
-        assert!(!late, "{}\n{:#?}", world.debug_info(), world.references());
-        std::thread::yield_now();
-    }
+fn wait_until(world: &World, is_so: impl FnMut() -> bool) {
+    let instead = || format!("{}\n{:#?}", world.debug_info(), world.references());
+    telegrad_testkit::wait_until(PATIENCE, is_so, instead);
 }

@@ -1,4 +1,4 @@
-//! Using a reference before its value is there.
+//! Using a reference before its value is there (S29).
 
 use telegrad_rpc::{RemoteErrorKind, join_all};
 use telegrad_testkit::{on_cluster, on_every_cluster, on_threads_and_processes};
@@ -8,6 +8,8 @@ use super::*;
 on_every_cluster! { 3 =>
     a_value_that_is_not_there_can_be_called_on_and_passed_on
     what_a_method_will_give_can_be_called_on
+    a_chain_of_methods_costs_no_waiting
+    the_first_failure_of_a_chain_of_methods_comes_out_at_its_end
 }
 
 fn a_value_that_is_not_there_can_be_called_on_and_passed_on(cluster: Cluster) {
@@ -42,8 +44,68 @@ fn what_a_method_will_give_can_be_called_on(cluster: Cluster) {
     });
 }
 
+/// Calls of methods on what a call of a method will give, and so on.
+const DEPTH: i64 = 5;
+
+fn chain_of_methods(first: &RRef<Counter>) -> Vec<RRef<Counter>> {
+    let mut chain = vec![first.clone()];
+    for _ in 0..DEPTH {
+        let last = &chain[chain.len() - 1];
+        chain.push(last.remote(Counter::successor, ()).unwrap());
+    }
+    chain
+}
+
+fn a_chain_of_methods_costs_no_waiting(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let first = world.remote(1, Counter::slowly, (1, board.clone())).unwrap();
+        board.wait("making");
+        // All of it is asked for while there is nothing yet to call the first method on.
+        let chain = chain_of_methods(&first);
+        let mut last = chain[DEPTH as usize].rpc_async(Counter::get, ()).unwrap();
+        assert_eq!(last.wait_timeout(Duration::from_millis(20)).unwrap(), None);
+        board.raise("make it");
+        assert_eq!(last.wait().unwrap(), 1 + DEPTH);
+        // Each is a value of its own, and stays for as long as it is referred to.
+        drop(first);
+        for (n, counter) in chain.iter().enumerate() {
+            assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 1 + n as i64);
+        }
+    });
+}
+
+#[remote]
+fn slow_failure(board: Board) -> Result<Counter, String> {
+    board.raise("making");
+    board.wait("make it");
+    Err("there is nothing to begin with".into())
+}
+
+fn the_first_failure_of_a_chain_of_methods_comes_out_at_its_end(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let first = world.remote(1, slow_failure, (board.clone(),)).unwrap();
+        board.wait("making");
+        let chain = chain_of_methods(&first);
+        let last = chain[DEPTH as usize].rpc_async(Counter::get, ()).unwrap();
+        assert!(!last.done());
+        board.raise("make it");
+        let text =
+            "`references::pipelining::slow_failure` failed on worker `w1`: there is nothing to begin with";
+        assert_eq!(last.wait().unwrap_err().to_string(), text);
+        for counter in chain {
+            let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.remote().unwrap().kind, RemoteErrorKind::Failed);
+        }
+    });
+}
+
 #[remote]
 impl Counter {
+    fn successor(&self) -> Result<Counter> {
+        Counter::new(self.value + 1, None)
+    }
+
     fn twin(&self) -> Result<Counter> {
         Counter::new(self.value, None)
     }

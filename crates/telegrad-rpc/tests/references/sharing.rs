@@ -1,4 +1,4 @@
-//! References as arguments and results, from anybody to anybody.
+//! References as arguments and results, from anybody to anybody (S27).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Making values and using them.
+//! Making values and using them where they are (S26).
 
 use std::sync::Arc;
 
@@ -142,6 +142,7 @@ fn an_exclusive_local_value_is_alone(cluster: Cluster) {
     });
 }
 
+/// S25.
 fn shared_methods_run_side_by_side(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
@@ -157,6 +158,7 @@ fn shared_methods_run_side_by_side(cluster: Cluster) {
     });
 }
 
+/// S25.
 fn an_exclusive_method_waits_for_those_that_share(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();

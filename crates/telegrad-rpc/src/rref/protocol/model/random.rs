@@ -1,29 +1,14 @@
 //! Random walks through worlds that are too large to see all of.
 
+use fastrand::Rng;
+
 use super::truth::{Place, Wrong};
 use super::world::{Limits, Step, World};
 
 /// Steps in which a world must come to rest, once nothing new is begun: some hundred times what it takes.
 const LONG_ENOUGH: usize = 100_000;
 
-/// A generator of random numbers (splitmix64).
-pub(super) struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn one_of(&mut self, steps: &[Step]) -> Option<Step> {
-        (!steps.is_empty()).then(|| steps[self.below(steps.len())])
-    }
-}
-
+/// Mixes the bits of a word (splitmix64).
 pub(super) fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,7 +31,7 @@ pub(super) fn walk(seed: u64) {
 }
 
 fn try_walk(seed: u64, with_story: bool) -> Result<(), (Wrong, Vec<String>)> {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut world = random_world(&mut random);
     world.story = with_story.then(Vec::new);
     match walk_through(&mut world, &mut random) {
@@ -56,8 +41,8 @@ fn try_walk(seed: u64, with_story: bool) -> Result<(), (Wrong, Vec<String>)> {
 }
 
 /// Two to seven workers; every kind of fault in some worlds and none in others.
-fn random_world(random: &mut Random) -> World {
-    let mut up_to = |most: usize| random.below(most + 1) as u32;
+fn random_world(random: &mut Rng) -> World {
+    let mut up_to = |most: usize| random.usize(..=most) as u32;
     let limits = Limits {
         creations: 1 + up_to(40),
         gifts: up_to(60),
@@ -68,11 +53,11 @@ fn random_world(random: &mut Random) -> World {
         doubts: up_to(1) * up_to(8),
         crashes: up_to(1) * up_to(3),
     };
-    World::new(2 + random.below(6), limits)
+    World::new(2 + random.usize(..6), limits)
 }
 
-fn walk_through(world: &mut World, random: &mut Random) -> Result<(), Wrong> {
-    for _ in 0..100 + random.below(400) {
+fn walk_through(world: &mut World, random: &mut Rng) -> Result<(), Wrong> {
+    for _ in 0..100 + random.usize(..400) {
         let Some(step) = random_step(world, random) else {
             continue;
         };
@@ -102,29 +87,29 @@ fn walk_through(world: &mut World, random: &mut Random) -> Result<(), Wrong> {
 }
 
 /// Lets everything arrive, in any order.
-fn settle(world: &mut World, random: &mut Random) -> Result<(), Wrong> {
+fn settle(world: &mut World, random: &mut Rng) -> Result<(), Wrong> {
     let mut steps = Vec::new();
     for _ in 0..LONG_ENOUGH {
         steps.clear();
         world.progress(&mut steps);
-        let Some(step) = random.one_of(&steps) else {
+        let Some(step) = random.choice(&steps) else {
             return world.check_settled();
         };
-        world.try_step(step)?;
+        world.try_step(*step)?;
     }
     Err("it does not come to rest".into())
 }
 
-fn random_step(world: &World, random: &mut Random) -> Option<Step> {
+fn random_step(world: &World, random: &mut Rng) -> Option<Step> {
     let mut steps = Vec::new();
     let (some, other) = (
-        random.below(world.workers.len()),
-        random.below(world.workers.len()),
+        random.usize(..world.workers.len()),
+        random.usize(..world.workers.len()),
     );
-    match random.below(100) {
+    match random.usize(..100) {
         0..10 => {
             let sendable = world.left.creations > 0 && world.truth.up[some];
-            let creation = match random.below(10) {
+            let creation = match random.usize(..10) {
                 0..2 => Step::Own(some),
                 _ if world.counts_as_dead(some, other) => return None,
                 2 => Step::CreateUnsent {
@@ -142,11 +127,11 @@ fn random_step(world: &World, random: &mut Random) -> Option<Step> {
         35..45 => world.faults(&mut steps),
         _ => world.progress(&mut steps),
     }
-    match random.one_of(&steps)? {
+    match *random.choice(&steps)? {
         // Crashes come late, or there would be nobody to look at.
-        Step::Crash(_) if random.below(8) > 0 => None,
+        Step::Crash(_) if random.usize(..8) > 0 => None,
         // Most hand-overs are sent.
-        Step::Give { fork, to } if random.below(20) == 0 => Some(Step::GiveUnsent { fork, to }),
+        Step::Give { fork, to } if random.usize(..20) == 0 => Some(Step::GiveUnsent { fork, to }),
         step => Some(step),
     }
 }

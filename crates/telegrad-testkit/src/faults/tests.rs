@@ -1,10 +1,11 @@
-//! What the faulty link does to messages about references, and leaves to all others.
+//! What a faulty network does to messages about references, and leaves to all others.
 
+use telegrad_net::{Closed, Identity, Waiting};
 use telegrad_rpc::{World, remote};
 use telegrad_wire::{CallId, FrameKind, Incarnation};
 
 use super::*;
-use crate::Cluster;
+use crate::{Cluster, wait_until};
 
 const MESSAGES: u64 = 2000;
 
@@ -70,7 +71,7 @@ fn message(number: u64, flags: u8) -> Outgoing {
 fn through(faults: Faults, flags: u8) -> Vec<u64> {
     let (link, received) = Straight::link();
     let chance = Arc::new(Chance::new(faults));
-    let faulty = FaultyLink::new(link, &chance);
+    let faulty = chance.around(link);
     for number in 0..MESSAGES {
         faulty.send(message(number, flags), Flush::Now, None).unwrap();
     }
@@ -137,7 +138,7 @@ fn nothing_comes_later_than_the_longest_delay() {
         delay: 1.0,
         ..Faults::default()
     };
-    let faulty = FaultyLink::new(link, &Arc::new(Chance::new(faults)));
+    let faulty = Arc::new(Chance::new(faults)).around(link);
     let mut delays: Vec<_> = (0..50)
         .map(|number| {
             let sent = Instant::now();
@@ -190,7 +191,7 @@ fn a_mended_network_is_a_good_one() {
         ..Faults::default()
     };
     let chance = Arc::new(Chance::new(faults));
-    let faulty = FaultyLink::new(link, &chance);
+    let faulty = chance.around(link);
     faulty.send(message(1, IS_CONTROL), Flush::Now, None).unwrap();
     chance.mend();
     faulty.send(message(2, IS_CONTROL), Flush::Now, None).unwrap();
@@ -234,15 +235,12 @@ fn a_cluster_has_the_faults_it_was_given() {
             );
             drop(reference);
             // It says so again and again.
-            let (started, made) = (Instant::now(), world.debug_info().calls_made);
-            while world.debug_info().calls_made < made + 5 {
-                assert!(
-                    started.elapsed() < Duration::from_secs(20),
-                    "{:#?}",
-                    world.debug_info()
-                );
-                std::thread::yield_now();
-            }
+            let made = world.debug_info().calls_made;
+            wait_until(
+                Duration::from_secs(20),
+                || world.debug_info().calls_made >= made + 5,
+                || world.debug_info(),
+            );
             assert_eq!(world.debug_info().references_untold, 1);
         });
 }

@@ -1,4 +1,4 @@
-//! A link that loses, delays and repeats what may be lost, late or repeated.
+//! A network that loses, delays and repeats what may be lost, late or repeated.
 
 #[cfg(test)]
 mod tests;
@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use telegrad_net::{Closed, Flush, Identity, Link, Outgoing, SendError, Waiting};
+use fastrand::Rng;
+use parking_lot::Mutex;
+use telegrad_net::{Flush, Link, Outgoing, SendError};
 use telegrad_rpc::{LinkLayer, Options};
 use telegrad_wire::{IS_CONTROL, Payload};
 
-use crate::dice::Dice;
+use crate::layered_link::LayeredLink;
 
 /// The longest delay. Longer than [`RETRY`], so that a message comes after its own repetition, and
 /// after those that follow it.
@@ -41,8 +43,7 @@ impl Faults {
     pub(crate) fn put_into(self, options: &mut Options) {
         let seed = self.seed.wrapping_add(options.rank.unwrap_or(0).into());
         let chance = Arc::new(Chance::new(Self { seed, ..self }));
-        let layer = move |link| FaultyLink::new(link, &chance) as Arc<dyn Link>;
-        options.link_layer = Some(LinkLayer::new(layer));
+        options.link_layer = Some(LinkLayer::new(move |link| chance.around(link)));
         options.reference_retry = RETRY;
     }
 }
@@ -51,7 +52,7 @@ impl Faults {
 #[derive(Debug)]
 pub struct Chance {
     faults: Faults,
-    dice: Dice,
+    random: Mutex<Rng>,
     late: Sender<Late>,
     mended: AtomicBool,
 }
@@ -75,7 +76,7 @@ impl Chance {
         thread.spawn(move || send_late(&messages)).expect("a thread");
         Self {
             faults,
-            dice: Dice::new(faults.seed),
+            random: Mutex::new(Rng::with_seed(faults.seed)),
             late,
             mended: AtomicBool::new(false),
         }
@@ -86,11 +87,46 @@ impl Chance {
         self.mended.store(true, SeqCst);
     }
 
+    /// Makes a link unreliable. Only what the workers tell each other about references ([`IS_CONTROL`])
+    /// suffers: everything else goes straight through.
+    pub fn around(self: &Arc<Self>, link: Arc<dyn Link>) -> Arc<dyn Link> {
+        let chance = self.clone();
+        LayeredLink::around(link, move |link, message, flush, deadline| {
+            chance.send(link, message, flush, deadline)
+        })
+    }
+
+    fn send(
+        &self,
+        link: &Arc<dyn Link>,
+        message: Outgoing,
+        flush: Flush,
+        deadline: Option<Instant>,
+    ) -> Result<(), SendError> {
+        if message.header.flags & IS_CONTROL == 0 || self.mended.load(SeqCst) {
+            return link.send(message, flush, deadline);
+        }
+        match self.fate() {
+            Fate::Sent => link.send(message, flush, deadline),
+            Fate::Lost => Ok(()),
+            Fate::Delayed => {
+                self.send_late(link, message);
+                Ok(())
+            }
+            Fate::Repeated => {
+                let again = copy(&message);
+                link.send(message, flush, deadline)?;
+                self.send_late(link, again);
+                Ok(())
+            }
+        }
+    }
+
     fn fate(&self) -> Fate {
         let Faults {
             lose, delay, repeat, ..
         } = self.faults;
-        let share = self.dice.share();
+        let share = self.random.lock().f64();
         if share < lose {
             Fate::Lost
         } else if share < lose + delay {
@@ -103,7 +139,7 @@ impl Chance {
     }
 
     fn send_late(&self, link: &Arc<dyn Link>, message: Outgoing) {
-        let at = Instant::now() + LATEST.mul_f64(self.dice.share());
+        let at = Instant::now() + LATEST.mul_f64(self.random.lock().f64());
         let link = link.clone();
         // The thread is there for as long as this is.
         let _ = self.late.send(Late { at, link, message });
@@ -149,21 +185,6 @@ fn send_late(messages: &Receiver<Late>) {
     }
 }
 
-/// A link around another. Only what the workers tell each other about references
-/// ([`IS_CONTROL`]) suffers: everything else goes straight through.
-pub struct FaultyLink {
-    link: Arc<dyn Link>,
-    chance: Arc<Chance>,
-}
-
-impl FaultyLink {
-    /// Makes a link unreliable. Cheap: replies get one each.
-    pub fn new(link: Arc<dyn Link>, chance: &Arc<Chance>) -> Arc<Self> {
-        let chance = chance.clone();
-        Arc::new(Self { link, chance })
-    }
-}
-
 /// The same message again. Messages about references have no tensors, which could not be copied.
 fn copy(message: &Outgoing) -> Outgoing {
     Outgoing {
@@ -172,72 +193,5 @@ fn copy(message: &Outgoing) -> Outgoing {
             body: message.payload.body.clone(),
             ..Payload::default()
         },
-    }
-}
-
-impl Link for FaultyLink {
-    fn peer(&self) -> &Identity {
-        self.link.peer()
-    }
-
-    fn send(&self, message: Outgoing, flush: Flush, deadline: Option<Instant>) -> Result<(), SendError> {
-        if message.header.flags & IS_CONTROL == 0 || self.chance.mended.load(SeqCst) {
-            return self.link.send(message, flush, deadline);
-        }
-        match self.chance.fate() {
-            Fate::Sent => self.link.send(message, flush, deadline),
-            Fate::Lost => Ok(()),
-            Fate::Delayed => {
-                self.chance.send_late(&self.link, message);
-                Ok(())
-            }
-            Fate::Repeated => {
-                let again = copy(&message);
-                self.link.send(message, flush, deadline)?;
-                self.chance.send_late(&self.link, again);
-                Ok(())
-            }
-        }
-    }
-
-    fn flush(&self) {
-        self.link.flush();
-    }
-
-    fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
-        self.link.wait_for_credit(deadline)
-    }
-
-    fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
-        self.link.wait(waiting, deadline);
-    }
-
-    fn poll(&self) {
-        self.link.poll();
-    }
-
-    fn interrupt(&self) {
-        self.link.interrupt();
-    }
-
-    fn watch(&self, on: bool) {
-        self.link.watch(on);
-    }
-
-    fn close(&self, why: &str) {
-        self.link.close(why);
-    }
-
-    fn closed(&self) -> Option<Closed> {
-        self.link.closed()
-    }
-}
-
-impl std::fmt::Debug for FaultyLink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FaultyLink")
-            .field("peer", self.peer())
-            .field("faults", &self.chance.faults)
-            .finish_non_exhaustive()
     }
 }
