@@ -98,7 +98,8 @@ impl Handle {
         self.confirm();
     }
 
-    fn error(&self, loss: Loss) -> Error {
+    /// The error of using it in spite of that.
+    pub(super) fn error(&self, loss: Loss) -> Error {
         match loss {
             Loss::Owner => {
                 let worker = self.worker.upgrade();

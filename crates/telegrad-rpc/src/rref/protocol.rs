@@ -393,6 +393,13 @@ impl Ledger {
         }
     }
 
+    /// Why a reference is useless, if it is.
+    pub(crate) fn loss(&self, fork: ForkId) -> Option<Loss> {
+        let lost = self.held.get(&fork).filter(|held| held.state == State::Lost)?;
+        let owner_lost = self.dead.contains(&lost.owner);
+        Some(if owner_lost { Loss::Owner } else { Loss::Gone })
+    }
+
     /// Whether a worker counts as gone.
     pub(crate) fn is_dead(&self, worker: Life) -> bool {
         self.dead.contains(&worker)

@@ -210,11 +210,13 @@ impl References {
         for handed in given {
             books.ledger.not_given(handed.handover().fork);
         }
+        // The handle may not have heard yet.
+        let loss = handle.and_then(|handle| books.ledger.loss(handle.fork));
         drop(books);
-        let why = match handle.map(Handle::check) {
-            None => "it belongs to another world".into(),
-            Some(Err(error)) => error.to_string(),
-            Some(Ok(())) => "its receiver is gone".into(),
+        let why = match (handle, loss) {
+            (None, _) => "it belongs to another world".into(),
+            (Some(handle), Some(loss)) => handle.error(loss).to_string(),
+            (Some(_), None) => "its receiver is gone".into(),
         };
         Err(WireError::Unencodable {
             what: "a reference".into(),

@@ -289,7 +289,9 @@ fn the_dead_are_not_heard() {
     let (me, dead) = (world::life(0), world::life(1));
     let mut ledger = Ledger::new(me);
     let (_, fork) = ledger.create(dead).expect("it lives");
+    assert_eq!(ledger.loss(fork), None);
     ledger.died(dead);
+    assert_eq!(ledger.loss(fork), Some(Loss::Owner));
     assert_eq!(ledger.create(dead), None);
     let (reference, first) = Ledger::new(dead).create(me).expect("I live");
     let messages = vec![Message::Settle {
