@@ -143,9 +143,9 @@ impl<T> RRef<T> {
 
     /// The worker that holds this reference, if the reference is of any use.
     fn worker(&self) -> Result<Arc<Worker>> {
-        let worker = self.handle.worker()?;
+        // First: one that was refused belongs to no worker.
         self.handle.check()?;
-        Ok(worker)
+        self.handle.worker()
     }
 }
 

@@ -1,13 +1,12 @@
 //! Workers that die, connections that break, peers that leave.
 
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{Error, RemoteErrorKind, Result, RpcFuture, World, remote};
-use telegrad_testkit::{Board, Cluster, on_cluster, on_every_cluster};
+use telegrad_testkit::{Board, Cluster, break_connections, on_cluster, on_every_cluster};
 use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
 
-/// What the issue asks for: every call that waits on a dead worker has failed by then.
+/// Every call that waits on a dead worker has failed by then.
 const SOON: Duration = Duration::from_secs(1);
 
 #[remote]
@@ -317,23 +316,4 @@ fn calls_on_a_broken_connection_fail_at_once(cluster: Cluster) {
         assert_eq!(world.rpc_sync(1, name, ()).unwrap(), "w1");
         board.raise("over");
     });
-}
-
-/// Cuts every connection that this process has, underneath whoever uses it; how many.
-fn break_connections() -> usize {
-    let mut broken = 0;
-    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
-        let Ok(number) = entry.unwrap().file_name().to_string_lossy().parse() else {
-            continue;
-        };
-        // SAFETY: the descriptor is used for two system calls that fail on what is not a connected
-        // socket and leave the rest as it is; should it have been closed meanwhile, they fail too.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        if rustix::net::getpeername(fd).is_ok()
-            && rustix::net::shutdown(fd, rustix::net::Shutdown::Both).is_ok()
-        {
-            broken += 1;
-        }
-    }
-    broken
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use telegrad_net::{
@@ -16,6 +16,7 @@ use telegrad_rpc::foreign::Seat;
 use telegrad_rpc::{
     Error, Mismatch, Options, RemoteError, RemoteErrorKind, Transport, World, init_with, remote,
 };
+use telegrad_testkit::Log;
 use telegrad_wire::{CallId, Decoder, Encoder, FrameHeader, FrameKind, Incarnation, Payload, Wire, WorldId};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -33,54 +34,6 @@ fn name() -> String {
 #[remote]
 fn join(a: String, b: String) -> String {
     a + &b
-}
-
-/// What workers of this process have logged. One for all tests: workers have threads of their own.
-#[derive(Default)]
-struct Log {
-    text: Mutex<String>,
-    grown: Condvar,
-}
-
-static LOG: LazyLock<Log> = LazyLock::new(Log::default);
-
-struct LogWriter;
-
-impl Write for LogWriter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        LOG.text.lock().unwrap().push_str(&String::from_utf8_lossy(bytes));
-        LOG.grown.notify_all();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn start() {
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_max_level(tracing::Level::WARN);
-        // Only the first test of the process starts it.
-        let _ = log.with_writer(|| LogWriter).try_init();
-    }
-
-    /// Waits until a line has all of these.
-    #[track_caller]
-    fn wait_for(words: &[&str]) {
-        let there = |text: &str| {
-            text.lines()
-                .any(|line| words.iter().all(|word| line.contains(word)))
-        };
-        let text = LOG.text.lock().unwrap();
-        let (text, late) = LOG
-            .grown
-            .wait_timeout_while(text, SOON, |text| !there(text))
-            .unwrap();
-        assert!(!late.timed_out(), "{words:?} is not in the log:\n{text}");
-    }
 }
 
 /// A thread for every role.

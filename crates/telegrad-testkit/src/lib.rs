@@ -21,8 +21,9 @@
 //! Read it in this order: [`Cluster`] says what to run and how; [`Member`] is one worker's part in
 //! it; `threads` and `processes` start the members and watch over them, `child` is where a started
 //! process comes to itself. [`Board`] is how members signal to each other outside of what they test.
-//! [`Faults`] make a bad network, by means of a [`LayeredLink`]. [`wait_until`] is for what nobody signals,
-//! [`Left`] in particular; [`within`] bounds anything else.
+//! [`Faults`] make a bad network, by means of a [`LayeredLink`], [`break_connections`] a broken one.
+//! [`wait_until`] is for what nobody signals, [`Left`] in particular, and [`Log`] has what was logged;
+//! [`within`] bounds anything else.
 //!
 //! Nothing here sleeps to wait for something, and nothing waits for ever: a member that fails ends
 //! the others, and the time limit ends them all, naming who had not finished.
@@ -40,13 +41,17 @@ mod layered_link;
 mod faults;
 mod wait_until;
 mod left;
+mod log;
+mod break_connections;
 mod within;
 
 pub use board::Board;
+pub use break_connections::break_connections;
 pub use cluster::{Cluster, Meeting};
 pub use faults::{Chance, Faults};
 pub use layered_link::{LayeredLink, losing_requests_of};
 pub use left::Left;
+pub use log::Log;
 pub use member::Member;
 pub use wait_until::wait_until;
 pub use within::within;

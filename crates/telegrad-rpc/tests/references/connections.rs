@@ -1,10 +1,8 @@
 //! Connections that break between workers that live: no reference is lost, and none is left behind (S31).
 
-use std::os::fd::BorrowedFd;
-
 use fastrand::Rng;
 use telegrad_rpc::{Error, RemoteErrorKind, join_all};
-use telegrad_testkit::on_cluster;
+use telegrad_testkit::{break_connections, on_cluster};
 
 use super::*;
 
@@ -160,23 +158,4 @@ fn assert_broken(error: &Error) {
 
 fn retry_soon(options: &mut telegrad_rpc::Options) {
     options.reference_retry = Duration::from_millis(50);
-}
-
-/// Cuts every connection that this process has, underneath whoever uses it; how many.
-pub(super) fn break_connections() -> usize {
-    let mut broken = 0;
-    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
-        let Ok(number) = entry.unwrap().file_name().to_string_lossy().parse() else {
-            continue;
-        };
-        // SAFETY: the descriptor is used for two system calls that fail on what is not a connected
-        // socket and leave the rest as it is; should it have been closed meanwhile, they fail too.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        if rustix::net::getpeername(fd).is_ok()
-            && rustix::net::shutdown(fd, rustix::net::Shutdown::Both).is_ok()
-        {
-            broken += 1;
-        }
-    }
-    broken
 }

@@ -1,44 +1,9 @@
 //! References that still live when their world ends (S33).
 
-use std::io::Write;
-use std::sync::Mutex;
-
 use telegrad_rpc::Error;
-use telegrad_testkit::on_threads_and_processes;
+use telegrad_testkit::{Log, on_threads_and_processes};
 
 use super::*;
-
-/// What workers of this process have logged. One for all tests: workers have threads of their own.
-static LOG: Mutex<String> = Mutex::new(String::new());
-
-struct Log;
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        LOG.lock().unwrap().push_str(&String::from_utf8_lossy(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn start() {
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_max_level(tracing::Level::WARN);
-        // Only the first test of the process starts it.
-        let _ = log.with_writer(|| Self).try_init();
-    }
-
-    fn has(words: &[&str]) -> bool {
-        let log = LOG.lock().unwrap();
-        log.lines()
-            .any(|line| words.iter().all(|word| line.contains(word)))
-    }
-}
 
 /// One value of each worker that the other still refers to.
 struct Leak;
@@ -68,7 +33,7 @@ fn a_shutdown_says_what_is_still_referred_to(cluster: Cluster) {
                 "worker=\"leaky\"",
                 leak,
             ];
-            assert!(Log::has(&words), "{}", LOG.lock().unwrap());
+            Log::wait_for(&words);
         }
         drop(all);
     });

@@ -1,9 +1,8 @@
 //! Requests to make a value that never arrive: the value is not made, and its reference says so (S32).
 
 use telegrad_rpc::{Error, Options, RemoteErrorKind};
-use telegrad_testkit::{losing_requests_of, on_cluster};
+use telegrad_testkit::{break_connections, losing_requests_of, on_cluster};
 
-use super::connections::break_connections;
 use super::failure::{GIVEN, give_slow_one};
 use super::*;
 

@@ -2,9 +2,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use telegrad_rpc::{Error, Options, ReferenceState};
-use telegrad_testkit::on_cluster;
+use telegrad_testkit::{break_connections, on_cluster};
 
-use super::connections::break_connections;
 use super::*;
 
 on_cluster! { unix: Cluster::processes(2) => a_worker_that_was_given_up_hears_of_it }
