@@ -143,9 +143,9 @@ impl<T> RRef<T> {
 
     /// The worker that holds this reference, if the reference is of any use.
     fn worker(&self) -> Result<Arc<Worker>> {
-        // First: one that was refused belongs to no worker.
+        let worker = self.handle.worker()?;
         self.handle.check()?;
-        self.handle.worker()
+        Ok(worker)
     }
 }
 

@@ -67,6 +67,10 @@ impl Handle {
 
     /// The worker that holds it.
     pub(super) fn worker(&self) -> Result<Arc<Worker>> {
+        if self.worker.ptr_eq(&Weak::new()) {
+            // It is in no book, because it was refused.
+            self.check()?;
+        }
         let worker = self.worker.upgrade().filter(|worker| !worker.is_closed());
         worker.ok_or(Error::ShutDown)
     }
