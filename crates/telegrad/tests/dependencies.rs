@@ -16,6 +16,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["telegrad-macros", "telegrad-wire", "telegrad-net"],
     ),
     (
+        "telegrad-autograd",
+        &["telegrad-macros", "telegrad-wire", "telegrad-net", "telegrad-rpc"],
+    ),
+    (
         "telegrad-testkit",
         &["telegrad-macros", "telegrad-wire", "telegrad-net", "telegrad-rpc"],
     ),

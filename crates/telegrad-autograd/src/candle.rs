@@ -1,0 +1,5 @@
+//! candle as the tensor library.
+
+mod param;
+
+pub use param::Param;
