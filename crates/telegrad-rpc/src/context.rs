@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::layer::{Scope, in_scope};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -18,6 +19,8 @@ pub(crate) struct CallContext {
     pub(crate) function: &'static str,
     /// When the caller stops waiting.
     pub(crate) deadline: Option<Instant>,
+    /// The context of a layer that it belongs to.
+    pub(crate) scope: Option<Scope>,
     cancelled: AtomicBool,
     /// Wakes the async function when it is cancelled.
     waker: Mutex<Option<Waker>>,
@@ -34,6 +37,7 @@ impl CallContext {
         caller: Arc<WorkerInfo>,
         function: &'static str,
         deadline: Option<Instant>,
+        scope: Option<Scope>,
     ) -> Arc<Self> {
         let (cancelled, waker) = (AtomicBool::new(false), Mutex::new(None));
         Arc::new(Self {
@@ -41,6 +45,7 @@ impl CallContext {
             caller,
             function,
             deadline,
+            scope,
             cancelled,
             waker,
         })
@@ -60,7 +65,7 @@ impl CallContext {
             }
         }
         let _restore = Restore(CURRENT.replace(Some(self.clone())));
-        f()
+        in_scope(self.scope, f)
     }
 
     /// Nobody wants the result any more.

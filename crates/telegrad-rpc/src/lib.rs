@@ -41,6 +41,8 @@ mod call;
 mod function;
 mod registry;
 mod rref;
+mod section;
+mod layer;
 mod serve;
 mod context;
 mod executor;
@@ -60,6 +62,8 @@ pub use debug_info::DebugInfo;
 pub use error::{Error, Hop, Mismatch, RemoteError, RemoteErrorKind, Result};
 pub use function::{Access, Callable, FreeFn, Method, Receiver};
 pub use init::{init, init_with};
+#[doc(hidden)]
+pub use layer::{Layer, Recorded};
 #[doc(hidden)]
 pub use options::LinkLayer;
 pub use options::{Options, Transport};

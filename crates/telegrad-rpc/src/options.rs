@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use telegrad_net::Link;
 
+use crate::layer::Layer;
 use crate::rendezvous::StoreServer;
 
 /// Everything about a worker but its name. `..Default::default()` leaves the rest as it should be.
@@ -52,6 +53,9 @@ pub struct Options {
     /// For tests: what to put around each link that messages are sent over.
     #[doc(hidden)]
     pub link_layer: Option<LinkLayer>,
+    /// What is built on top of calls: makes it, for one worker.
+    #[doc(hidden)]
+    pub layer: Option<fn() -> Arc<dyn Layer>>,
 }
 
 /// Puts something around a link.
@@ -104,6 +108,7 @@ impl Default for Options {
             fail_on_leaks: false,
             store: None,
             link_layer: None,
+            layer: None,
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Read it in this order: `protocol` decides who has to tell whom what, and nothing else; `references`
 //! carries that out for one worker; `handle` is one reference, `value` what it refers to, `claim` what
-//! keeps it in place for a request; `section` is what a message says about references.
+//! keeps it in place for a request.
 
 mod handle;
 mod info;
@@ -14,7 +14,6 @@ mod local_value;
 mod fetch;
 mod protocol;
 mod references;
-mod section;
 mod claim;
 mod value;
 
@@ -31,9 +30,8 @@ pub(crate) use handle::Handle;
 pub(crate) use info::references;
 pub use info::{ReferenceInfo, ReferenceState};
 pub use local_value::{LocalValue, LocalValueMut};
-pub(crate) use protocol::{ForkId, Life, RefId};
+pub(crate) use protocol::{ForkId, Handover, Life, RefId};
 pub(crate) use references::{References, hand_over, is_control};
-pub(crate) use section::Section;
 pub(crate) use value::{Entered, Value};
 
 use crate::block_on::block_on;

@@ -9,18 +9,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_net::{Closed, Identity, Link, LinkOptions, Listener, Poller};
+use telegrad_wire::{ContextId, Rank, TensorSource};
 
 use crate::activity::Activity;
 use crate::call::Outbound;
 use crate::collective::Gatherings;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
+use crate::layer::{Layer, Recorded};
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
 use crate::rref::{Life, References};
 use crate::timer::{self, Sweep};
 use crate::worker_info::WorkerInfo;
+use crate::world::World;
 
 pub(crate) use calling::Request;
 
@@ -35,6 +38,7 @@ pub(crate) struct Worker {
     pub(crate) fail_on_leaks: bool,
     link_options: LinkOptions,
     pub(crate) link_layer: Option<LinkLayer>,
+    pub(crate) layer: Option<Arc<dyn Layer>>,
 
     pub(crate) executor: Executor,
     /// Made when the first socket needs watching; workers on in-memory links have none.
@@ -84,6 +88,7 @@ impl Worker {
                 traffic: Arc::default(),
             },
             link_layer: options.link_layer.clone(),
+            layer: options.layer.map(|make| make()),
             executor: Executor::new(&identity.name, options.num_worker_threads),
             references,
             identity,
@@ -169,6 +174,36 @@ impl Worker {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
         if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
             timer::schedule(deadline, self.weak.clone());
+        }
+    }
+
+    /// Has a layer note the tensors of a message that is about to leave, if it belongs to a context.
+    pub(crate) fn record(
+        &self,
+        context: Option<ContextId>,
+        to: Rank,
+        tensors: &[Box<dyn TensorSource>],
+    ) -> Result<Option<Recorded>> {
+        match (context, &self.layer) {
+            (Some(context), Some(layer)) => layer.leaving(context, to, tensors),
+            _ => Ok(None),
+        }
+    }
+
+    /// The message has not left after all.
+    pub(crate) fn not_recorded(&self, context: Option<ContextId>, recorded: Option<&Recorded>) {
+        if let (Some(context), Some(layer), Some(recorded)) = (context, &self.layer, recorded) {
+            layer.stayed(context, recorded);
+        }
+    }
+
+    /// A worker is gone.
+    pub(crate) fn lost(self: &Arc<Self>, life: Life, why: &str) {
+        let members = self.members.get();
+        if let Some(layer) = &self.layer
+            && let Some(member) = members.and_then(|members| members.of_life(life))
+        {
+            layer.lost(World::of(self), member.info.rank, why);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use telegrad_wire::{Wire, WireError};
+use telegrad_wire::{ContextId, Wire, WireError};
 
 use crate::call::RpcFuture;
 use crate::collective::{Blob, gather};
@@ -12,6 +12,7 @@ use crate::deadline::after;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
 use crate::function::FreeFn;
+use crate::layer::{Layer, in_scope, scope_of};
 use crate::options::CallOptions;
 use crate::registry::Registry;
 use crate::rref::{RRef, ReferenceInfo};
@@ -59,11 +60,16 @@ impl World {
         let worker = CallContext::current()
             .and_then(|call| call.worker.upgrade())
             .ok_or(Error::NoWorld)?;
-        Ok(Self {
-            worker,
+        Ok(Self::of(&worker))
+    }
+
+    /// A handle that does not keep the worker going.
+    pub(crate) fn of(worker: &Arc<Worker>) -> Self {
+        Self {
+            worker: worker.clone(),
             options: CallOptions::default(),
             _owner: None,
-        })
+        }
     }
 
     /// Runs `function` on worker `to` and waits for its value.
@@ -272,6 +278,25 @@ impl World {
     pub fn shutdown_now(&self) {
         self.worker()
             .close(&format!("worker `{}` has shut down", self.name()));
+    }
+
+    /// The context of a layer that calls from this thread belong to.
+    #[doc(hidden)]
+    pub fn current_context(&self) -> Option<ContextId> {
+        scope_of(self.worker().identity.incarnation)
+    }
+
+    /// Runs `f` so that the calls of this world that it makes belong to this context, or to none.
+    #[doc(hidden)]
+    pub fn in_context<R>(&self, context: Option<ContextId>, f: impl FnOnce() -> R) -> R {
+        let life = self.worker().identity.incarnation;
+        in_scope(context.map(|context| (life, context)), f)
+    }
+
+    /// What is built on top of calls.
+    #[doc(hidden)]
+    pub fn layer(&self) -> Option<Arc<dyn Layer>> {
+        self.worker().layer.clone()
     }
 
     /// What this worker has under way.

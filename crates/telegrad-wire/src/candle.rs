@@ -4,7 +4,7 @@ use std::any::Any;
 
 use candle_core::{CpuStorage, Device, Storage, Tensor};
 
-use crate::{Buffer, DType, Decoder, Encoder, RawTensor, TensorMeta, TensorSource, Wire, WireError};
+use crate::{Arrived, Buffer, DType, Decoder, Encoder, RawTensor, TensorMeta, TensorSource, Wire, WireError};
 
 /// Sends the contiguous content; a view sends only what it shows. Arrives on the CPU, in the
 /// allocation that it was received into.
@@ -17,7 +17,13 @@ impl Wire for Tensor {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        Tensor::try_from(decoder.tensor()?)
+        match decoder.arrived()? {
+            Arrived::Raw(raw) => Tensor::try_from(raw),
+            Arrived::Made(made) => match made.downcast::<Tensor>() {
+                Ok(tensor) => Ok(*tensor),
+                Err(_) => Err(WireError::mismatch("a tensor", "one of another tensor library")),
+            },
+        }
     }
 }
 

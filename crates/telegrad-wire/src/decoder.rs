@@ -1,5 +1,7 @@
 //! Bytes to values.
 
+use std::any::Any;
+
 use rmp::Marker;
 use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
 
@@ -18,6 +20,23 @@ const MAX_RESERVE: usize = 64 * 1024;
 const F32: u8 = 0xca;
 const F64: u8 = 0xcb;
 
+/// A tensor that came beside a body.
+pub enum Arrived {
+    /// As it came.
+    Raw(RawTensor),
+    /// A tensor of a library already: somebody has a use for this very one.
+    Made(Box<dyn Any + Send>),
+}
+
+impl std::fmt::Debug for Arrived {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Raw(raw) => raw.fmt(f),
+            Self::Made(_) => f.write_str("Made"),
+        }
+    }
+}
+
 /// Reads values from a body, and tensors and references from the side tables beside it.
 ///
 /// Any input leaves it with a value or an error. It trusts no length: what it allocates ahead is
@@ -25,7 +44,7 @@ const F64: u8 = 0xcb;
 pub struct Decoder<'a> {
     input: Bytes<'a>,
     /// Tensors not yet asked for.
-    tensors: Vec<Option<RawTensor>>,
+    tensors: Vec<Option<Arrived>>,
     /// References not yet asked for.
     references: Vec<Option<Reference>>,
     depth: usize,
@@ -54,6 +73,12 @@ impl<'a> Decoder<'a> {
 
     /// Reads from a body and the tensors and references that came with it.
     pub fn with_tables(body: &'a [u8], tensors: Vec<RawTensor>, references: Vec<Reference>) -> Self {
+        let tensors = tensors.into_iter().map(Arrived::Raw).collect();
+        Self::with_arrived(body, tensors, references)
+    }
+
+    /// As [`with_tables`](Self::with_tables), with tensors that may have been made already.
+    pub fn with_arrived(body: &'a [u8], tensors: Vec<Arrived>, references: Vec<Reference>) -> Self {
         Self {
             input: Bytes::new(body),
             tensors: tensors.into_iter().map(Some).collect(),
@@ -246,6 +271,20 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is another, or there is no tensor of this index, or it was taken already.
     pub fn tensor(&mut self) -> Result<RawTensor, WireError> {
+        match self.arrived()? {
+            Arrived::Raw(raw) => Ok(raw),
+            Arrived::Made(_) => Err(WireError::mismatch(
+                "a raw tensor",
+                "a tensor whose gradient is wanted",
+            )),
+        }
+    }
+
+    /// As [`tensor`](Self::tensor), whatever was made of it.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn arrived(&mut self) -> Result<Arrived, WireError> {
         let index = self.index(EXT_TENSOR, "a tensor")?;
         take_from(&mut self.tensors, index, "tensor")
     }

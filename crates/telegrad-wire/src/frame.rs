@@ -5,9 +5,9 @@ use crate::{CallId, WireError};
 /// Length of the header in bytes. One cache line.
 pub const HEADER_LEN: usize = 64;
 
-/// Flag of a frame whose body starts with a section about references: what they are, which value a
-/// call is made on, which value it makes.
-pub const HAS_REFERENCES: u8 = 1;
+/// Flag of a frame whose body starts with a section about what comes with it: references, the value that a
+/// call is made on, the value that it makes, tensors that are recorded.
+pub const HAS_SECTION: u8 = 1;
 
 /// Flag of a request, and of its reply, that the workers exchange among themselves about references.
 /// Such a message may be lost or come twice without harm.
@@ -72,7 +72,7 @@ impl FrameKind {
 /// | 48..56 | `span` | the span that caused this frame, 0 for none |
 /// | 56..60 | `credit` | credit units given back to the receiver of this frame |
 /// | 60 | `kind` | a [`FrameKind`] |
-/// | 61 | `flags` | 1: [`HAS_REFERENCES`]; 2: [`IS_CONTROL`]; others: 0 |
+/// | 61 | `flags` | 1: [`HAS_SECTION`]; 2: [`IS_CONTROL`]; others: 0 |
 /// | 62..64 | `tensors` | number of entries in the tensor table |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
@@ -96,7 +96,7 @@ pub struct FrameHeader {
     pub credit: u32,
     /// What the frame is for.
     pub kind: FrameKind,
-    /// [`HAS_REFERENCES`] and [`IS_CONTROL`], if they apply.
+    /// [`HAS_SECTION`] and [`IS_CONTROL`], if they apply.
     pub flags: u8,
     /// Number of tensors in the table.
     pub tensors: u16,

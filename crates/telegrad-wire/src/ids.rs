@@ -32,6 +32,31 @@ id! {
 }
 
 id! {
+    /// Numbers the autograd contexts of a world: the rank of the worker that opened it in the upper 16 bits, then
+    /// its own count.
+    ContextId, "context-"
+}
+
+impl ContextId {
+    const COUNT: u32 = 48;
+
+    /// The context of this number of a worker.
+    pub fn new(opener: Rank, number: u64) -> Self {
+        Self(u64::from(opener) << Self::COUNT | number & ((1 << Self::COUNT) - 1))
+    }
+
+    /// The rank of the worker that opened it.
+    pub fn opener(self) -> Rank {
+        (self.0 >> Self::COUNT) as Rank
+    }
+
+    /// Which of its opener's contexts it is.
+    pub fn number(self) -> u64 {
+        self.0 & ((1 << Self::COUNT) - 1)
+    }
+}
+
+id! {
     /// Tells one world from another that may have used the same address before.
     WorldId, "world-"
 }

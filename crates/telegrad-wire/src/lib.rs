@@ -51,12 +51,12 @@ mod tensor;
 mod wire;
 
 pub use buffer::Buffer;
-pub use decoder::{Decoder, MAX_DEPTH};
+pub use decoder::{Arrived, Decoder, MAX_DEPTH};
 pub use dtype::DType;
 pub use encoder::{Encoder, Payload, Reference};
 pub use error::WireError;
-pub use frame::{FrameHeader, FrameKind, HAS_REFERENCES, HEADER_LEN, IS_CONTROL};
-pub use ids::{CallId, Incarnation, Rank, WorldId};
+pub use frame::{FrameHeader, FrameKind, HAS_SECTION, HEADER_LEN, IS_CONTROL};
+pub use ids::{CallId, ContextId, Incarnation, Rank, WorldId};
 pub use outcome::{BoxError, Outcome};
 #[cfg(feature = "serde")]
 pub use serde::Serde;

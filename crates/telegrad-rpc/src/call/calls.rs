@@ -7,12 +7,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
-use telegrad_wire::{CallId, Decoder, FrameKind, HAS_REFERENCES, RawTensor, Reference, Wire, WireError};
+use telegrad_wire::{
+    Arrived, CallId, ContextId, Decoder, FrameKind, HAS_SECTION, RawTensor, Reference, Wire, WireError,
+};
 
 use super::Promise;
 use crate::error::{Error, Mismatch, RemoteError, RemoteErrorKind};
+use crate::layer::Recorded;
 use crate::registry::{Registration, Registry};
-use crate::rref::{ForkId, Handle, Life, RefId, Section};
+use crate::rref::{ForkId, Handle, Life, RefId};
+use crate::section::Section;
 use crate::worker::Worker;
 use crate::worker_info::To;
 
@@ -36,6 +40,8 @@ pub(crate) struct Call {
     pub(crate) deadline: Option<Instant>,
     pub(crate) promise: Promise<Result<Reply, Error>>,
     pub(crate) purpose: Purpose,
+    /// The context of a layer that it belongs to.
+    pub(crate) context: Option<ContextId>,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
 }
@@ -79,6 +85,7 @@ impl Call {
         started: Instant,
         (limit, deadline): (Option<Duration>, Option<Instant>),
         purpose: Purpose,
+        context: Option<ContextId>,
     ) -> Self {
         let (promise, detached) = (Promise::new(), AtomicBool::new(false));
         // What a value's making may take is watched by its owner.
@@ -91,6 +98,7 @@ impl Call {
             deadline,
             promise,
             purpose,
+            context,
             detached,
         }
     }
@@ -108,12 +116,27 @@ pub(crate) struct Reply {
     pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
     pub(crate) references: Vec<Reference>,
+    /// What the callee has noted of the tensors.
+    pub(crate) recorded: Option<Recorded>,
 }
 
 impl Reply {
     pub(crate) fn decode<T: Wire>(self, function: &str, worker: &str) -> Result<T, Error> {
+        self.decode_with(function, worker, |tensors, _| {
+            Ok(tensors.into_iter().map(Arrived::Raw).collect())
+        })
+    }
+
+    /// Decodes it with what `arrived` makes of its tensors.
+    pub(crate) fn decode_with<T: Wire>(
+        self,
+        function: &str,
+        worker: &str,
+        arrived: impl FnOnce(Vec<RawTensor>, Option<Recorded>) -> Result<Vec<Arrived>, Error>,
+    ) -> Result<T, Error> {
         let body = &self.body[self.offset..];
-        let mut decoder = Decoder::with_tables(body, self.tensors, self.references);
+        let tensors = arrived(self.tensors, self.recorded)?;
+        let mut decoder = Decoder::with_arrived(body, tensors, self.references);
         T::decode(&mut decoder).map_err(|source| Error::Receive {
             function: function.into(),
             worker: worker.into(),
@@ -326,8 +349,8 @@ impl Calls {
     /// Takes a result as it came. Its references are taken also when nobody wants the result any more:
     /// whoever gave them waits to hear of it.
     fn reply(&self, link: &Arc<dyn Link>, message: Incoming<'_>) -> Result<Reply, Error> {
-        let (mut offset, mut references) = (0, Vec::new());
-        if message.header.flags & HAS_REFERENCES != 0 {
+        let (mut offset, mut references, mut recorded) = (0, Vec::new(), None);
+        if message.header.flags & HAS_SECTION != 0 {
             let unreadable = |source: WireError| Error::Receive {
                 function: "a call".into(),
                 worker: self.peer.to_string(),
@@ -338,6 +361,7 @@ impl Calls {
             let giver = link.peer().incarnation;
             let handles = worker.references.receive(&worker, section.handed, giver);
             offset = start;
+            recorded = section.recorded;
             references = handles
                 .map_err(unreadable)?
                 .into_iter()
@@ -349,6 +373,7 @@ impl Calls {
             offset,
             tensors: message.tensors,
             references,
+            recorded,
         })
     }
 }

@@ -283,7 +283,13 @@ impl Pending {
     }
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
-        reply.decode(self.call.function, &self.outbound.calls.peer)
+        let (function, peer) = (self.call.function, &*self.outbound.calls.peer);
+        match (self.call.context, &self.worker.layer) {
+            (Some(context), Some(layer)) => reply.decode_with(function, peer, |tensors, recorded| {
+                layer.arrived(context, self.outbound.link.peer().rank, recorded, tensors)
+            }),
+            _ => reply.decode(function, peer),
+        }
     }
 
     /// Has replies received in the background, because no thread waits for this one.

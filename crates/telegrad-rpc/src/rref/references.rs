@@ -21,12 +21,12 @@ use super::claim::Claim;
 use super::handle::Handle;
 use super::info::ReferenceState;
 use super::protocol::{Count, ForkId, Life, Loss, Received, RefId};
-use super::section::Handed;
 use super::value::{Slot, Value, last_of};
 use crate::context::CallContext;
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::member::Member;
 use crate::registry::Kept;
+use crate::section::Handed;
 use crate::worker::Worker;
 
 /// Everything about references that one worker knows.

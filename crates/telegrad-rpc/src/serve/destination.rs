@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use telegrad_net::{Flush, Link, Outgoing, SendError};
-use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, IS_CONTROL, Payload, Wire, WireError};
+use telegrad_wire::{
+    CallId, ContextId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Payload, Wire, WireError,
+};
 
 use super::running::Running;
 use crate::collective::is_gathering;
 use crate::context::CallContext;
-use crate::error::{RemoteError, RemoteErrorKind};
+use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::executor::Executor;
 use crate::registry::{Output, Registration, Trouble, Want};
-use crate::rref::{Claim, RefId, Section, Value, hand_over, is_control};
+use crate::rref::{Claim, RefId, Value, hand_over, is_control};
+use crate::section::Section;
 use crate::worker::Worker;
 
 /// Where a result goes. Dropping it without one says that there is none.
@@ -137,6 +140,8 @@ pub(crate) struct Responder {
     /// The connection's number.
     over: u64,
     call: CallId,
+    /// The context of a layer that the call belongs to.
+    context: Option<ContextId>,
     running: Arc<Running>,
     function: &'static Registration,
     serving: Serving,
@@ -146,7 +151,7 @@ pub(crate) struct Responder {
 impl Responder {
     pub(crate) fn new(
         (link, over): (Arc<dyn Link>, u64),
-        call: CallId,
+        (call, context): (CallId, Option<ContextId>),
         worker: Arc<Worker>,
         running: Arc<Running>,
         function: &'static Registration,
@@ -155,6 +160,7 @@ impl Responder {
             link,
             over,
             call,
+            context,
             running,
             function,
             serving: Serving::new(worker, function),
@@ -202,6 +208,7 @@ impl Responder {
         let worker = &self.serving.worker;
         if sent.is_err() {
             worker.references.not_given(worker, &section.handed);
+            worker.not_recorded(self.context, section.recorded.as_ref());
         }
         if let Err(SendError::Invalid(error)) = sent {
             let failure = self.bad_result(&error.to_string());
@@ -209,17 +216,26 @@ impl Responder {
         }
     }
 
-    /// Makes the references in a result the caller's.
-    fn hand_over(&self, outgoing: &mut Outgoing) -> Result<Section, WireError> {
-        let to = self.link.peer().incarnation;
-        let handed = hand_over(&self.serving.worker, &mut outgoing.payload, to, self.over)?;
+    /// Makes the references in a result the caller's, and notes its tensors where they are of interest.
+    fn hand_over(&self, outgoing: &mut Outgoing) -> Result<Section> {
+        let (worker, to) = (&self.serving.worker, self.link.peer());
+        let recorded = worker.record(self.context, to.rank, &outgoing.payload.tensors)?;
+        let unsendable = |error: WireError| {
+            worker.not_recorded(self.context, recorded.as_ref());
+            Error::other(error)
+        };
+        let handed =
+            hand_over(worker, &mut outgoing.payload, to.incarnation, self.over).map_err(unsendable)?;
         let section = Section {
             handed,
+            recorded: recorded.clone(),
             ..Section::default()
         };
+        outgoing.header.context = self.context.map_or(0, |context| context.0);
         if !section.is_empty() {
-            outgoing.header.flags |= HAS_REFERENCES;
-            outgoing.payload = section.prepend(std::mem::take(&mut outgoing.payload))?;
+            outgoing.header.flags |= HAS_SECTION;
+            let payload = std::mem::take(&mut outgoing.payload);
+            outgoing.payload = section.prepend(payload).map_err(unsendable)?;
         }
         Ok(section)
     }

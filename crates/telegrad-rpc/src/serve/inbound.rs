@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, INLINE_LIMIT, Incoming, Link, Sink};
-use telegrad_wire::{CallId, Decoder, FrameKind, HAS_REFERENCES, WireError};
+use telegrad_wire::{CallId, ContextId, Decoder, FrameKind, HAS_SECTION, WireError};
 
 use super::destination::{Destination, Making, Responder};
 use super::job::{Job, Needs};
@@ -13,7 +13,8 @@ use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::options::LinkLayer;
 use crate::registry::{Registration, Registry, Trouble};
-use crate::rref::{Life, Section};
+use crate::rref::Life;
+use crate::section::Section;
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -57,7 +58,7 @@ impl Inbound {
         let flush = if more { Flush::Later } else { Flush::Now };
         let mut start = 0;
         let mut section = Section::default();
-        if header.flags & HAS_REFERENCES != 0 {
+        if header.flags & HAS_SECTION != 0 {
             match Section::split(&body) {
                 Ok(found) => (section, start) = found,
                 Err(error) => {
@@ -75,7 +76,8 @@ impl Inbound {
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let name = found.as_ref().map_or("?", |(function, ..)| function.name);
-        let context = CallContext::new(self.worker.clone(), self.caller.clone(), name, deadline);
+        let scope = (header.context != 0).then(|| (worker.identity.incarnation, ContextId(header.context)));
+        let context = CallContext::new(self.worker.clone(), self.caller.clone(), name, deadline, scope);
         let creates = match section.creates {
             None => None,
             Some(reference) => {
@@ -111,7 +113,8 @@ impl Inbound {
                 let running = self.running.clone();
                 let back = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
                 let back = (back, self.number);
-                let responder = Responder::new(back, header.call, worker.clone(), running, function);
+                let scope = scope.map(|(_, context)| context);
+                let responder = Responder::new(back, (header.call, scope), worker.clone(), running, function);
                 // What runs at once need not be found by a cancellation; but nothing may run that was
                 // cancelled before it came.
                 if !inline && !self.enter(link, header.call, &context) {
@@ -132,6 +135,7 @@ impl Inbound {
             body,
             offset,
             tensors,
+            recorded: section.recorded,
             needs: Needs { references, object },
             context,
             destination,

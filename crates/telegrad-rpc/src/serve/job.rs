@@ -5,13 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::{Credit, Flush};
-use telegrad_wire::{Decoder, Payload, RawTensor, Reference};
+use telegrad_wire::{Arrived, Decoder, Payload, RawTensor, Reference};
 
 use super::async_task::AsyncTask;
 use super::destination::Destination;
 use super::panic_text;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
+use crate::layer::Recorded;
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
 use crate::rref::{Claim, Entered, Handle, Value, is_fetch};
 
@@ -22,6 +23,8 @@ pub(crate) struct Job<'a> {
     /// Where in the body the arguments start.
     pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
+    /// What the caller has noted of the tensors.
+    pub(crate) recorded: Option<Recorded>,
     pub(crate) needs: Needs,
     pub(crate) context: Arc<CallContext>,
     pub(crate) destination: Destination,
@@ -67,14 +70,19 @@ impl Job<'_> {
             body,
             offset,
             tensors,
+            recorded,
             needs,
             context,
             destination,
             credit,
         } = self;
         drop(credit);
-        let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
-        match object.and_then(|object| step(function, args, object, destination.want(), &context)) {
+        let stepped = object.and_then(|object| {
+            let tensors = arrived(tensors, recorded, &context)?;
+            let args = Decoder::with_arrived(&body[offset..], tensors, needs.references());
+            step(function, args, object, destination.want(), &context)
+        });
+        match stepped {
             Ok(Step::Done(result)) => destination.finish(&context, result, flush),
             Ok(Step::Pending(future)) => AsyncTask::start(future, context, destination),
             Err(trouble) => destination.finish(&context, Err(trouble), flush),
@@ -94,6 +102,7 @@ impl Job<'static> {
             body,
             offset,
             tensors,
+            recorded,
             mut needs,
             context,
             destination,
@@ -106,7 +115,8 @@ impl Job<'static> {
         let future = async move {
             let object = needs.wait(function).await?;
             drop(credit);
-            let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
+            let tensors = arrived(tensors, recorded, &call)?;
+            let args = Decoder::with_arrived(&body[offset..], tensors, needs.references());
             match step(function, args, object, want, &call)? {
                 Step::Done(result) => result,
                 Step::Pending(future) => future.await,
@@ -158,6 +168,24 @@ impl Needs {
             .into_iter()
             .map(|handle| handle as Reference)
             .collect()
+    }
+}
+
+/// What the function gets for the tensors that came.
+fn arrived(
+    tensors: Vec<RawTensor>,
+    recorded: Option<Recorded>,
+    call: &CallContext,
+) -> Result<Vec<Arrived>, Trouble> {
+    let worker = call.worker.upgrade();
+    match (
+        &call.scope,
+        worker.as_ref().and_then(|worker| worker.layer.as_ref()),
+    ) {
+        (Some((_, context)), Some(layer)) => layer
+            .arrived(*context, call.caller.rank, recorded, tensors)
+            .map_err(|error| Trouble::User(Box::new(error))),
+        _ => Ok(tensors.into_iter().map(Arrived::Raw).collect()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, Outgoing, SendError};
-use telegrad_wire::{CallId, Encoder, FrameKind, HAS_REFERENCES, IS_CONTROL, Wire, WireError};
+use telegrad_wire::{CallId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Wire, WireError};
 
 use super::Worker;
 use crate::call::{Call, LOOK, Outbound, Purpose, RpcFuture};
@@ -13,10 +13,12 @@ use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
+use crate::layer::scope_of;
 use crate::member::{Absent, Member};
 use crate::options::CallOptions;
 use crate::registry::Registration;
-use crate::rref::{Handle, Life, Section, hand_over, is_control};
+use crate::rref::{Handle, Life, hand_over, is_control};
+use crate::section::Section;
 use crate::worker_info::To;
 
 /// Time to connect for a call that has no limit of its own.
@@ -113,6 +115,7 @@ impl Worker {
             source: Box::new(source),
         };
         let creates = purpose.creates();
+        let context = scope_of(self.identity.incarnation);
         let mut reconnected = false;
         loop {
             let outbound = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT));
@@ -125,6 +128,7 @@ impl Worker {
                 started,
                 (limit, deadline),
                 purpose.clone(),
+                context,
             ));
             let mut encoder = Encoder::new();
             encoder.array_len(2);
@@ -132,17 +136,25 @@ impl Worker {
             encode(&mut encoder);
             let mut payload = encoder.finish().map_err(cannot_send)?;
             let life = member.identity().incarnation;
-            let handed = hand_over(self, &mut payload, life, outbound.calls.number).map_err(cannot_send)?;
+            let recorded = self.record(context, member.info.rank, &payload.tensors)?;
+            let handed = hand_over(self, &mut payload, life, outbound.calls.number);
+            let handed = handed.inspect_err(|_| self.not_recorded(context, recorded.as_ref()));
             let section = Section {
                 object: object.map(|handle| handle.reference),
                 creates,
-                handed,
+                handed: handed.map_err(cannot_send)?,
+                recorded,
+            };
+            let not_sent = || {
+                self.references.not_given(self, &section.handed);
+                self.not_recorded(context, section.recorded.as_ref());
             };
             let mut message = Outgoing::new(FrameKind::Request, id, payload);
+            message.header.context = context.map_or(0, |context| context.0);
             if !section.is_empty() {
-                message.header.flags |= HAS_REFERENCES;
+                message.header.flags |= HAS_SECTION;
                 let payload = section.prepend(message.payload);
-                let payload = payload.inspect_err(|_| self.references.not_given(self, &section.handed));
+                let payload = payload.inspect_err(|_| not_sent());
                 message.payload = payload.map_err(cannot_send)?;
             }
             if is_control(function) {
@@ -165,7 +177,7 @@ impl Worker {
                 }
                 Err(error) => {
                     let still_there = outbound.withdraw(&call);
-                    self.references.not_given(self, &section.handed);
+                    not_sent();
                     if !purpose.is_for_result() && !still_there {
                         // The end of the connection has been dealt with: a value that will not be made is an
                         // error to whoever uses it, and what is to be told is told again.

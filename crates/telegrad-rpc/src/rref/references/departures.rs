@@ -42,7 +42,8 @@ impl References {
     /// Looks for a worker that may be gone, if anything is shared with it.
     pub(super) fn suspect(&self, worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u64>) {
         let life = peer.identity().incarnation;
-        if !self.books.lock().ledger.concerns(life) {
+        let layer = worker.layer.as_ref();
+        if !self.books.lock().ledger.concerns(life) && !layer.is_some_and(|l| l.concerns(peer.info.rank)) {
             return;
         }
         let (task, peer) = (worker.clone(), peer.clone());
@@ -105,6 +106,7 @@ impl References {
         for context in orphans {
             context.cancel();
         }
+        worker.lost(life, why);
         worker.activity.changed();
         // It may not be gone after all: then it hears of it. That can take a moment.
         let why = format!("worker `{}` counts this one as gone: {why}", worker.name());

@@ -1,12 +1,13 @@
-//! What a message says about references, in front of its body.
+//! What a message says about what comes with it, in front of its body.
 
 use std::borrow::Cow;
 
 use telegrad_wire::{Decoder, Encoder, Payload, Wire, WireError};
 
-use super::protocol::{ForkId, Handover, Life, RefId};
+use crate::layer::Recorded;
+use crate::rref::{ForkId, Handover, Life, RefId};
 
-/// The start of a body whose frame is flagged [`HAS_REFERENCES`](telegrad_wire::HAS_REFERENCES).
+/// The start of a body whose frame is flagged [`HAS_SECTION`](telegrad_wire::HAS_SECTION).
 #[derive(Debug, Default, Wire)]
 pub(crate) struct Section {
     /// The value that the function is called on.
@@ -15,6 +16,8 @@ pub(crate) struct Section {
     pub(crate) creates: Option<RefId>,
     /// The references that the body refers to by index.
     pub(crate) handed: Vec<Handed>,
+    /// What a layer has noted of the message's tensors.
+    pub(crate) recorded: Option<Recorded>,
 }
 
 /// A reference that changes hands.
@@ -28,7 +31,7 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    pub(super) fn new(handover: Handover, type_name: Cow<'static, str>) -> Self {
+    pub(crate) fn new(handover: Handover, type_name: Cow<'static, str>) -> Self {
         let Handover {
             reference,
             owner,
@@ -42,7 +45,7 @@ impl Handed {
         }
     }
 
-    pub(super) fn handover(&self) -> Handover {
+    pub(crate) fn handover(&self) -> Handover {
         Handover {
             reference: self.reference,
             owner: self.owner,
@@ -53,7 +56,7 @@ impl Handed {
 
 impl Section {
     pub(crate) fn is_empty(&self) -> bool {
-        self.object.is_none() && self.creates.is_none() && self.handed.is_empty()
+        self.object.is_none() && self.creates.is_none() && self.handed.is_empty() && self.recorded.is_none()
     }
 
     /// Puts the section in front of a body.
