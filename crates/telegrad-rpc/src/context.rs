@@ -57,6 +57,15 @@ impl CallContext {
 
     /// Runs `f` with this as the current call.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
+        Self::replace(Some(self.clone()), || in_scope(self.scope, f))
+    }
+
+    /// Runs `f` without a current call.
+    pub(crate) fn leave<R>(f: impl FnOnce() -> R) -> R {
+        Self::replace(None, || in_scope(None, f))
+    }
+
+    fn replace<R>(with: Option<Arc<Self>>, f: impl FnOnce() -> R) -> R {
         /// Puts the outer call back, also when `f` panics.
         struct Restore(Option<Arc<CallContext>>);
         impl Drop for Restore {
@@ -64,8 +73,8 @@ impl CallContext {
                 CURRENT.set(self.0.take());
             }
         }
-        let _restore = Restore(CURRENT.replace(Some(self.clone())));
-        in_scope(self.scope, f)
+        let _restore = Restore(CURRENT.replace(with));
+        f()
     }
 
     /// Nobody wants the result any more.

@@ -18,12 +18,8 @@ pub trait Layer: Send + Sync + 'static {
     ///
     /// # Errors
     /// When it must not: it then counts as not sent.
-    fn leaving(
-        &self,
-        context: ContextId,
-        to: Rank,
-        tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Option<Recorded>>;
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>])
+    -> Result<Option<Recorded>>;
 
     /// What was noted of a message is void: it was not sent after all.
     fn stayed(&self, context: ContextId, recorded: &Recorded);
@@ -34,8 +30,7 @@ pub trait Layer: Send + Sync + 'static {
     /// When it must not be received.
     fn arrived(
         &self,
-        context: ContextId,
-        from: Rank,
+        crossing: &Crossing<'_>,
         recorded: Option<Recorded>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>>;
@@ -48,6 +43,19 @@ pub trait Layer: Send + Sync + 'static {
 
     /// The layer itself, to downcast.
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// A message of a context on its way from one worker to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Crossing<'a> {
+    /// The context that it belongs to.
+    pub context: ContextId,
+    /// The worker at the other end.
+    pub peer: Rank,
+    /// The function in whose call it is sent.
+    pub function: &'a str,
+    /// It is the result of the call.
+    pub is_reply: bool,
 }
 
 /// What a layer has noted of a message.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_net::{Closed, Identity, Link, LinkOptions, Listener, Poller};
-use telegrad_wire::{ContextId, Rank, TensorSource};
+use telegrad_wire::{ContextId, TensorSource};
 
 use crate::activity::Activity;
 use crate::call::Outbound;
 use crate::collective::Gatherings;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::layer::{Layer, Recorded};
+use crate::layer::{Crossing, Layer, Recorded};
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
@@ -180,12 +180,11 @@ impl Worker {
     /// Has a layer note the tensors of a message that is about to leave, if it belongs to a context.
     pub(crate) fn record(
         &self,
-        context: Option<ContextId>,
-        to: Rank,
+        crossing: Option<Crossing<'_>>,
         tensors: &[Box<dyn TensorSource>],
     ) -> Result<Option<Recorded>> {
-        match (context, &self.layer) {
-            (Some(context), Some(layer)) => layer.leaving(context, to, tensors),
+        match (crossing, &self.layer) {
+            (Some(crossing), Some(layer)) => layer.leaving(&crossing, tensors),
             _ => Ok(None),
         }
     }

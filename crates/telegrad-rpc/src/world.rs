@@ -293,6 +293,19 @@ impl World {
         in_scope(context.map(|context| (life, context)), f)
     }
 
+    /// Runs `f` as if outside of any remote function: the calls that it makes do not inherit what is left of
+    /// the time of the call that this thread serves, and belong to no context.
+    #[doc(hidden)]
+    pub fn apart<R>(&self, f: impl FnOnce() -> R) -> R {
+        CallContext::leave(f)
+    }
+
+    /// Runs `f` on a thread of this worker that may wait.
+    #[doc(hidden)]
+    pub fn errand(&self, f: impl FnOnce() + Send + 'static) {
+        self.worker().executor.run_errand(Box::new(f));
+    }
+
     /// What is built on top of calls.
     #[doc(hidden)]
     pub fn layer(&self) -> Option<Arc<dyn Layer>> {

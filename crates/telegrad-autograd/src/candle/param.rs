@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use candle_core::{DType, Shape, Tensor, TensorId, Var};
 use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
 use telegrad_rpc::Result;
 
-/// How many former leaves a parameter remembers, to know gradients of passes that read them outside
-/// of a context.
+use crate::births::{self, Birth};
+
+/// How many former leaves a parameter remembers that no open context can have read, for passes over what was
+/// read outside of one.
 const REMEMBERED: usize = 16;
 
 /// A parameter of a model: a tensor that is learnt.
@@ -36,15 +39,20 @@ pub struct Param(Arc<Inner>);
 struct Inner {
     name: String,
     current: RwLock<Current>,
+    /// The variable of a model that was made elsewhere, which is changed in place.
+    variable: Option<Var>,
 }
 
 struct Current {
     /// A variable: what gradients are taken with respect to.
     leaf: Tensor,
     version: u64,
-    /// Former leaves, the latest first.
-    former: VecDeque<TensorId>,
+    /// Former leaves and when they were replaced, the latest first.
+    former: VecDeque<(TensorId, u64)>,
 }
+
+/// The variables that are changed in place: the names of their parameters, and when they were changed last.
+static CHANGED: LazyLock<RwLock<FxHashMap<TensorId, (String, u64)>>> = LazyLock::new(RwLock::default);
 
 impl Param {
     /// A parameter that starts with this value.
@@ -60,15 +68,33 @@ impl Param {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn named(name: impl Into<String>, value: &Tensor) -> Result<Self> {
-        let current = Current {
-            leaf: Var::from_tensor(value)?.into_inner(),
+        Ok(Self::with_leaf(
+            name.into(),
+            Var::from_tensor(value)?.into_inner(),
+            None,
+        ))
+    }
+
+    /// A variable of a model that was made with candle's own means, of a `VarMap` for instance.
+    ///
+    /// Such a variable is changed in place, so it must not be while a pass that has read it is under way: that
+    /// is an error, of the change where the pass is known, else of the pass.
+    pub fn from_var(name: impl Into<String>, variable: Var) -> Self {
+        let leaf = variable.as_tensor().clone();
+        Self::with_leaf(name.into(), leaf, Some(variable))
+    }
+
+    fn with_leaf(name: String, leaf: Tensor, variable: Option<Var>) -> Self {
+        let current = RwLock::new(Current {
+            leaf,
             version: 0,
             former: VecDeque::new(),
-        };
-        Ok(Self(Arc::new(Inner {
-            name: name.into(),
-            current: RwLock::new(current),
-        })))
+        });
+        Self(Arc::new(Inner {
+            name,
+            current,
+            variable,
+        }))
     }
 
     /// Its name; empty when it has none.
@@ -92,22 +118,28 @@ impl Param {
     /// # Errors
     /// When shape or element type differ from the present value's.
     pub fn set(&self, value: &Tensor) -> Result<u64> {
-        let leaf = Var::from_tensor(value)?.into_inner();
         let mut current = self.0.current.write();
-        if leaf.shape() != current.leaf.shape() || leaf.dtype() != current.leaf.dtype() {
+        if value.shape() != current.leaf.shape() || value.dtype() != current.leaf.dtype() {
             return Err(candle_core::Error::Msg(format!(
                 "parameter `{}` is a {:?} of shape {:?}, its new value a {:?} of shape {:?}",
                 self.name(),
                 current.leaf.dtype(),
                 current.leaf.shape(),
-                leaf.dtype(),
-                leaf.shape(),
+                value.dtype(),
+                value.shape(),
             ))
             .into());
         }
-        let former = std::mem::replace(&mut current.leaf, leaf).id();
-        current.former.push_front(former);
-        current.former.truncate(REMEMBERED);
+        match &self.0.variable {
+            Some(variable) => {
+                variable.set(value)?;
+                note_change(variable.id(), &self.0.name);
+            }
+            None => {
+                let leaf = Var::from_tensor(value)?.into_inner();
+                current.replace(leaf);
+            }
+        }
         current.version += 1;
         Ok(current.version)
     }
@@ -129,8 +161,54 @@ impl Param {
 
     /// Whether both are the same parameter.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.0.variable, &other.0.variable) {
+            (Some(ours), Some(theirs)) => ours.id() == theirs.id(),
+            _ => Arc::ptr_eq(&self.0, &other.0),
+        }
     }
+
+    /// Whether it is changed in place: the leaf, then.
+    pub(crate) fn in_place(&self) -> Option<TensorId> {
+        self.0.variable.as_ref().map(|variable| variable.id())
+    }
+
+    /// The leaves that it is known by: the present one, and former ones.
+    pub(crate) fn leaves(&self) -> Vec<TensorId> {
+        let current = self.0.current.read();
+        let former = current.former.iter().map(|(leaf, _)| *leaf);
+        std::iter::once(current.leaf.id()).chain(former).collect()
+    }
+}
+
+impl Current {
+    fn replace(&mut self, leaf: Tensor) {
+        let former = std::mem::replace(&mut self.leaf, leaf).id();
+        self.former.push_front((former, births::tick()));
+        // Whoever reads it from now on reads the new one.
+        let needed = births::oldest().unwrap_or(u64::MAX);
+        while self.former.len() > REMEMBERED && self.former.back().is_some_and(|(_, when)| *when < needed) {
+            self.former.pop_back();
+        }
+    }
+}
+
+/// Notes that a variable was changed in place.
+fn note_change(leaf: TensorId, name: &str) {
+    /// With more entries than this, those that concern nobody go.
+    const MANY: usize = 1024;
+    let mut changed = CHANGED.write();
+    changed.insert(leaf, (name.into(), births::tick()));
+    if changed.len() > MANY {
+        let needed = births::oldest().unwrap_or(u64::MAX);
+        changed.retain(|_, (_, when)| *when >= needed);
+    }
+}
+
+/// The name of the parameter that this leaf is, if it is changed in place and was after this birth.
+pub(super) fn changed_since(leaf: TensorId, birth: &Birth) -> Option<String> {
+    let changed = CHANGED.read();
+    let (name, when) = changed.get(&leaf)?;
+    birth.is_before(*when).then(|| name.clone())
 }
 
 impl fmt::Debug for Param {

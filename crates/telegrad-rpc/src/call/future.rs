@@ -14,6 +14,7 @@ use super::calls::{Call, Outbound, Reply};
 use crate::deadline::after;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
+use crate::layer::Crossing;
 use crate::worker::Worker;
 
 /// The result of [`rpc_async`](crate::World::rpc_async), now or later.
@@ -286,7 +287,13 @@ impl Pending {
         let (function, peer) = (self.call.function, &*self.outbound.calls.peer);
         match (self.call.context, &self.worker.layer) {
             (Some(context), Some(layer)) => reply.decode_with(function, peer, |tensors, recorded| {
-                layer.arrived(context, self.outbound.link.peer().rank, recorded, tensors)
+                let crossing = Crossing {
+                    context,
+                    peer: self.outbound.link.peer().rank,
+                    function,
+                    is_reply: true,
+                };
+                layer.arrived(&crossing, recorded, tensors)
             }),
             _ => reply.decode(function, peer),
         }

@@ -12,6 +12,7 @@ use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::executor::Executor;
+use crate::layer::Crossing;
 use crate::registry::{Output, Registration, Trouble, Want};
 use crate::rref::{Claim, RefId, Value, hand_over, is_control};
 use crate::section::Section;
@@ -219,7 +220,13 @@ impl Responder {
     /// Makes the references in a result the caller's, and notes its tensors where they are of interest.
     fn hand_over(&self, outgoing: &mut Outgoing) -> Result<Section> {
         let (worker, to) = (&self.serving.worker, self.link.peer());
-        let recorded = worker.record(self.context, to.rank, &outgoing.payload.tensors)?;
+        let crossing = self.context.map(|context| Crossing {
+            context,
+            peer: to.rank,
+            function: self.function.name,
+            is_reply: true,
+        });
+        let recorded = worker.record(crossing, &outgoing.payload.tensors)?;
         let unsendable = |error: WireError| {
             worker.not_recorded(self.context, recorded.as_ref());
             Error::other(error)

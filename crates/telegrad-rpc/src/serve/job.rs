@@ -12,7 +12,7 @@ use super::destination::Destination;
 use super::panic_text;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
-use crate::layer::Recorded;
+use crate::layer::{Crossing, Recorded};
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
 use crate::rref::{Claim, Entered, Handle, Value, is_fetch};
 
@@ -182,9 +182,16 @@ fn arrived(
         &call.scope,
         worker.as_ref().and_then(|worker| worker.layer.as_ref()),
     ) {
-        (Some((_, context)), Some(layer)) => layer
-            .arrived(*context, call.caller.rank, recorded, tensors)
-            .map_err(|error| Trouble::User(Box::new(error))),
+        (Some((_, context)), Some(layer)) => {
+            let crossing = Crossing {
+                context: *context,
+                peer: call.caller.rank,
+                function: call.function,
+                is_reply: false,
+            };
+            let arrived = layer.arrived(&crossing, recorded, tensors);
+            arrived.map_err(|error| Trouble::User(Box::new(error)))
+        }
         _ => Ok(tensors.into_iter().map(Arrived::Raw).collect()),
     }
 }

@@ -13,7 +13,7 @@ use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::layer::scope_of;
+use crate::layer::{Crossing, scope_of};
 use crate::member::{Absent, Member};
 use crate::options::CallOptions;
 use crate::registry::Registration;
@@ -136,7 +136,13 @@ impl Worker {
             encode(&mut encoder);
             let mut payload = encoder.finish().map_err(cannot_send)?;
             let life = member.identity().incarnation;
-            let recorded = self.record(context, member.info.rank, &payload.tensors)?;
+            let crossing = context.map(|context| Crossing {
+                context,
+                peer: member.info.rank,
+                function: function.name,
+                is_reply: false,
+            });
+            let recorded = self.record(crossing, &payload.tensors)?;
             let handed = hand_over(self, &mut payload, life, outbound.calls.number);
             let handed = handed.inspect_err(|_| self.not_recorded(context, recorded.as_ref()));
             let section = Section {

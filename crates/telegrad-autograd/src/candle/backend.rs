@@ -1,0 +1,125 @@
+//! Gradients with candle.
+
+use candle_core::{Device, Tensor, TensorId, Var};
+use telegrad_rpc::{Error, Result};
+use telegrad_wire::{RawTensor, TensorMeta};
+
+use super::seed::Seed;
+use crate::backend::{AutogradBackend, Root};
+use crate::births::Birth;
+
+/// candle walks graphs by recursion, some 200 bytes of stack for each operation in a row. With less than this
+/// left it gets a stack of its own.
+const STACK_NEEDED: usize = 4 << 20;
+const STACK: usize = 256 << 20;
+
+/// candle's tensors.
+#[derive(Debug, Default)]
+pub struct Candle;
+
+impl AutogradBackend for Candle {
+    type Tensor = Tensor;
+    type LeafId = TensorId;
+
+    fn requires_grad(&self, tensor: &Tensor) -> bool {
+        tensor.track_op() && tensor.dtype().is_float()
+    }
+
+    fn make_leaf(&self, raw: RawTensor) -> Result<(TensorId, Tensor)> {
+        let (TensorMeta { dtype, shape }, data) = raw.into_parts();
+        let cpu = &Device::Cpu;
+        use telegrad_wire::DType;
+        // Made as variables at once: candle copies what becomes one later.
+        let leaf = match dtype {
+            DType::F32 => Var::from_vec(data.into_vec::<f32>(), shape, cpu)?,
+            DType::F64 => Var::from_vec(data.into_vec::<f64>(), shape, cpu)?,
+            DType::F16 => Var::from_vec(data.into_vec::<half::f16>(), shape, cpu)?,
+            DType::BF16 => Var::from_vec(data.into_vec::<half::bf16>(), shape, cpu)?,
+            other => {
+                return Err(Error::other(format!(
+                    "tensors of element type {other:?} have no gradient"
+                )));
+            }
+        };
+        Ok((leaf.id(), leaf.into_inner()))
+    }
+
+    fn make_gradient(&self, raw: RawTensor, of: &Tensor) -> Result<Tensor> {
+        let gradient = Tensor::try_from(raw).map_err(Error::other)?;
+        if gradient.shape() != of.shape() || gradient.dtype() != of.dtype() {
+            return Err(Error::other(format!(
+                "a gradient of {:?} {:?} came for a tensor of {:?} {:?}",
+                gradient.dtype(),
+                gradient.shape(),
+                of.dtype(),
+                of.shape()
+            )));
+        }
+        Ok(gradient.to_device(of.device())?)
+    }
+
+    fn check_root(&self, tensor: &Tensor) -> Result<()> {
+        if tensor.elem_count() != 1 {
+            return Err(Error::other(format!(
+                "it has the shape {:?}, and must be a scalar",
+                tensor.shape()
+            )));
+        }
+        if !self.requires_grad(tensor) {
+            return Err(Error::other(
+                "it depends on nothing that a gradient could be taken with respect to: no parameter and no tensor that \
+                 came in this context led to it, or an operation without a gradient lies in between",
+            ));
+        }
+        Ok(())
+    }
+
+    fn leaves(&self, roots: &[Tensor]) -> Vec<TensorId> {
+        stacker::maybe_grow(STACK_NEEDED, STACK, || {
+            let mut leaves = Vec::new();
+            let mut seen = rustc_hash::FxHashSet::default();
+            for root in roots {
+                let nodes = root.sorted_nodes();
+                let variables = nodes
+                    .iter()
+                    .filter(|node| node.is_variable())
+                    .map(|node| node.id());
+                leaves.extend(variables.filter(|id| seen.insert(*id)));
+            }
+            leaves
+        })
+    }
+
+    fn vjp(&self, roots: &[Root<Self>], leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
+        let mut start: Option<Tensor> = None;
+        for (root, gradient) in roots {
+            let gradient = match gradient {
+                Some(gradient) => gradient.clone(),
+                None => root.ones_like()?,
+            };
+            let seed = root.apply_op1(Seed { gradient })?;
+            start = Some(match start {
+                Some(sum) => (sum + seed)?,
+                None => seed,
+            });
+        }
+        let Some(start) = start else {
+            return Ok(Vec::new());
+        };
+        let found = stacker::maybe_grow(STACK_NEEDED, STACK, || start.backward())?;
+        let gradient_of = |leaf: &TensorId| {
+            // What candle gives may hang on to the graph that it was found in.
+            let gradient = found.get_id(*leaf)?.detach();
+            Some((*leaf, gradient))
+        };
+        Ok(leaves.iter().filter_map(gradient_of).collect())
+    }
+
+    fn changed_since(&self, leaf: TensorId, birth: &Birth) -> Option<String> {
+        super::param::changed_since(leaf, birth)
+    }
+
+    fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        Ok((a + b)?)
+    }
+}

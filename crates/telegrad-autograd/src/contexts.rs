@@ -1,0 +1,172 @@
+//! The contexts that a worker knows of, and those that it knows to be over.
+//!
+//! A context is over when its opener says so. Messages that belong to it may still be on their way then, and
+//! must not bring it back. Openers number their contexts, and say with each end below which number all are
+//! over, so what has to be remembered is bounded by what is open.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use telegrad_wire::{ContextId, Rank};
+
+use crate::backend::AutogradBackend;
+use crate::error::AutogradError;
+use crate::graph::Graph;
+
+/// What a worker has of a context.
+pub(crate) enum State<B: AutogradBackend> {
+    Open(Graph<B>),
+    /// A pass in it has failed. Those whom this worker has called in it will have to be told of its end.
+    Failed {
+        cause: String,
+        callees: Vec<Rank>,
+    },
+    Ended,
+}
+
+/// A context, shared by whoever works in it.
+pub(crate) type Shared<B> = Arc<Mutex<State<B>>>;
+
+pub(crate) struct Contexts<B: AutogradBackend> {
+    books: Mutex<Books<B>>,
+    next: AtomicU64,
+}
+
+struct Books<B: AutogradBackend> {
+    open: FxHashMap<ContextId, Shared<B>>,
+    openers: FxHashMap<Rank, Opener>,
+}
+
+/// What is known of the contexts of one worker.
+#[derive(Default)]
+struct Opener {
+    /// All below this number are over.
+    below: u64,
+    /// And these.
+    ended: BTreeSet<u64>,
+    /// The worker is gone, and with it all its contexts.
+    gone: bool,
+    /// The contexts that it has open itself; kept by the opener alone.
+    own: BTreeSet<u64>,
+}
+
+impl<B: AutogradBackend> Default for Contexts<B> {
+    fn default() -> Self {
+        Self {
+            books: Mutex::new(Books {
+                open: FxHashMap::default(),
+                openers: FxHashMap::default(),
+            }),
+            next: AtomicU64::new(1),
+        }
+    }
+}
+
+impl<B: AutogradBackend> Contexts<B> {
+    /// Opens a context of this worker's own.
+    pub(crate) fn open(&self, here: Rank) -> ContextId {
+        let mut books = self.books.lock();
+        let number = self.next.fetch_add(1, SeqCst);
+        let context = ContextId::new(here, number);
+        books.openers.entry(here).or_default().own.insert(number);
+        books.open.insert(context, new_shared());
+        context
+    }
+
+    /// A context, if it is known here.
+    pub(crate) fn get(&self, context: ContextId) -> Option<Shared<B>> {
+        self.books.lock().open.get(&context).cloned()
+    }
+
+    /// A context, known here from now on; nothing when it is over.
+    pub(crate) fn get_or_join(&self, context: ContextId) -> Option<Shared<B>> {
+        let mut books = self.books.lock();
+        if let Some(shared) = books.open.get(&context) {
+            return Some(shared.clone());
+        }
+        let opener = books.openers.entry(context.opener()).or_default();
+        let number = context.number();
+        if opener.gone || number < opener.below || opener.ended.contains(&number) {
+            return None;
+        }
+        let shared = new_shared();
+        books.open.insert(context, shared.clone());
+        Some(shared)
+    }
+
+    /// A context of this worker's own is over: below which number all are now.
+    pub(crate) fn close(&self, context: ContextId) -> u64 {
+        let mut books = self.books.lock();
+        let opener = books.openers.entry(context.opener()).or_default();
+        opener.own.remove(&context.number());
+        let first = opener.own.first().copied();
+        first.unwrap_or_else(|| self.next.load(SeqCst))
+    }
+
+    /// A context is over, and all of its opener's below this number. What was known of them.
+    pub(crate) fn end(&self, context: ContextId, below: u64) -> Vec<(ContextId, Shared<B>)> {
+        let mut books = self.books.lock();
+        let opener = books.openers.entry(context.opener()).or_default();
+        opener.ended.insert(context.number());
+        opener.below = opener.below.max(below);
+        let below = opener.below;
+        opener.ended = opener.ended.split_off(&below);
+        books.take(|other| other == context || other.opener() == context.opener() && other.number() < below)
+    }
+
+    /// The opener of contexts is gone. What was known of them.
+    pub(crate) fn gone(&self, opener: Rank) -> Vec<(ContextId, Shared<B>)> {
+        let mut books = self.books.lock();
+        *books.openers.entry(opener).or_default() = Opener {
+            gone: true,
+            ..Opener::default()
+        };
+        books.take(|context| context.opener() == opener)
+    }
+
+    /// All contexts that are known.
+    pub(crate) fn all(&self) -> Vec<(ContextId, Shared<B>)> {
+        let books = self.books.lock();
+        books
+            .open
+            .iter()
+            .map(|(id, shared)| (*id, shared.clone()))
+            .collect()
+    }
+
+    /// Ends that have to be remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        let books = self.books.lock();
+        books.openers.values().map(|opener| opener.ended.len()).sum()
+    }
+}
+
+impl<B: AutogradBackend> Books<B> {
+    fn take(&mut self, which: impl Fn(ContextId) -> bool) -> Vec<(ContextId, Shared<B>)> {
+        self.open.extract_if(|context, _| which(*context)).collect()
+    }
+}
+
+impl<B: AutogradBackend> State<B> {
+    /// The graph.
+    ///
+    /// # Errors
+    /// When the context has ended or failed.
+    pub(crate) fn graph(&mut self, context: ContextId) -> Result<&mut Graph<B>, AutogradError> {
+        match self {
+            Self::Open(graph) => Ok(graph),
+            Self::Failed { cause, .. } => Err(AutogradError::Failed {
+                context,
+                cause: cause.clone(),
+            }),
+            Self::Ended => Err(AutogradError::Ended(context)),
+        }
+    }
+}
+
+fn new_shared<B: AutogradBackend>() -> Shared<B> {
+    Arc::new(Mutex::new(State::Open(Graph::default())))
+}
