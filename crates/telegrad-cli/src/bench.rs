@@ -8,6 +8,7 @@
 mod calls;
 mod payload;
 mod rref;
+mod autograd;
 mod many;
 mod floor;
 mod peer;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
         long,
         value_name = "SECTION,…",
         value_delimiter = ',',
-        default_value = "latency,throughput,echo,mixed,rref,ps,fanout"
+        default_value = "latency,throughput,echo,mixed,rref,autograd,chain,ps,fanout"
     )]
     only: Vec<Section>,
 
@@ -65,6 +66,8 @@ Sections:
   mixed       mixed_latency: a small call, idle and while 64 MB tensors flow to the same worker
   rref        rref_remote_to_here_latency, rref_method_latency: one reference at a time;
               rref_create_issue_rate, rref_create_confirmed_rate, rref_delete_rate: many
+  autograd    dist_autograd_step: a product on another worker and its gradient
+  chain       dist_autograd_chain: the same over four workers, called one by one or each by the one before
   ps          parameter_server: 4 and 8 clients push and pull 1 MB
   fanout      fanout: one call to each of 8 workers, and all their answers
 
@@ -85,6 +88,8 @@ enum Section {
     Echo,
     Mixed,
     Rref,
+    Autograd,
+    Chain,
     Ps,
     Fanout,
 }
@@ -93,7 +98,8 @@ impl Section {
     /// The sizes of the worlds it is run in.
     fn worlds(self) -> &'static [u32] {
         match self {
-            Self::Latency | Self::Throughput | Self::Echo | Self::Mixed | Self::Rref => &[2],
+            Self::Latency | Self::Throughput | Self::Echo | Self::Mixed | Self::Rref | Self::Autograd => &[2],
+            Self::Chain => &[4],
             Self::Ps => &[5, 9],
             Self::Fanout => &[9],
         }
@@ -106,6 +112,8 @@ impl Section {
             Self::Echo => payload::echo(workers, recorder, args.quick, args.max_mb),
             Self::Mixed => payload::mixed(workers, recorder, args.quick),
             Self::Rref => rref::rref(workers, recorder, args.quick),
+            Self::Autograd => autograd::step(workers, recorder, args.quick),
+            Self::Chain => autograd::chain(workers, recorder, args.quick),
             Self::Ps => many::ps(workers, recorder, args.quick),
             Self::Fanout => many::fanout(workers, recorder, args.quick),
         }

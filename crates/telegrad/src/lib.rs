@@ -36,15 +36,20 @@
 // The macros name this crate by its full path, also inside the crate itself.
 extern crate self as telegrad;
 
+mod init;
 pub mod launch;
 pub mod ops;
 
+pub use init::{init, init_with};
+pub use telegrad_autograd::{
+    AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Context, Gradients, Mode, Param,
+    candle,
+};
 pub use telegrad_net::{Spin, TensorAlloc};
 pub use telegrad_rpc::{
     DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, RRef, ReferenceInfo,
     ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture, StoreServer, To,
-    Transport, UrlError, WorkerInfo, World, caller, init, init_with, is_cancelled, join_all, register,
-    remote, time_left,
+    Transport, UrlError, WorkerInfo, World, caller, is_cancelled, join_all, register, remote, time_left,
 };
 #[cfg(feature = "serde")]
 pub use telegrad_wire::Serde;
@@ -53,8 +58,8 @@ pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, W
 /// What most programs want: `use telegrad::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        Error, Options, RRef, Result, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all,
-        register, remote,
+        AutogradWorld, Backward, Context, Error, Options, Param, RRef, Result, RpcFuture, Transport, Wire,
+        WorkerInfo, World, is_cancelled, join_all, register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};
 }

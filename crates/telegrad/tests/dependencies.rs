@@ -25,7 +25,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "telegrad",
-        &["telegrad-macros", "telegrad-wire", "telegrad-net", "telegrad-rpc"],
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-net",
+            "telegrad-rpc",
+            "telegrad-autograd",
+        ],
     ),
     (
         "telegrad-cli",
@@ -34,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad-wire",
             "telegrad-net",
             "telegrad-rpc",
+            "telegrad-autograd",
             "telegrad",
         ],
     ),
