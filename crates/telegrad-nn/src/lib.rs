@@ -1,0 +1,69 @@
+//! Neural-network layers, initialisers and losses.
+//!
+//! This is a crate of its own because a program may train across workers without it. It stands on
+//! `telegrad-autograd` for [`Param`] alone and makes no calls.
+//!
+//! Names, layouts, first values and formulas are torch's. Every layer has its own backward pass where
+//! candle's loses the gradient or gets it wrong; all are checked against finite differences.
+//!
+//! Read it in this order: [`Module`] is what a layer is; `node` makes an operation with a backward pass
+//! of its own a node of candle's graph, `real` gives kernels their numbers; then one file per layer.
+//!
+//! ```
+//! use candle_core::{Device, Tensor};
+//! use telegrad_nn::{Linear, Module, Relu, Rng, Sequential, cross_entropy};
+//!
+//! let mut rng = Rng::new(0);
+//! let net = Sequential::new()
+//!     .push(Linear::new(2, 16, &mut rng)?)
+//!     .push(Relu)
+//!     .push(Linear::new(16, 2, &mut rng)?);
+//! let x = Tensor::new(&[[0f32, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], &Device::Cpu)?;
+//! let y = Tensor::new(&[0u32, 1, 1, 0], &Device::Cpu)?;
+//!
+//! let mut last = f32::INFINITY;
+//! for _ in 0..50 {
+//!     let snapshot: Vec<Tensor> = net.parameters().iter().map(|param| param.tensor()).collect();
+//!     let loss = cross_entropy(&net.forward(&x)?, &y)?;
+//!     let grads = loss.backward()?;
+//!     for (param, tensor) in net.parameters().iter().zip(&snapshot) {
+//!         let step = (grads.get(tensor).unwrap() * 0.5)?;
+//!         param.set(&(param.value() - step)?)?;
+//!     }
+//!     last = loss.to_scalar()?;
+//! }
+//! assert!(last < 0.5, "{last}");
+//! # Ok::<(), telegrad_nn::Error>(())
+//! ```
+
+mod error;
+mod module;
+mod tracked;
+mod func;
+mod sequential;
+mod rng;
+pub mod init;
+mod node;
+mod real;
+mod targets;
+mod linear;
+mod flatten;
+mod activation;
+mod softmax;
+mod loss;
+
+pub use activation::{
+    Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh, gelu, gelu_tanh, leaky_relu, relu,
+    sigmoid, silu, softplus, tanh,
+};
+pub use error::{Error, Result};
+pub use flatten::Flatten;
+pub use func::Func;
+pub use linear::{Linear, linear};
+pub use loss::{cross_entropy, mse, nll};
+pub use module::Module;
+pub use rng::Rng;
+pub use sequential::Sequential;
+pub use softmax::{log_softmax, softmax};
+pub use telegrad_autograd::Param;
+pub use tracked::tracked;
