@@ -19,8 +19,10 @@ use crate::{Module, Result, tracked};
 /// ```
 pub struct Func {
     name: String,
-    function: Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>,
+    function: Box<Function>,
 }
+
+type Function = dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync;
 
 impl Func {
     /// A module that applies the function. The name is for errors.

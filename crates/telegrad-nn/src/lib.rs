@@ -45,25 +45,46 @@ mod rng;
 pub mod init;
 mod node;
 mod real;
+mod matrix;
 mod targets;
+mod window;
 mod linear;
+mod conv2d;
+mod max_pool2d;
+mod avg_pool2d;
+mod embedding;
+mod layer_norm;
+mod rms_norm;
+mod dropout;
+mod lstm;
 mod flatten;
 mod activation;
 mod softmax;
 mod loss;
+mod state_dict;
 
 pub use activation::{
     Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh, gelu, gelu_tanh, leaky_relu, relu,
     sigmoid, silu, softplus, tanh,
 };
+pub use avg_pool2d::AvgPool2d;
+pub use conv2d::{Conv2d, Conv2dOptions, conv2d};
+pub use dropout::Dropout;
+pub use embedding::{Embedding, embedding};
 pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use func::Func;
+pub use layer_norm::{LayerNorm, layer_norm};
 pub use linear::{Linear, linear};
 pub use loss::{cross_entropy, mse, nll};
+pub use lstm::{Lstm, LstmCell, LstmState};
+pub use max_pool2d::MaxPool2d;
 pub use module::Module;
+pub use rms_norm::{RmsNorm, rms_norm};
 pub use rng::Rng;
 pub use sequential::Sequential;
 pub use softmax::{log_softmax, softmax};
+pub use state_dict::{load, load_state_dict, save, state_dict};
 pub use telegrad_autograd::Param;
 pub use tracked::tracked;
+pub use window::Pair;

@@ -1,10 +1,9 @@
 //! The linear layer.
 
 use candle_core::Tensor;
-use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, Storage};
 use telegrad_autograd::Param;
 
+use crate::matrix::product;
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, has_kernels, read};
 use crate::{Error, Module, Result, Rng, init};
@@ -118,7 +117,10 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     }
     // One matrix, whatever the rank: candle multiplies a batch of transposed matrices with one that
     // they share wrongly, and slowly otherwise.
-    let rows = x.reshape((rest.iter().product::<usize>(), inputs))?;
+    let rows = match rest {
+        [_] => x.clone(),
+        _ => x.reshape((rest.iter().product::<usize>(), inputs))?,
+    };
     let y = if !has_kernels(x) {
         let y = rows.matmul(&weight.t()?)?;
         match bias {
@@ -130,8 +132,11 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     } else {
         fused::<f32>(&rows, weight, bias)?
     };
+    if rest.len() == 1 {
+        return Ok(y);
+    }
     let shape: Vec<usize> = rest.iter().copied().chain([outputs]).collect();
-    Ok(if rest.len() == 1 { y } else { y.reshape(shape)? })
+    Ok(y.reshape(shape)?)
 }
 
 /// As one node: candle's own would add up every gradient once more, copy the transposed one of the
@@ -176,15 +181,4 @@ fn column_sums<T: Real>(matrix: &Tensor) -> candle_core::Result<Tensor> {
         sums
     })?;
     Tensor::from_vec(sums, columns, matrix.device())
-}
-
-/// The product of two matrices, as plain values.
-fn product<T: Real>(a: &Tensor, b: &Tensor) -> candle_core::Result<Vec<T>> {
-    let ((m, k), n) = (a.dims2()?, b.dim(1)?);
-    let ((a, a_layout), (b, b_layout)) = (a.storage_and_layout(), b.storage_and_layout());
-    let (Storage::Cpu(a), Storage::Cpu(b)) = (&*a, &*b) else {
-        candle_core::bail!("a kernel for the CPU was given a tensor of another device");
-    };
-    let product: CpuStorage = a.matmul(b, (1, m, n, k), a_layout, b_layout)?;
-    T::cpu_storage_data(product)
 }
