@@ -1,0 +1,83 @@
+//! Pooling by the mean.
+
+use candle_core::Tensor;
+
+use crate::node::node;
+use crate::real::{Real, read, with_type};
+use crate::window::{Pair, Slide, Window};
+use crate::{Error, Module, Result};
+
+/// The mean under a window that slides over images `[n, c, h, w]`. What is beyond the edges counts as
+/// zero, as in torch.
+#[derive(Clone, Copy, Debug)]
+pub struct AvgPool2d {
+    /// Size of the window.
+    pub kernel: Pair,
+    /// How far it moves.
+    pub stride: Pair,
+    /// How far it reaches beyond the edges, at most half its size.
+    pub padding: Pair,
+}
+
+impl AvgPool2d {
+    /// Windows side by side, without padding.
+    pub fn new(kernel: impl Into<Pair>) -> Self {
+        let kernel = kernel.into();
+        Self {
+            kernel,
+            stride: kernel,
+            padding: 0.into(),
+        }
+    }
+}
+
+impl Module for AvgPool2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (kernel, padding) = (self.kernel, self.padding);
+        if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
+            return Err(Error::options(
+                "AvgPool2d",
+                "the padding is at most half the kernel",
+            ));
+        }
+        let slide = Slide {
+            kernel,
+            stride: self.stride,
+            padding,
+            dilation: 1.into(),
+        };
+        let window = slide.over("AvgPool2d", x)?;
+        Ok(with_type!("AvgPool2d", x, T => pool::<T>(x, window)?))
+    }
+}
+
+fn pool<T: Real>(x: &Tensor, window: Window) -> candle_core::Result<Tensor> {
+    let (plane, places) = (window.plane(), window.places());
+    let planes = window.images * window.channels;
+    let share = T::of(1.0 / window.kernel() as f64);
+    let value = read([x], |[x]: [&[T]; 1]| {
+        let mut value = vec![T::ZERO; planes * places];
+        for channel in 0..planes {
+            let pixels = &x[channel * plane..][..plane];
+            let value = &mut value[channel * places..][..places];
+            window.visit(|place, pixel| value[place] += pixels[pixel] * share);
+        }
+        value
+    })?;
+    node::<T>("avg_pool2d", &[x], value, window.shape(), move |pass| {
+        let grad = read([&pass.grad], |[grad]: [&[T]; 1]| {
+            let mut out = vec![T::ZERO; planes * plane];
+            for channel in 0..planes {
+                let pixels = &mut out[channel * plane..][..plane];
+                let grad = &grad[channel * places..][..places];
+                window.visit(|place, pixel| pixels[pixel] += grad[place] * share);
+            }
+            out
+        })?;
+        Ok(vec![Some(Tensor::from_vec(
+            grad,
+            pass.args[0].shape(),
+            pass.grad.device(),
+        )?)])
+    })
+}

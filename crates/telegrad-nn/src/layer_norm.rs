@@ -1,0 +1,160 @@
+//! Normalisation of rows.
+
+use candle_core::{Shape, Tensor};
+use telegrad_autograd::Param;
+
+use crate::node::{Gradients, Pass, node};
+use crate::real::{Real, read, with_type};
+use crate::{Error, Module, Result, init};
+
+/// Gives the last dimensions the mean 0 and the variance 1, then scales and shifts each element.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use telegrad_nn::{LayerNorm, Module};
+///
+/// let norm = LayerNorm::new(2)?;
+/// let y = norm.forward(&Tensor::new(&[[1f32, 3.0], [-10.0, 10.0]], &Device::Cpu)?)?;
+/// let y = y.to_vec2::<f32>()?;
+/// assert!(y.iter().all(|row| (row[0] + 1.0).abs() < 1e-4 && (row[1] - 1.0).abs() < 1e-4));
+/// # Ok::<(), telegrad_nn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    weight: Param,
+    bias: Param,
+    eps: f64,
+}
+
+impl LayerNorm {
+    /// Over last dimensions of this shape, with a scale of ones, a shift of zeros and torch's `eps`,
+    /// 1e-5.
+    ///
+    /// # Errors
+    /// When candle cannot make the parameters.
+    pub fn new(shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        Self::from_tensors(&init::ones(shape.clone())?, &init::zeros(shape)?, 1e-5)
+    }
+
+    /// With these values; `eps` is added to the variance.
+    ///
+    /// # Errors
+    /// When the shapes of scale and shift differ.
+    pub fn from_tensors(weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Self> {
+        if weight.dims() != bias.dims() {
+            let expected = format!("a bias {:?}", weight.dims());
+            return Err(Error::shape("LayerNorm", expected, bias.shape()));
+        }
+        Ok(Self {
+            weight: Param::named("weight", weight)?,
+            bias: Param::named("bias", bias)?,
+            eps,
+        })
+    }
+
+    /// The scale.
+    pub fn weight(&self) -> &Param {
+        &self.weight
+    }
+
+    /// The shift.
+    pub fn bias(&self) -> &Param {
+        &self.bias
+    }
+}
+
+impl Module for LayerNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        layer_norm(x, &self.weight.tensor(), &self.bias.tensor(), self.eps)
+    }
+
+    fn own_parameters(&self) -> Vec<(&str, &Param)> {
+        vec![("weight", &self.weight), ("bias", &self.bias)]
+    }
+}
+
+/// [`LayerNorm`] as a function, over as many last dimensions as the weight has.
+///
+/// # Errors
+/// When the last dimensions are not those of weight and bias.
+pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+    fits("LayerNorm", x, &[weight, bias])?;
+    Ok(with_type!("LayerNorm", x, T => {
+        let (width, eps) = (weight.elem_count(), T::of(eps));
+        let value = read([x, weight, bias], |[x, weight, bias]: [&[T]; 3]| {
+            let mut value = Vec::with_capacity(x.len());
+            for row in x.chunks_exact(width) {
+                let (mean, scale) = moments(row, eps);
+                let elements = row.iter().zip(weight).zip(bias);
+                value.extend(elements.map(|((&x, &weight), &bias)| (x - mean) * scale * weight + bias));
+            }
+            value
+        })?;
+        node::<T>("layer_norm", &[x, weight, bias], value, x.shape(), move |pass| {
+            backward::<T>(pass, width, eps)
+        })?
+    }))
+}
+
+/// With x̂ the normalised row and h = g · weight, the gradient of x is (h - mean(h) - x̂ · mean(h · x̂))
+/// divided by the deviation, that of the weight Σ g · x̂, that of the bias Σ g.
+fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
+    let (x, weight, grad) = (&pass.args[0], &pass.args[1], &pass.grad);
+    let (x_grad, weight_grad, bias_grad) = read([x, weight, grad], |[x, weight, grad]: [&[T]; 3]| {
+        let mut x_grad = Vec::with_capacity(x.len());
+        let (mut weight_grad, mut bias_grad) = (vec![T::ZERO; width], vec![T::ZERO; width]);
+        let share = T::of(1.0 / width as f64);
+        for (x, grad) in x.chunks_exact(width).zip(grad.chunks_exact(width)) {
+            let (mean, scale) = moments(x, eps);
+            let (mut sum, mut dot) = (T::ZERO, T::ZERO);
+            for position in 0..width {
+                let normal = (x[position] - mean) * scale;
+                let scaled = grad[position] * weight[position];
+                sum += scaled;
+                dot += scaled * normal;
+                weight_grad[position] += grad[position] * normal;
+                bias_grad[position] += grad[position];
+            }
+            let (sum, dot) = (sum * share, dot * share);
+            let elements = x.iter().zip(grad).zip(weight);
+            x_grad.extend(elements.map(|((&x, &grad), &weight)| {
+                let normal = (x - mean) * scale;
+                scale * (grad * weight - sum - normal * dot)
+            }));
+        }
+        (x_grad, weight_grad, bias_grad)
+    })?;
+    let tensor = |values: Vec<T>, shape: &Shape| Tensor::from_vec(values, shape, grad.device());
+    Ok(vec![
+        Some(tensor(x_grad, x.shape())?),
+        Some(tensor(weight_grad, weight.shape())?),
+        Some(tensor(bias_grad, weight.shape())?),
+    ])
+}
+
+/// The mean of a row, and one over its deviation.
+fn moments<T: Real>(row: &[T], eps: T) -> (T, T) {
+    let share = T::of(1.0 / row.len() as f64);
+    let mut mean = T::ZERO;
+    row.iter().for_each(|&x| mean += x);
+    mean *= share;
+    let mut variance = T::ZERO;
+    row.iter().for_each(|&x| variance += (x - mean) * (x - mean));
+    (mean, T::ONE / (variance * share + eps).sqrt())
+}
+
+/// Checks that parameters have the shape of the last dimensions and the element type of the input.
+pub(crate) fn fits(layer: &'static str, x: &Tensor, params: &[&Tensor]) -> Result<()> {
+    for param in params {
+        if param.dtype() != x.dtype() {
+            let expected = format!("an input of {:?}", param.dtype());
+            return Err(Error::input(layer, expected, format!("one of {:?}", x.dtype())));
+        }
+        if param.elem_count() == 0 || !x.dims().ends_with(param.dims()) {
+            let expected = format!("an input that ends with the dimensions {:?}", param.dims());
+            return Err(Error::shape(layer, expected, x.shape()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Losses: one number, the mean over what was compared.
+
+use candle_core::Tensor;
+
+use crate::node::node;
+use crate::real::{Real, read, with_type};
+use crate::softmax::log_sum_exp;
+use crate::targets::indices;
+use crate::{Error, Result};
+
+/// The mean of minus the logarithm of the probability that logits `[n, classes]` give to targets `[n]`.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use telegrad_nn::cross_entropy;
+///
+/// let logits = Tensor::new(&[[0f32, 0.0]], &Device::Cpu)?;
+/// let loss = cross_entropy(&logits, &Tensor::new(&[1u32], &Device::Cpu)?)?;
+/// assert!((loss.to_scalar::<f32>()? - 2f32.ln()).abs() < 1e-6);
+/// # Ok::<(), telegrad_nn::Error>(())
+/// ```
+///
+/// # Errors
+/// When the shapes do not fit, or a target is not the index of a class.
+pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    let (classes, targets) = classes("cross_entropy", logits, targets)?;
+    Ok(with_type!("cross_entropy", logits, T => entropy::<T>(logits, classes, targets)?))
+}
+
+/// The mean of minus the entries of `log_probs` `[n, classes]` that targets `[n]` select, usually after
+/// a [`log_softmax`](crate::log_softmax()).
+///
+/// # Errors
+/// As [`cross_entropy`].
+pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    let (classes, targets) = classes("nll", log_probs, targets)?;
+    Ok(with_type!("nll", log_probs, T => selected::<T>(log_probs, classes, targets)?))
+}
+
+/// The mean of squared differences between tensors of one shape.
+///
+/// # Errors
+/// When the shapes or the element types differ.
+pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
+    if prediction.dims() != target.dims() || prediction.dtype() != target.dtype() {
+        let expected = format!("a target {:?} of {:?}", prediction.dims(), prediction.dtype());
+        let found = format!("{:?} of {:?}", target.dims(), target.dtype());
+        return Err(Error::input("mse", expected, found));
+    }
+    if prediction.elem_count() == 0 {
+        return Err(Error::shape("mse", "at least one element", prediction.shape()));
+    }
+    Ok(with_type!("mse", prediction, T => squares::<T>(prediction, target)?))
+}
+
+/// How many classes there are, and the targets.
+fn classes(layer: &'static str, scores: &Tensor, targets: &Tensor) -> Result<(usize, Vec<usize>)> {
+    let [samples, classes] = *scores.dims() else {
+        return Err(Error::shape(layer, "scores [n, classes]", scores.shape()));
+    };
+    if targets.dims() != [samples] {
+        return Err(Error::shape(
+            layer,
+            format!("targets [{samples}]"),
+            targets.shape(),
+        ));
+    }
+    if samples == 0 {
+        return Err(Error::shape(layer, "at least one sample", scores.shape()));
+    }
+    Ok((classes, indices(layer, targets, classes)?))
+}
+
+fn entropy<T: Real>(logits: &Tensor, classes: usize, targets: Vec<usize>) -> candle_core::Result<Tensor> {
+    let share = T::of(1.0 / targets.len() as f64);
+    let (logs, loss) = read([logits], |[logits]: [&[T]; 1]| {
+        let logs: Vec<T> = logits.chunks_exact(classes).map(log_sum_exp).collect();
+        let mut loss = T::ZERO;
+        for ((row, &log), &target) in logits.chunks_exact(classes).zip(&logs).zip(&targets) {
+            loss += log - row[target];
+        }
+        (logs, loss * share)
+    })?;
+    node::<T>("cross_entropy", &[logits], vec![loss], (), move |pass| {
+        let grad = read([&pass.args[0], &pass.grad], |[logits, grad]: [&[T]; 2]| {
+            let scale = grad[0] * share;
+            let mut out = Vec::with_capacity(logits.len());
+            for ((row, &log), &target) in logits.chunks_exact(classes).zip(&logs).zip(&targets) {
+                let start = out.len();
+                out.extend(row.iter().map(|&x| scale * (x - log).exp()));
+                out[start + target] -= scale;
+            }
+            out
+        })?;
+        Ok(vec![Some(Tensor::from_vec(
+            grad,
+            pass.args[0].shape(),
+            pass.grad.device(),
+        )?)])
+    })
+}
+
+fn selected<T: Real>(log_probs: &Tensor, classes: usize, targets: Vec<usize>) -> candle_core::Result<Tensor> {
+    let share = T::of(1.0 / targets.len() as f64);
+    let loss = read([log_probs], |[log_probs]: [&[T]; 1]| {
+        let mut loss = T::ZERO;
+        for (row, &target) in log_probs.chunks_exact(classes).zip(&targets) {
+            loss -= row[target];
+        }
+        loss * share
+    })?;
+    node::<T>("nll", &[log_probs], vec![loss], (), move |pass| {
+        let grad = read([&pass.grad], |[grad]: [&[T]; 1]| {
+            let mut out = vec![T::ZERO; classes * targets.len()];
+            for (row, &target) in out.chunks_exact_mut(classes).zip(&targets) {
+                row[target] = -grad[0] * share;
+            }
+            out
+        })?;
+        Ok(vec![Some(Tensor::from_vec(
+            grad,
+            pass.args[0].shape(),
+            pass.grad.device(),
+        )?)])
+    })
+}
+
+fn squares<T: Real>(prediction: &Tensor, target: &Tensor) -> candle_core::Result<Tensor> {
+    let share = 1.0 / prediction.elem_count() as f64;
+    let loss = read([prediction, target], |[prediction, target]: [&[T]; 2]| {
+        let mut loss = T::ZERO;
+        let pairs = prediction.iter().zip(target);
+        pairs.for_each(|(&p, &t)| loss += (p - t) * (p - t));
+        loss * T::of(share)
+    })?;
+    node::<T>("mse", &[prediction, target], vec![loss], (), move |pass| {
+        let [prediction, target] = [&pass.args[0], &pass.args[1]];
+        let gradient = |sign: f64| {
+            let grad = read([prediction, target, &pass.grad], |[p, t, grad]: [&[T]; 3]| {
+                let scale = grad[0] * T::of(2.0 * share * sign);
+                p.iter().zip(t).map(|(&p, &t)| scale * (p - t)).collect()
+            })?;
+            Tensor::from_vec::<_, T>(grad, prediction.shape(), pass.grad.device())
+        };
+        Ok(vec![
+            pass.wanted[0].then(|| gradient(1.0)).transpose()?,
+            pass.wanted[1].then(|| gradient(-1.0)).transpose()?,
+        ])
+    })
+}

@@ -1,0 +1,145 @@
+//! All steps of one layer, as one operation.
+
+use candle_core::{Result, Tensor};
+
+use crate::activation::sigmoid_of;
+use crate::matrix::product;
+use crate::node::{Gradients, Pass, node};
+use crate::real::{Real, read};
+
+/// What the gates i, f, g and o were in every step, and the memory after it.
+struct Steps<T> {
+    /// `[time, n, 4·hidden]`, after their nonlinearities.
+    gates: Vec<T>,
+    /// `[time, n, hidden]`.
+    cells: Vec<T>,
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    time: usize,
+    n: usize,
+    hidden: usize,
+}
+
+impl Sizes {
+    /// Elements of a state.
+    fn state(&self) -> usize {
+        self.n * self.hidden
+    }
+}
+
+/// The hidden states `[time, n, hidden]` followed by the last memory, so `[time + 1, n, hidden]`, for
+/// gates `[time, n, 4·hidden]` that lack what comes from the hidden state before, and a start
+/// `[2, n, hidden]` (hidden state and memory).
+pub(super) fn recurrence<T: Real>(gates: &Tensor, weight: &Tensor, start: &Tensor) -> Result<Tensor> {
+    let (time, n, _) = gates.dims3()?;
+    let sizes = Sizes {
+        time,
+        n,
+        hidden: weight.dim(1)?,
+    };
+    let (steps, value) = forward::<T>(&sizes, gates, weight, start)?;
+    let shape = (time + 1, n, sizes.hidden);
+    node::<T>("lstm", &[gates, weight, start], value, shape, move |pass| {
+        backward(&sizes, &steps, pass)
+    })
+}
+
+fn forward<T: Real>(
+    sizes: &Sizes,
+    gates: &Tensor,
+    weight: &Tensor,
+    start: &Tensor,
+) -> Result<(Steps<T>, Vec<T>)> {
+    let (state, hidden) = (sizes.state(), sizes.hidden);
+    let from_hidden = weight.detach().t()?;
+    let (mut value, mut cell) = read([start], |[start]: [&[T]; 1]| {
+        (start[..state].to_vec(), start[state..].to_vec())
+    })?;
+    let mut steps = Steps {
+        gates: read([gates], |[gates]: [&[T]; 1]| gates.to_vec())?,
+        cells: Vec::with_capacity(sizes.time * state),
+    };
+    // The hidden states, with that of the start before them, which is taken out again at the end.
+    for step in 0..sizes.time {
+        let before = value[step * state..].to_vec();
+        let before = Tensor::from_vec(before, (sizes.n, hidden), gates.device())?;
+        let recurrent = product::<T>(&before, &from_hidden)?;
+        let gates = &mut steps.gates[step * 4 * state..][..4 * state];
+        gates
+            .iter_mut()
+            .zip(&recurrent)
+            .for_each(|(gate, &value)| *gate += value);
+        for (gates, cell) in gates
+            .chunks_exact_mut(4 * hidden)
+            .zip(cell.chunks_exact_mut(hidden))
+        {
+            for (position, cell) in cell.iter_mut().enumerate() {
+                let [i, f, g, o] = [0, 1, 2, 3].map(|gate| gate * hidden + position);
+                gates[i] = sigmoid_of(gates[i]);
+                gates[f] = sigmoid_of(gates[f]);
+                gates[g] = gates[g].tanh();
+                gates[o] = sigmoid_of(gates[o]);
+                *cell = gates[f] * *cell + gates[i] * gates[g];
+                value.push(gates[o] * cell.tanh());
+            }
+        }
+        steps.cells.extend_from_slice(&cell);
+    }
+    value.drain(..state);
+    value.extend_from_slice(&cell);
+    Ok((steps, value))
+}
+
+fn backward<T: Real>(sizes: &Sizes, steps: &Steps<T>, pass: Pass) -> Gradients {
+    let (state, hidden, device) = (sizes.state(), sizes.hidden, pass.grad.device());
+    let (weight, start) = (&pass.args[1], &pass.args[2]);
+    let grads = read([&pass.grad], |[grad]: [&[T]; 1]| grad.to_vec())?;
+    let first_cell = read([start], |[start]: [&[T]; 1]| start[state..].to_vec())?;
+    let mut gates_grad = vec![T::ZERO; sizes.time * 4 * state];
+    // What flows back from the step after: nothing to the hidden state, and to the memory the gradient
+    // of the last one, which stands behind the hidden states.
+    let mut hidden_grad = vec![T::ZERO; state];
+    let mut cell_grad = grads[sizes.time * state..].to_vec();
+    for step in (0..sizes.time).rev() {
+        let cells = &steps.cells[step * state..][..state];
+        let cells_before = match step {
+            0 => &first_cell[..],
+            _ => &steps.cells[(step - 1) * state..][..state],
+        };
+        let gates = &steps.gates[step * 4 * state..][..4 * state];
+        let out = &mut gates_grad[step * 4 * state..][..4 * state];
+        for index in 0..state {
+            let (sample, position) = (index / hidden, index % hidden);
+            let at = |gate: usize| (4 * sample + gate) * hidden + position;
+            let [i, f, g, o] = [0, 1, 2, 3].map(|gate| gates[at(gate)]);
+            let tanh = cells[index].tanh();
+            let h = grads[step * state + index] + hidden_grad[index];
+            let c = cell_grad[index] + h * o * (T::ONE - tanh * tanh);
+            out[at(0)] = c * g * i * (T::ONE - i);
+            out[at(1)] = c * cells_before[index] * f * (T::ONE - f);
+            out[at(2)] = c * i * (T::ONE - g * g);
+            out[at(3)] = h * tanh * o * (T::ONE - o);
+            cell_grad[index] = c * f;
+        }
+        let out = Tensor::from_slice(out, (sizes.n, 4 * hidden), device)?;
+        hidden_grad = product(&out, weight)?;
+    }
+    let gates_grad = Tensor::from_vec(gates_grad, (sizes.time * sizes.n, 4 * hidden), device)?;
+    let weight_grad = if pass.wanted[1] {
+        // The hidden states before each step: the start, and all but the last.
+        let first = start.narrow(0, 0, 1)?;
+        let before = Tensor::cat(&[first, pass.result.narrow(0, 0, sizes.time - 1)?], 0)?;
+        let before = before.reshape((sizes.time * sizes.n, hidden))?;
+        Some(gates_grad.t()?.matmul(&before)?)
+    } else {
+        None
+    };
+    hidden_grad.extend(cell_grad);
+    Ok(vec![
+        Some(gates_grad.reshape((sizes.time, sizes.n, 4 * hidden))?),
+        weight_grad,
+        Some(Tensor::from_vec(hidden_grad, (2, sizes.n, hidden), device)?),
+    ])
+}

@@ -1,0 +1,105 @@
+//! Pooling by the maximum.
+
+use candle_core::Tensor;
+
+use crate::node::node;
+use crate::real::{Real, read, with_type};
+use crate::window::{Pair, Slide, Window};
+use crate::{Error, Module, Result};
+
+/// The largest number under a window that slides over images `[n, c, h, w]`. The gradient goes to
+/// where it was found, the first place if there are several.
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use telegrad_nn::{MaxPool2d, Module};
+///
+/// let halved = MaxPool2d::new(2);
+/// let overlapping = MaxPool2d { stride: 2.into(), padding: 1.into(), ..MaxPool2d::new(3) };
+/// let x = Tensor::zeros((1, 3, 28, 28), DType::F32, &Device::Cpu)?;
+/// assert_eq!(halved.forward(&x)?.dims(), [1, 3, 14, 14]);
+/// assert_eq!(overlapping.forward(&x)?.dims(), [1, 3, 14, 14]);
+/// # Ok::<(), telegrad_nn::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MaxPool2d {
+    /// Size of the window.
+    pub kernel: Pair,
+    /// How far it moves.
+    pub stride: Pair,
+    /// How far it reaches beyond the edges, at most half its size. What is there is never the largest.
+    pub padding: Pair,
+}
+
+impl MaxPool2d {
+    /// Windows side by side, without padding.
+    pub fn new(kernel: impl Into<Pair>) -> Self {
+        let kernel = kernel.into();
+        Self {
+            kernel,
+            stride: kernel,
+            padding: 0.into(),
+        }
+    }
+}
+
+impl Module for MaxPool2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (kernel, padding) = (self.kernel, self.padding);
+        if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
+            return Err(Error::options(
+                "MaxPool2d",
+                "the padding is at most half the kernel",
+            ));
+        }
+        let slide = Slide {
+            kernel,
+            stride: self.stride,
+            padding,
+            dilation: 1.into(),
+        };
+        let window = slide.over("MaxPool2d", x)?;
+        Ok(with_type!("MaxPool2d", x, T => pool::<T>(x, window)?))
+    }
+}
+
+fn pool<T: Real>(x: &Tensor, window: Window) -> candle_core::Result<Tensor> {
+    let (plane, places) = (window.plane(), window.places());
+    let (value, winners) = read([x], |[x]: [&[T]; 1]| {
+        let planes = window.images * window.channels;
+        let mut value = vec![T::LOWEST; planes * places];
+        // For every place the pixel that it took its value from.
+        let mut winners = vec![usize::MAX; planes * places];
+        for channel in 0..planes {
+            let pixels = &x[channel * plane..][..plane];
+            let (value, winners) = (
+                &mut value[channel * places..][..places],
+                &mut winners[channel * places..][..places],
+            );
+            window.visit(|place, pixel| {
+                let candidate = pixels[pixel];
+                let first = winners[place] == usize::MAX;
+                if first || candidate > value[place] || candidate.nan() {
+                    value[place] = candidate;
+                    winners[place] = pixel;
+                }
+            });
+        }
+        (value, winners)
+    })?;
+    node::<T>("max_pool2d", &[x], value, window.shape(), move |pass| {
+        let grad = read([&pass.grad], |[grad]: [&[T]; 1]| {
+            let planes = window.images * window.channels;
+            let mut out = vec![T::ZERO; planes * plane];
+            for (position, (&winner, &grad)) in winners.iter().zip(grad).enumerate() {
+                out[position / places * plane + winner] += grad;
+            }
+            out
+        })?;
+        Ok(vec![Some(Tensor::from_vec(
+            grad,
+            pass.args[0].shape(),
+            pass.grad.device(),
+        )?)])
+    })
+}

@@ -1,0 +1,109 @@
+//! Normalisation of rows by their root mean square.
+
+use candle_core::{Shape, Tensor};
+use telegrad_autograd::Param;
+
+use crate::layer_norm::fits;
+use crate::node::{Gradients, Pass, node};
+use crate::real::{Real, read, with_type};
+use crate::{Module, Result, init};
+
+/// Divides the last dimensions by the root of the mean of their squares, then scales each element.
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    weight: Param,
+    eps: f64,
+}
+
+impl RmsNorm {
+    /// Over last dimensions of this shape, with a scale of ones and an `eps` of 1e-5.
+    ///
+    /// # Errors
+    /// When candle cannot make the parameter.
+    pub fn new(shape: impl Into<Shape>) -> Result<Self> {
+        Self::from_tensors(&init::ones(shape)?, 1e-5)
+    }
+
+    /// With these values; `eps` is added to the mean of the squares.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_tensors(weight: &Tensor, eps: f64) -> Result<Self> {
+        Ok(Self {
+            weight: Param::named("weight", weight)?,
+            eps,
+        })
+    }
+
+    /// The scale.
+    pub fn weight(&self) -> &Param {
+        &self.weight
+    }
+}
+
+impl Module for RmsNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        rms_norm(x, &self.weight.tensor(), self.eps)
+    }
+
+    fn own_parameters(&self) -> Vec<(&str, &Param)> {
+        vec![("weight", &self.weight)]
+    }
+}
+
+/// [`RmsNorm`] as a function, over as many last dimensions as the weight has.
+///
+/// # Errors
+/// When the last dimensions are not those of the weight.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    fits("RmsNorm", x, &[weight])?;
+    Ok(with_type!("RmsNorm", x, T => {
+        let (width, eps) = (weight.elem_count(), T::of(eps));
+        let value = read([x, weight], |[x, weight]: [&[T]; 2]| {
+            let mut value = Vec::with_capacity(x.len());
+            for row in x.chunks_exact(width) {
+                let scale = inverse_root(row, eps);
+                value.extend(row.iter().zip(weight).map(|(&x, &weight)| x * scale * weight));
+            }
+            value
+        })?;
+        node::<T>("rms_norm", &[x, weight], value, x.shape(), move |pass| {
+            backward::<T>(pass, width, eps)
+        })?
+    }))
+}
+
+/// With x̂ the normalised row and h = g · weight, the gradient of x is (h - x̂ · mean(h · x̂)) divided by
+/// the root, that of the weight Σ g · x̂.
+fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
+    let (x, weight, grad) = (&pass.args[0], &pass.args[1], &pass.grad);
+    let (x_grad, weight_grad) = read([x, weight, grad], |[x, weight, grad]: [&[T]; 3]| {
+        let mut x_grad = Vec::with_capacity(x.len());
+        let mut weight_grad = vec![T::ZERO; width];
+        for (x, grad) in x.chunks_exact(width).zip(grad.chunks_exact(width)) {
+            let scale = inverse_root(x, eps);
+            let mut dot = T::ZERO;
+            for position in 0..width {
+                let normal = x[position] * scale;
+                dot += grad[position] * weight[position] * normal;
+                weight_grad[position] += grad[position] * normal;
+            }
+            let dot = dot * T::of(1.0 / width as f64);
+            let elements = x.iter().zip(grad).zip(weight);
+            x_grad.extend(elements.map(|((&x, &grad), &weight)| scale * (grad * weight - x * scale * dot)));
+        }
+        (x_grad, weight_grad)
+    })?;
+    let tensor = |values: Vec<T>, shape: &Shape| Tensor::from_vec(values, shape, grad.device());
+    Ok(vec![
+        Some(tensor(x_grad, x.shape())?),
+        Some(tensor(weight_grad, weight.shape())?),
+    ])
+}
+
+/// One over the root of the mean of squares.
+fn inverse_root<T: Real>(row: &[T], eps: T) -> T {
+    let mut squares = T::ZERO;
+    row.iter().for_each(|&x| squares += x * x);
+    T::ONE / (squares * T::of(1.0 / row.len() as f64) + eps).sqrt()
+}

@@ -1,0 +1,129 @@
+//! Modules one after the other.
+
+use std::any::type_name;
+use std::fmt;
+
+use candle_core::Tensor;
+
+use crate::{Error, Module, Result, tracked};
+
+/// Modules one after the other, named by their position unless you give a name.
+///
+/// An error says which stage it comes from. A stage that loses the gradient of its input is an error
+/// too.
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use telegrad_nn::{Linear, Module, Relu, Rng, Sequential};
+///
+/// let mut rng = Rng::new(0);
+/// let net = Sequential::new()
+///     .push(Linear::new(4, 8, &mut rng)?)
+///     .push(Relu)
+///     .push_named("head", Linear::new(8, 2, &mut rng)?);
+/// assert_eq!(net.named_parameters()[2].0, "head.weight");
+///
+/// let wrong = Tensor::zeros((3, 5), DType::F32, &Device::Cpu)?;
+/// let error = net.forward(&wrong).unwrap_err().to_string();
+/// assert!(error.starts_with("stage 0 (Linear): "), "{error}");
+/// # Ok::<(), telegrad_nn::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Sequential(Vec<Stage>);
+
+struct Stage {
+    name: String,
+    /// Type, and name if it has one, for errors.
+    label: String,
+    /// Whether it must give a gradient even to an input that has none.
+    learns: bool,
+    module: Box<dyn Module>,
+}
+
+impl Sequential {
+    /// No modules: the input is the output.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a module at the end, named by its position.
+    #[must_use]
+    pub fn push<M: Module + 'static>(self, module: M) -> Self {
+        let name = self.0.len().to_string();
+        self.stage(name, short(type_name::<M>()), module)
+    }
+
+    /// Adds a module at the end with a name of its own.
+    #[must_use]
+    pub fn push_named<M: Module + 'static>(self, name: impl Into<String>, module: M) -> Self {
+        let name = name.into();
+        let label = format!("{}, `{name}`", short(type_name::<M>()));
+        self.stage(name, label, module)
+    }
+
+    /// How many modules.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn stage<M: Module + 'static>(mut self, name: String, label: String, module: M) -> Self {
+        self.0.push(Stage {
+            name,
+            label,
+            learns: !module.parameters().is_empty(),
+            module: Box::new(module),
+        });
+        self
+    }
+}
+
+impl Stage {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = self.module.forward(x)?;
+        if self.learns && y.dtype().is_float() && !y.track_op() {
+            return Err(Error::LostGradient {
+                layer: self.label.clone(),
+            });
+        }
+        tracked(&self.label, &[x], y)
+    }
+}
+
+impl Module for Sequential {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (index, stage) in self.0.iter().enumerate() {
+            x = stage.forward(&x).map_err(|source| Error::Stage {
+                index,
+                stage: stage.label.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        Ok(x)
+    }
+
+    fn children(&self) -> Vec<(&str, &dyn Module)> {
+        let stages = self.0.iter();
+        stages
+            .map(|stage| (stage.name.as_str(), &*stage.module))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Sequential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels = self.0.iter().map(|stage| &stage.label);
+        f.debug_list().entries(labels).finish()
+    }
+}
+
+/// The last part of a path: `a::b::C<d::E>` is `C`.
+fn short(path: &str) -> String {
+    let path = path.split('<').next().unwrap_or(path);
+    path.rsplit("::").next().unwrap_or(path).to_owned()
+}

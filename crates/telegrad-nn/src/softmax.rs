@@ -1,0 +1,128 @@
+//! Softmax and its logarithm.
+
+use candle_core::{D, Tensor};
+
+use crate::node::node;
+use crate::real::{Real, read, with_type};
+use crate::{Error, Result};
+
+/// The exponentials along a dimension, divided by their sum.
+///
+/// ```
+/// use candle_core::{D, Device, Tensor};
+/// use telegrad_nn::softmax;
+///
+/// let y = softmax(&Tensor::new(&[[1f32, 1.0], [1000.0, 0.0]], &Device::Cpu)?, D::Minus1)?;
+/// assert_eq!(y.to_vec2::<f32>()?, [[0.5, 0.5], [1.0, 0.0]]);
+/// # Ok::<(), telegrad_nn::Error>(())
+/// ```
+///
+/// # Errors
+/// When there is no such dimension, the elements are not f32 or f64, or they are not on the CPU.
+pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
+    let dim = dim.to_index(x.shape(), "softmax")?;
+    along(x, dim, |x| Ok(with_type!("softmax", x, T => rows::<T>(x)?)))
+}
+
+/// The logarithm of [`softmax`], without its loss of precision.
+///
+/// # Errors
+/// As [`softmax`].
+pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
+    let dim = dim.to_index(x.shape(), "log_softmax")?;
+    along(x, dim, |x| {
+        Ok(with_type!("log_softmax", x, T => log_rows::<T>(x)?))
+    })
+}
+
+/// Applies a function of the last dimension along another one.
+fn along(x: &Tensor, dim: usize, function: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    if x.dim(dim)? == 0 {
+        return Err(Error::shape(
+            "softmax",
+            "at least one element along its dimension",
+            x.shape(),
+        ));
+    }
+    if dim + 1 == x.rank() {
+        return function(x);
+    }
+    Ok(function(&x.transpose(dim, D::Minus1)?)?.transpose(dim, D::Minus1)?)
+}
+
+fn rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
+    let width = x.dim(D::Minus1)?;
+    let value = read([x], |[x]: [&[T]; 1]| {
+        let mut value = Vec::with_capacity(x.len());
+        for row in x.chunks_exact(width) {
+            let max = max(row);
+            let start = value.len();
+            value.extend(row.iter().map(|&x| (x - max).exp()));
+            let scale = T::ONE / sum(&value[start..]);
+            value[start..].iter_mut().for_each(|y| *y *= scale);
+        }
+        value
+    })?;
+    node::<T>("softmax", &[x], value, x.shape(), move |pass| {
+        // y · (g - Σ y · g)
+        let grad = read([&pass.result, &pass.grad], |[y, grad]: [&[T]; 2]| {
+            let mut out = Vec::with_capacity(y.len());
+            for (y, grad) in y.chunks_exact(width).zip(grad.chunks_exact(width)) {
+                let mut dot = T::ZERO;
+                y.iter().zip(grad).for_each(|(&y, &grad)| dot += y * grad);
+                out.extend(y.iter().zip(grad).map(|(&y, &grad)| y * (grad - dot)));
+            }
+            out
+        })?;
+        Ok(vec![Some(Tensor::from_vec(
+            grad,
+            pass.grad.shape(),
+            pass.grad.device(),
+        )?)])
+    })
+}
+
+fn log_rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
+    let width = x.dim(D::Minus1)?;
+    let value = read([x], |[x]: [&[T]; 1]| {
+        let mut value = Vec::with_capacity(x.len());
+        for row in x.chunks_exact(width) {
+            let log = log_sum_exp(row);
+            value.extend(row.iter().map(|&x| x - log));
+        }
+        value
+    })?;
+    node::<T>("log_softmax", &[x], value, x.shape(), move |pass| {
+        // g - exp(y) · Σ g
+        let grad = read([&pass.result, &pass.grad], |[y, grad]: [&[T]; 2]| {
+            let mut out = Vec::with_capacity(y.len());
+            for (y, grad) in y.chunks_exact(width).zip(grad.chunks_exact(width)) {
+                let sum = sum(grad);
+                out.extend(y.iter().zip(grad).map(|(&y, &grad)| grad - y.exp() * sum));
+            }
+            out
+        })?;
+        Ok(vec![Some(Tensor::from_vec(
+            grad,
+            pass.grad.shape(),
+            pass.grad.device(),
+        )?)])
+    })
+}
+
+/// The logarithm of the sum of exponentials.
+pub(crate) fn log_sum_exp<T: Real>(row: &[T]) -> T {
+    let max = max(row);
+    let mut sum = T::ZERO;
+    row.iter().for_each(|&x| sum += (x - max).exp());
+    max + sum.ln()
+}
+
+fn max<T: Real>(row: &[T]) -> T {
+    row.iter()
+        .fold(T::LOWEST, |max, &x| if x > max { x } else { max })
+}
+
+fn sum<T: Real>(row: &[T]) -> T {
+    row.iter().fold(T::ZERO, |sum, &x| sum + x)
+}

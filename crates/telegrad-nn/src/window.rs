@@ -1,0 +1,171 @@
+//! Windows that slide over images.
+
+use candle_core::Tensor;
+
+use crate::{Error, Result};
+
+/// A size in rows and columns. One number stands for both.
+///
+/// ```
+/// use telegrad_nn::Pair;
+///
+/// assert_eq!(Pair::from(3), Pair::from((3, 3)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Down.
+    pub rows: usize,
+    /// Across.
+    pub columns: usize,
+}
+
+impl From<usize> for Pair {
+    fn from(both: usize) -> Self {
+        Self {
+            rows: both,
+            columns: both,
+        }
+    }
+}
+
+impl From<(usize, usize)> for Pair {
+    fn from((rows, columns): (usize, usize)) -> Self {
+        Self { rows, columns }
+    }
+}
+
+/// How a window slides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slide {
+    pub(crate) kernel: Pair,
+    pub(crate) stride: Pair,
+    pub(crate) padding: Pair,
+    pub(crate) dilation: Pair,
+}
+
+/// A window over images of one size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) images: usize,
+    pub(crate) channels: usize,
+    pub(crate) rows: Axis,
+    pub(crate) columns: Axis,
+}
+
+/// A window over one dimension.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    /// Size of the image.
+    pub(crate) size: usize,
+    pub(crate) kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+    /// How many places the window takes.
+    pub(crate) places: usize,
+}
+
+impl Slide {
+    /// Over images `[n, c, h, w]`.
+    pub(crate) fn over(&self, layer: &'static str, images: &Tensor) -> Result<Window> {
+        let [n, channels, rows, columns] = *images.dims() else {
+            return Err(Error::shape(layer, "images [n, c, h, w]", images.shape()));
+        };
+        let axis = |size, of: fn(Pair) -> usize| {
+            let (kernel, stride) = (of(self.kernel), of(self.stride));
+            let (padding, dilation) = (of(self.padding), of(self.dilation));
+            if kernel == 0 || stride == 0 || dilation == 0 {
+                return Err(Error::options(
+                    layer,
+                    "kernel, stride and dilation are at least 1",
+                ));
+            }
+            let (padded, reach) = (size + 2 * padding, dilation * (kernel - 1) + 1);
+            if size == 0 || padded < reach {
+                let expected = format!(
+                    "images of at least {} pixels on that side",
+                    reach.saturating_sub(2 * padding).max(1)
+                );
+                return Err(Error::shape(layer, expected, images.shape()));
+            }
+            Ok(Axis {
+                size,
+                kernel,
+                stride,
+                padding,
+                dilation,
+                places: (padded - reach) / stride + 1,
+            })
+        };
+        Ok(Window {
+            images: n,
+            channels,
+            rows: axis(rows, |pair| pair.rows)?,
+            columns: axis(columns, |pair| pair.columns)?,
+        })
+    }
+}
+
+impl Window {
+    /// Pixels of one channel.
+    pub(crate) fn plane(&self) -> usize {
+        self.rows.size * self.columns.size
+    }
+
+    /// Places of the window in one channel.
+    pub(crate) fn places(&self) -> usize {
+        self.rows.places * self.columns.places
+    }
+
+    /// Elements of the window in one channel.
+    pub(crate) fn kernel(&self) -> usize {
+        self.rows.kernel * self.columns.kernel
+    }
+
+    /// The shape of one number for every channel and place.
+    pub(crate) fn shape(&self) -> (usize, usize, usize, usize) {
+        (self.images, self.channels, self.rows.places, self.columns.places)
+    }
+
+    /// Calls with the number of every place and every pixel of a channel under the window there.
+    pub(crate) fn visit(&self, mut call: impl FnMut(usize, usize)) {
+        for row in 0..self.rows.places {
+            for column in 0..self.columns.places {
+                let place = row * self.columns.places + column;
+                for y in self.rows.under(row) {
+                    for x in self.columns.under(column) {
+                        call(place, y * self.columns.size + x);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Axis {
+    /// The pixel under an element of the kernel at a place, if there is one.
+    pub(crate) fn pixel(&self, place: usize, element: usize) -> Option<usize> {
+        let pixel = (place * self.stride + element * self.dilation).checked_sub(self.padding);
+        pixel.filter(|&pixel| pixel < self.size)
+    }
+
+    /// The places at which an element of the kernel is over a pixel: a range.
+    pub(crate) fn covered(&self, element: usize) -> std::ops::Range<usize> {
+        let shift = element * self.dilation;
+        let first = self.padding.saturating_sub(shift).div_ceil(self.stride);
+        let end = (self.size + self.padding)
+            .saturating_sub(shift)
+            .div_ceil(self.stride);
+        let end = end.min(self.places);
+        first.min(end)..end
+    }
+
+    /// How far the window moves from one place to the next.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    fn under(&self, place: usize) -> impl Iterator<Item = usize> {
+        (0..self.kernel).filter_map(move |element| self.pixel(place, element))
+    }
+}
