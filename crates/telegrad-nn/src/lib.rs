@@ -62,6 +62,7 @@ mod activation;
 mod softmax;
 mod loss;
 mod state_dict;
+mod remote;
 
 pub use activation::{
     Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh, gelu, gelu_tanh, leaky_relu, relu,
@@ -80,6 +81,7 @@ pub use loss::{cross_entropy, mse, nll};
 pub use lstm::{Lstm, LstmCell, LstmState};
 pub use max_pool2d::MaxPool2d;
 pub use module::Module;
+pub use remote::{AnyModule, RemoteModule, RemoteSequential};
 pub use rms_norm::{RmsNorm, rms_norm};
 pub use rng::Rng;
 pub use sequential::Sequential;
