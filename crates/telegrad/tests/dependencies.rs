@@ -20,6 +20,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["telegrad-macros", "telegrad-wire", "telegrad-net", "telegrad-rpc"],
     ),
     (
+        "telegrad-optim",
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-net",
+            "telegrad-rpc",
+            "telegrad-autograd",
+        ],
+    ),
+    (
         "telegrad-testkit",
         &["telegrad-macros", "telegrad-wire", "telegrad-net", "telegrad-rpc"],
     ),
