@@ -30,6 +30,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "telegrad-optim",
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-net",
+            "telegrad-rpc",
+            "telegrad-autograd",
+        ],
+    ),
+    (
         "telegrad-testkit",
         &["telegrad-macros", "telegrad-wire", "telegrad-net", "telegrad-rpc"],
     ),
@@ -41,6 +51,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad-net",
             "telegrad-rpc",
             "telegrad-autograd",
+            "telegrad-nn",
+            "telegrad-optim",
         ],
     ),
     (
@@ -51,6 +63,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad-net",
             "telegrad-rpc",
             "telegrad-autograd",
+            "telegrad-nn",
+            "telegrad-optim",
             "telegrad",
         ],
     ),

@@ -1,0 +1,174 @@
+//! Reading and writing whole files.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use candle_core::Tensor;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use telegrad_rpc::Result;
+
+use crate::OptimError;
+use crate::stored::{with_elements, with_stored};
+
+/// How much is gathered before it is written: enough that a system call costs nothing against it.
+const GATHERED: usize = 1 << 20;
+
+/// A tensor on its way to a file.
+pub(super) struct Piece<'a> {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    content: Content<'a>,
+}
+
+/// The elements of a tensor on its way to a file.
+pub(super) enum Content<'a> {
+    Bytes(&'a [u8]),
+    Tensor(Tensor),
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn new(name: String, dtype: Dtype, shape: &[usize], content: Content<'a>) -> Self {
+        let shape = shape.to_vec();
+        Self {
+            name,
+            dtype,
+            shape,
+            content,
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
+    }
+
+    fn write(&self, out: &mut impl Write) -> Result<io::Result<()>> {
+        match &self.content {
+            Content::Bytes(bytes) => Ok(out.write_all(bytes)),
+            Content::Tensor(tensor) => {
+                let written = with_stored!(tensor.dtype(), T => {
+                    with_elements(tensor, |elements: &[T]| out.write_all(bytemuck::cast_slice(elements)))?
+                });
+                // Parameters of other types are not taken.
+                Ok(written.unwrap_or(Ok(())))
+            }
+        }
+    }
+}
+
+/// What to say of a file that is not as it should be.
+pub(super) fn damaged(path: &Path, why: impl Display) -> OptimError {
+    OptimError::Damaged {
+        path: path.into(),
+        why: why.to_string(),
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptimError> {
+    fs::read(path).map_err(|source| OptimError::File {
+        action: "read",
+        path: path.into(),
+        source,
+    })
+}
+
+/// Writes a new file beside the old one and puts it into its place when all of it is on the disk.
+pub(super) fn write(path: &Path, metadata: (String, String), mut pieces: Vec<Piece<'_>>) -> Result<()> {
+    let failed = |source| OptimError::File {
+        action: "write",
+        path: path.into(),
+        source,
+    };
+    // Wide elements first, so that all are aligned.
+    pieces.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
+    let header = header(metadata, &pieces).map_err(telegrad_rpc::Error::other)?;
+    let beside = Beside::new(path).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(GATHERED, &beside.file);
+    let length = (header.len() as u64).to_le_bytes();
+    out.write_all(&length)
+        .and_then(|()| out.write_all(&header))
+        .map_err(failed)?;
+    for piece in &pieces {
+        piece.write(&mut out)?.map_err(failed)?;
+    }
+    out.flush().map_err(failed)?;
+    drop(out);
+    beside.replace(path).map_err(failed)?;
+    Ok(())
+}
+
+fn header(metadata: (String, String), pieces: &[Piece<'_>]) -> Result<Vec<u8>, safetensors::SafeTensorError> {
+    let mut offset = 0;
+    let mut infos = Vec::new();
+    for piece in pieces {
+        let end = offset + piece.size();
+        let info = TensorInfo {
+            dtype: piece.dtype,
+            shape: piece.shape.clone(),
+            data_offsets: (offset, end),
+        };
+        infos.push((piece.name.clone(), info));
+        offset = end;
+    }
+    let metadata = Metadata::new(Some(HashMap::from([metadata])), infos)?;
+    let mut header = serde_json::to_vec(&metadata)?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Ok(header)
+}
+
+/// A file that is going to be another one. It is removed if that does not happen.
+struct Beside {
+    file: File,
+    path: PathBuf,
+    /// The folder of both.
+    folder: PathBuf,
+}
+
+impl Beside {
+    fn new(path: &Path) -> io::Result<Self> {
+        // Two savers of one path, in one program or in two, must not write into the same file.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = path
+            .file_name()
+            .ok_or_else(|| io::Error::other("this is not the name of a file"))?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
+            _ => PathBuf::from("."),
+        };
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{process}-{count}.tmp"));
+        let path = folder.join(temporary);
+        // One that a killed process of the same number left is nobody's.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        Ok(Self { file, path, folder })
+    }
+
+    fn replace(&self, path: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, path)?;
+        // The name is in the folder, which is written on its own. Where folders cannot be, there is
+        // nothing to do.
+        if let Ok(folder) = File::open(&self.folder) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // After the renaming there is nothing left to remove.
+        let _ = fs::remove_file(&self.path);
+    }
+}
