@@ -199,16 +199,25 @@ impl Context<Candle> {
     /// Replaces the value of a parameter of this worker; the new version.
     ///
     /// # Errors
-    /// As [`Param::set`]; [`AutogradError::InUse`] when it is a variable that is changed in place, and another
-    /// context that is open still needs its present value.
+    /// As [`Param::set`] and [`check_update`](Self::check_update).
     pub fn update(&self, param: &Param, value: &Tensor) -> Result<u64> {
+        self.check_update(param)?;
+        param.set(value)
+    }
+
+    /// Whether a parameter of this worker may be replaced now.
+    ///
+    /// # Errors
+    /// [`AutogradError::InUse`] when it is a variable that is changed in place, and another context that is open still
+    /// needs its present value.
+    pub fn check_update(&self, param: &Param) -> Result<()> {
         if let Some(leaf) = param.in_place()
             && let Some(context) = self.node.who_needs(leaf, self.id)
         {
             let parameter = param.name().to_owned();
             return Err(AutogradError::InUse { parameter, context }.into());
         }
-        param.set(value)
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::element::sealed::Kept;
 use crate::stored::{Stored, with_stored};
 use crate::{Algorithm, OptimError, Optimizer, State};
 
-mod file;
+pub(crate) mod file;
 
 use file::{Content, Piece, damaged};
 
@@ -94,6 +94,18 @@ impl<A: Algorithm> Optimizer<A> {
     }
 
     fn save_as(&self, path: &Path, values: bool) -> Result<()> {
+        let (header, pieces) = self.pieces(values)?;
+        file::write(path, (KEY.into(), header), pieces)
+    }
+
+    /// What [`save`](Self::save) or [`save_with_params`](Self::save_with_params) would write.
+    pub(crate) fn to_bytes(&self, values: bool) -> Result<Vec<u8>> {
+        let (header, pieces) = self.pieces(values)?;
+        file::to_bytes((KEY.into(), header), pieces)
+    }
+
+    /// The header, and the tensors.
+    fn pieces(&self, values: bool) -> Result<(String, Vec<Piece<'_>>)> {
         let mut pieces = Vec::new();
         let mut groups = Vec::new();
         for (number, (group, states)) in self.groups.iter().zip(&self.states).enumerate() {
@@ -131,12 +143,17 @@ impl<A: Algorithm> Optimizer<A> {
             groups,
         };
         let header = serde_json::to_string(&header).map_err(telegrad_rpc::Error::other)?;
-        file::write(path, (KEY.into(), header), pieces)
+        Ok((header, pieces))
     }
 
     fn load_as(&mut self, path: &Path, values: bool) -> Result<()> {
         let bytes = file::read(path)?;
-        let (header, tensors) = open(path, &bytes)?;
+        self.load_bytes(path, &bytes, values)
+    }
+
+    /// Takes over what a file holds. The path is for errors.
+    pub(crate) fn load_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
+        let (header, tensors) = open(path, bytes)?;
         if header.algorithm != A::NAME {
             let (expected, found) = (A::NAME, header.algorithm);
             return Err(OptimError::OtherAlgorithm {

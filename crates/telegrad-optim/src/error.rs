@@ -80,6 +80,22 @@ pub enum OptimError {
     /// Gradients were to be scaled by something that is no number.
     #[error("gradients cannot be scaled by {0}")]
     Scale(f64),
+    /// Something failed on the owners of parameters; on the others it was done.
+    #[error("{}", Owners(.0))]
+    Owners(Vec<(String, Error)>),
+    /// Groups of one distributed optimiser with different algorithms.
+    #[error("all groups of an optimiser have the same algorithm, not `{0}` and `{1}`")]
+    Mixed(&'static str, &'static str),
+    /// A file of a world with other owners of parameters.
+    #[error("`{}` was saved with parameters on {found}, here they are on {expected}", path.display())]
+    OtherOwners {
+        /// The file.
+        path: PathBuf,
+        /// The workers here.
+        expected: String,
+        /// The workers in the file.
+        found: String,
+    },
     /// A file that cannot be read or written.
     #[error("cannot {action} `{}`: {source}", path.display())]
     File {
@@ -145,6 +161,19 @@ impl OptimError {
             Error::Other(inner) => inner.downcast_ref(),
             _ => None,
         }
+    }
+}
+
+/// What went wrong where.
+struct Owners<'a>(&'a [(String, Error)]);
+
+impl std::fmt::Display for Owners<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (nth, (worker, error)) in self.0.iter().enumerate() {
+            let between = if nth == 0 { "" } else { "; " };
+            write!(f, "{between}for the parameters of worker `{worker}`: {error}")?;
+        }
+        Ok(())
     }
 }
 

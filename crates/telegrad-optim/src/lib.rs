@@ -33,11 +33,15 @@ mod state;
 mod stored;
 mod checkpoint;
 mod schedule;
+mod local;
+mod distributed;
 
 pub use algorithm::{Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, RMSprop, Rprop, Sgd, Step};
+pub use distributed::{DistributedOptimizer, RemoteGroup};
 pub use element::Element;
 pub use error::OptimError;
 pub use gradient::{clip_factor, squared_norm};
+pub use local::{Method, Travels};
 pub use optimizer::{Optimizer, ParamGroup};
 pub use schedule::{Anneal, CosineAnnealingLr, LinearLr, OneCycleLr, Schedule, StepLr, WarmUp};
 pub use state::State;

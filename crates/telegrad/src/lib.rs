@@ -36,6 +36,7 @@
 // The macros name this crate by its full path, also inside the crate itself.
 extern crate self as telegrad;
 
+pub mod data;
 mod init;
 pub mod launch;
 pub mod ops;
@@ -46,6 +47,10 @@ pub use telegrad_autograd::{
     candle,
 };
 pub use telegrad_net::{Spin, TensorAlloc};
+/// Layers, initialisers, losses, and modules on other workers.
+pub use telegrad_nn as nn;
+/// Optimisers, schedules, saved state.
+pub use telegrad_optim as optim;
 pub use telegrad_rpc::{
     DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, RRef, ReferenceInfo,
     ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture, StoreServer, To,
@@ -62,6 +67,8 @@ pub mod prelude {
         WorkerInfo, World, is_cancelled, join_all, register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};
+    pub use telegrad_nn::{Module, RemoteModule, RemoteSequential};
+    pub use telegrad_optim::{Adam, AdamW, DistributedOptimizer, Sgd};
 }
 
 /// What the macros need. Not for use by hand.

@@ -19,7 +19,7 @@ use crate::stored::{with_elements, with_stored};
 const GATHERED: usize = 1 << 20;
 
 /// A tensor on its way to a file.
-pub(super) struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     name: String,
     dtype: Dtype,
     shape: Vec<usize>,
@@ -27,13 +27,13 @@ pub(super) struct Piece<'a> {
 }
 
 /// The elements of a tensor on its way to a file.
-pub(super) enum Content<'a> {
+pub(crate) enum Content<'a> {
     Bytes(&'a [u8]),
     Tensor(Tensor),
 }
 
 impl<'a> Piece<'a> {
-    pub(super) fn new(name: String, dtype: Dtype, shape: &[usize], content: Content<'a>) -> Self {
+    pub(crate) fn new(name: String, dtype: Dtype, shape: &[usize], content: Content<'a>) -> Self {
         let shape = shape.to_vec();
         Self {
             name,
@@ -62,14 +62,14 @@ impl<'a> Piece<'a> {
 }
 
 /// What to say of a file that is not as it should be.
-pub(super) fn damaged(path: &Path, why: impl Display) -> OptimError {
+pub(crate) fn damaged(path: &Path, why: impl Display) -> OptimError {
     OptimError::Damaged {
         path: path.into(),
         why: why.to_string(),
     }
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptimError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, OptimError> {
     fs::read(path).map_err(|source| OptimError::File {
         action: "read",
         path: path.into(),
@@ -78,28 +78,47 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptimError> {
 }
 
 /// Writes a new file beside the old one and puts it into its place when all of it is on the disk.
-pub(super) fn write(path: &Path, metadata: (String, String), mut pieces: Vec<Piece<'_>>) -> Result<()> {
+pub(crate) fn write(path: &Path, metadata: (String, String), pieces: Vec<Piece<'_>>) -> Result<()> {
     let failed = |source| OptimError::File {
         action: "write",
         path: path.into(),
         source,
     };
-    // Wide elements first, so that all are aligned.
-    pieces.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
-    let header = header(metadata, &pieces).map_err(telegrad_rpc::Error::other)?;
     let beside = Beside::new(path).map_err(failed)?;
     let mut out = BufWriter::with_capacity(GATHERED, &beside.file);
-    let length = (header.len() as u64).to_le_bytes();
-    out.write_all(&length)
-        .and_then(|()| out.write_all(&header))
-        .map_err(failed)?;
-    for piece in &pieces {
-        piece.write(&mut out)?.map_err(failed)?;
-    }
+    write_to(&mut out, metadata, pieces)?.map_err(failed)?;
     out.flush().map_err(failed)?;
     drop(out);
     beside.replace(path).map_err(failed)?;
     Ok(())
+}
+
+/// What a file would hold.
+pub(crate) fn to_bytes(metadata: (String, String), pieces: Vec<Piece<'_>>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // A vector takes everything.
+    write_to(&mut bytes, metadata, pieces)?.map_err(telegrad_rpc::Error::other)?;
+    Ok(bytes)
+}
+
+fn write_to(
+    out: &mut impl Write,
+    metadata: (String, String),
+    mut pieces: Vec<Piece<'_>>,
+) -> Result<io::Result<()>> {
+    // Wide elements first, so that all are aligned.
+    pieces.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
+    let header = header(metadata, &pieces).map_err(telegrad_rpc::Error::other)?;
+    let length = (header.len() as u64).to_le_bytes();
+    if let Err(error) = out.write_all(&length).and_then(|()| out.write_all(&header)) {
+        return Ok(Err(error));
+    }
+    for piece in &pieces {
+        if let Err(error) = piece.write(out)? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
 }
 
 fn header(metadata: (String, String), pieces: &[Piece<'_>]) -> Result<Vec<u8>, safetensors::SafeTensorError> {

@@ -1,0 +1,298 @@
+//! An optimiser of parameters on many workers.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use parking_lot::Mutex;
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+use telegrad_autograd::{Context, Param};
+use telegrad_rpc::{Error, RRef, Result, RpcFuture, World};
+use telegrad_wire::Wire;
+
+use crate::checkpoint::file::{self, Content, Piece, damaged};
+use crate::local::{Local, LocalGroup, Travels};
+use crate::{OptimError, Schedule, clip_factor};
+
+/// Where a file has what is not an owner's.
+const KEY: &str = "telegrad-distributed-optim";
+
+/// References to parameters that are optimised with the same options.
+#[derive(Clone, Debug)]
+pub struct RemoteGroup<A> {
+    /// The parameters, wherever they are.
+    pub params: Vec<RRef<Param>>,
+    /// The algorithm's options.
+    pub options: A,
+}
+
+/// Moves parameters on many workers along the gradients of a context.
+///
+/// Each worker that owns parameters keeps their state and makes their steps; a step is one message to each of
+/// them, all at the same time. Steps of several contexts may be made at once: on each owner they follow each
+/// other.
+pub struct DistributedOptimizer<A> {
+    owners: Vec<RRef<Local>>,
+    progress: Mutex<Progress>,
+    schedule: Option<Box<dyn Schedule + Send + Sync>>,
+    max_norm: Option<f64>,
+    of: PhantomData<fn() -> A>,
+}
+
+/// How far it is, and the learning rate of each group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Progress {
+    step: u64,
+    lrs: Vec<f64>,
+}
+
+/// What a file says besides what the owners do.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    progress: Progress,
+    owners: Vec<String>,
+}
+
+impl<A: Travels> DistributedOptimizer<A> {
+    /// An optimiser of these parameters.
+    ///
+    /// # Errors
+    /// As [`with_groups`](Self::with_groups).
+    pub fn new(world: &World, params: Vec<RRef<Param>>, options: A) -> Result<Self> {
+        Self::with_groups(world, vec![RemoteGroup { params, options }])
+    }
+
+    /// An optimiser of groups of parameters with options of their own.
+    ///
+    /// # Errors
+    /// When there are no parameters, one is given twice, or options make no sense. When an owner cannot be asked.
+    pub fn with_groups(world: &World, groups: Vec<RemoteGroup<A>>) -> Result<Self> {
+        let mut by_owner: BTreeMap<u32, Vec<LocalGroup>> = BTreeMap::new();
+        for group in &groups {
+            group.options.check()?;
+            for param in &group.params {
+                by_owner.entry(param.owner().rank).or_default();
+            }
+        }
+        if by_owner.is_empty() {
+            return Err(OptimError::NoParameters.into());
+        }
+        for (rank, local) in &mut by_owner {
+            // Every owner has every group, so that groups have the same number everywhere.
+            for group in &groups {
+                let here = group.params.iter().filter(|param| param.owner().rank == *rank);
+                local.push(LocalGroup {
+                    params: here.cloned().collect(),
+                    method: group.options.clone().into(),
+                });
+            }
+        }
+        let owners = by_owner
+            .into_iter()
+            .map(|(rank, groups)| world.remote(rank, Local::new, (groups,)))
+            .collect::<Result<Vec<_>>>()?;
+        let lrs = groups.iter().map(|group| group.options.lr()).collect();
+        let optimizer = Self {
+            owners,
+            progress: Mutex::new(Progress { step: 0, lrs }),
+            schedule: None,
+            max_norm: None,
+            of: PhantomData,
+        };
+        // What is wrong shows now, not at the first step.
+        optimizer.on_owners(|owner| owner.rpc_async(Local::ready, ()))?;
+        Ok(optimizer)
+    }
+
+    /// Has the learning rate follow a schedule: that of each group is the base.
+    ///
+    /// # Errors
+    /// When the schedule's options make no sense.
+    pub fn with_schedule(mut self, schedule: impl Schedule + Send + Sync + 'static) -> Result<Self> {
+        schedule.check()?;
+        self.schedule = Some(Box::new(schedule));
+        Ok(self)
+    }
+
+    /// Scales the gradients of each step so that the norm of all of them together, on all workers, is `max_norm` at
+    /// most. It takes a second message to each owner.
+    ///
+    /// # Errors
+    /// When it is not positive.
+    pub fn with_max_norm(mut self, max_norm: f64) -> Result<Self> {
+        if max_norm.is_nan() || max_norm <= 0.0 {
+            return Err(OptimError::Option {
+                of: "clipping",
+                option: "max_norm",
+                value: max_norm,
+                must: "must be positive",
+            }
+            .into());
+        }
+        self.max_norm = Some(max_norm);
+        Ok(self)
+    }
+
+    /// Moves every parameter by its gradient in this context. One without is left alone.
+    ///
+    /// # Errors
+    /// [`OptimError::Owners`] with what went wrong on each of them. Those that it does not name have made the step.
+    pub fn step(&self, context: &Context) -> Result<()> {
+        let lrs = self.lrs();
+        context.enter(|| {
+            let scale = match self.max_norm {
+                Some(max_norm) => {
+                    let sums = self.on_owners(|owner| owner.rpc_async(Local::squared_norm, ()))?;
+                    clip_factor(sums.iter().sum::<f64>().sqrt(), max_norm)
+                }
+                None => 1.0,
+            };
+            self.on_owners(|owner| owner.rpc_async(Local::step, (lrs.clone(), scale)))
+        })?;
+        self.progress.lock().step += 1;
+        Ok(())
+    }
+
+    /// The learning rate of the next step, for each group.
+    pub fn lrs(&self) -> Vec<f64> {
+        let progress = self.progress.lock();
+        let lr = |base: &f64| {
+            self.schedule
+                .as_ref()
+                .map_or(*base, |s| s.lr(*base, progress.step))
+        };
+        progress.lrs.iter().map(lr).collect()
+    }
+
+    /// Replaces the learning rate of a group; with a schedule, the base of it.
+    ///
+    /// # Errors
+    /// When there is no such group, or it makes no sense.
+    pub fn set_lr(&self, group: usize, lr: f64) -> Result<()> {
+        if lr.is_nan() || lr < 0.0 {
+            return Err(OptimError::Option {
+                of: A::NAME,
+                option: "lr",
+                value: lr,
+                must: "must not be negative",
+            }
+            .into());
+        }
+        let mut progress = self.progress.lock();
+        let groups = progress.lrs.len();
+        let slot = progress.lrs.get_mut(group);
+        *slot.ok_or(OptimError::NoGroup { group, groups })? = lr;
+        Ok(())
+    }
+
+    /// How many steps it has made.
+    pub fn steps(&self) -> u64 {
+        self.progress.lock().step
+    }
+
+    /// The workers that own its parameters.
+    pub fn owners(&self) -> Vec<String> {
+        self.owners
+            .iter()
+            .map(|owner| owner.owner_name().into())
+            .collect()
+    }
+
+    /// Writes everything that is needed to go on from here, the parameters' values with it, to a file of this
+    /// worker. The file holds either all of it or what it held before.
+    ///
+    /// # Errors
+    /// When an owner cannot be asked, or the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let states = self.on_owners(|owner| owner.rpc_async(Local::save, (true,)))?;
+        let header = Header {
+            progress: self.progress.lock().clone(),
+            owners: self.owners(),
+        };
+        let header = serde_json::to_string(&header).map_err(Error::other)?;
+        let states = states
+            .iter()
+            .map(Tensor::to_vec1::<u8>)
+            .collect::<candle_core::Result<Vec<_>>>()?;
+        let pieces = pieces_of(&self.owners(), &states);
+        file::write(path.as_ref(), (KEY.into(), header), pieces)
+    }
+
+    /// Goes on from what a file holds, with parameters on the same workers in the same order.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or is of other workers, parameters or another algorithm. When an
+    /// owner cannot be asked.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let bytes = file::read(path)?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(path, error))?;
+        let metadata = metadata.metadata().as_ref();
+        let header = metadata.and_then(|metadata| metadata.get(KEY));
+        let header = header.ok_or_else(|| damaged(path, format!("its metadata has no `{KEY}`")))?;
+        let Header { progress, owners } =
+            serde_json::from_str(header).map_err(|error| damaged(path, error))?;
+        if owners != self.owners() {
+            return Err(OptimError::OtherOwners {
+                path: path.into(),
+                expected: self.owners().join(", "),
+                found: owners.join(", "),
+            }
+            .into());
+        }
+        let mut states = Vec::with_capacity(owners.len());
+        for owner in &owners {
+            let state = tensors.tensor(owner).map_err(|error| damaged(path, error))?;
+            let data = state.data().to_vec();
+            let length = data.len();
+            states.push(Tensor::from_vec(data, length, &Device::Cpu)?);
+        }
+        let mut states = states.into_iter();
+        self.on_owners(|owner| {
+            let state = states.next().ok_or(Error::ShutDown)?;
+            owner.rpc_async(Local::load, (path.display().to_string(), state, true))
+        })?;
+        *self.progress.lock() = progress;
+        Ok(())
+    }
+
+    /// Asks all owners at the same time; what all of them answer, or what went wrong with any.
+    fn on_owners<T: Wire>(
+        &self,
+        mut ask: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
+    ) -> Result<Vec<T>> {
+        let asked: Vec<_> = self.owners.iter().map(&mut ask).collect();
+        let (mut answers, mut failed) = (Vec::with_capacity(asked.len()), Vec::new());
+        for (owner, call) in self.owners.iter().zip(asked) {
+            match call.and_then(RpcFuture::wait) {
+                Ok(answer) => answers.push(answer),
+                Err(error) => failed.push((owner.owner_name().to_owned(), error)),
+            }
+        }
+        if failed.is_empty() {
+            Ok(answers)
+        } else {
+            Err(OptimError::Owners(failed).into())
+        }
+    }
+}
+
+/// The owners' states as they are written.
+fn pieces_of<'a>(owners: &[String], states: &'a [Vec<u8>]) -> Vec<Piece<'a>> {
+    let piece = |(owner, state): (&String, &'a Vec<u8>)| {
+        Piece::new(owner.clone(), Dtype::U8, &[state.len()], Content::Bytes(state))
+    };
+    owners.iter().zip(states).map(piece).collect()
+}
+
+impl<A: Travels> std::fmt::Debug for DistributedOptimizer<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DistributedOptimizer")
+            .field("algorithm", &A::NAME)
+            .field("owners", &self.owners())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! The part of a distributed optimiser on one owner of parameters.
+
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use telegrad_autograd::candle::Candle;
+use telegrad_autograd::{Context, Gradients, Param};
+use telegrad_rpc::{RRef, Result, remote};
+use telegrad_wire::Wire;
+
+use crate::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, OptimError, Optimizer, ParamGroup, RMSprop, Rprop,
+    Sgd, squared_norm,
+};
+
+/// An optimiser of this worker's parameters that others use.
+pub(crate) struct Local(Box<dyn Any>);
+
+/// An optimiser, whatever its algorithm.
+trait Any: Send + Sync {
+    fn step(&mut self, lrs: &[f64], scale: f64, context: &Context) -> Result<()>;
+    fn params(&self) -> Vec<Param>;
+    fn to_bytes(&self, values: bool) -> Result<Vec<u8>>;
+    fn load_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()>;
+}
+
+impl<A: Algorithm> Any for Optimizer<A> {
+    fn step(&mut self, lrs: &[f64], scale: f64, context: &Context) -> Result<()> {
+        for (group, lr) in lrs.iter().enumerate() {
+            self.set_lr(group, *lr)?;
+        }
+        for param in Optimizer::params(self) {
+            context.check_update(param)?;
+        }
+        let gradients = context.gradients()?;
+        self.step_scaled(scale, |param| gradients.get(param))
+    }
+
+    fn params(&self) -> Vec<Param> {
+        Optimizer::params(self).cloned().collect()
+    }
+
+    fn to_bytes(&self, values: bool) -> Result<Vec<u8>> {
+        Optimizer::to_bytes(self, values)
+    }
+
+    fn load_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
+        Optimizer::load_bytes(self, path, bytes, values)
+    }
+}
+
+/// The parameters of one group that are on one worker.
+#[derive(Wire)]
+pub(crate) struct LocalGroup {
+    pub(crate) params: Vec<RRef<Param>>,
+    pub(crate) method: Method,
+}
+
+#[remote(name = "telegrad::optim::Local")]
+impl Local {
+    pub(crate) fn new(groups: Vec<LocalGroup>) -> Result<Self> {
+        let mut found = Vec::with_capacity(groups.len());
+        for LocalGroup { params, method } in groups {
+            let params = params.iter().map(|param| Ok(param.local_value()?.clone()));
+            found.push((params.collect::<Result<Vec<_>>>()?, method));
+        }
+        Method::optimizer(found).map(Self)
+    }
+
+    /// Answers when it is there.
+    pub(crate) fn ready(&self) {}
+
+    /// Moves the parameters by the gradients of the context that this is called in.
+    pub(crate) fn step(&mut self, lrs: Vec<f64>, scale: f64) -> Result<()> {
+        self.0.step(&lrs, scale, &Context::<Candle>::current()?)
+    }
+
+    /// The squared norm of the gradients of the context that this is called in.
+    pub(crate) fn squared_norm(&self) -> Result<f64> {
+        let gradients: Gradients = Context::<Candle>::current()?.gradients()?;
+        let mut sum = 0.0;
+        for param in self.0.params() {
+            sum += squared_norm(&gradients.get(&param)?)?;
+        }
+        Ok(sum)
+    }
+
+    /// Everything that is needed to go on from here.
+    pub(crate) fn save(&self, values: bool) -> Result<Tensor> {
+        let bytes = self.0.to_bytes(values)?;
+        let length = bytes.len();
+        Ok(Tensor::from_vec(bytes, length, &Device::Cpu)?)
+    }
+
+    /// Goes on from there. The path is for errors.
+    pub(crate) fn load(&mut self, path: String, bytes: Tensor, values: bool) -> Result<()> {
+        self.0.load_bytes(Path::new(&path), &bytes.to_vec1()?, values)
+    }
+}
+
+/// An algorithm on its way to an owner of parameters.
+pub trait Travels: Algorithm + Into<Method> {}
+
+impl<A: Algorithm + Into<Method>> Travels for A {}
+
+macro_rules! methods {
+    ($($algorithm:ident),* $(,)?) => {
+        /// Any of the algorithms, with its options.
+        #[derive(Clone, Debug, PartialEq, Wire)]
+        #[non_exhaustive]
+        pub enum Method {
+            $(
+                #[doc = concat!("[`", stringify!($algorithm), "`].")]
+                $algorithm($algorithm),
+            )*
+        }
+
+        $(
+            impl From<$algorithm> for Method {
+                fn from(options: $algorithm) -> Self {
+                    Self::$algorithm(options)
+                }
+            }
+        )*
+
+        impl Method {
+            fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$algorithm(_) => $algorithm::NAME,)*
+                }
+            }
+
+            /// An optimiser of these groups.
+            fn optimizer(groups: Vec<(Vec<Param>, Self)>) -> Result<Box<dyn Any>> {
+                match groups.first() {
+                    $(
+                        Some((_, Self::$algorithm(_))) => {
+                            let mut same = Vec::with_capacity(groups.len());
+                            for (params, method) in groups {
+                                match method {
+                                    Self::$algorithm(options) => same.push(ParamGroup { params, options }),
+                                    other => return Err(OptimError::Mixed($algorithm::NAME, other.name()).into()),
+                                }
+                            }
+                            Ok(Box::new(Optimizer::with_groups(same)?))
+                        }
+                    )*
+                    None => Err(OptimError::NoParameters.into()),
+                }
+            }
+        }
+    };
+}
+
+methods!(Sgd, Adam, AdamW, Adagrad, Adadelta, RMSprop, Rprop, Adamax);

@@ -1,0 +1,94 @@
+//! Data to try things with.
+
+use std::io::Read;
+
+use candle_core::{Device, Tensor};
+use flate2::read::GzDecoder;
+use telegrad_rpc::{Error, Result};
+
+/// The file, as it is in the repository.
+const DIGITS: &[u8] = include_bytes!("../../../data/digits.csv.gz");
+
+/// Pixels of an image.
+const PIXELS: usize = 64;
+
+/// Of this many images one is for testing.
+const TEST_SHARE: usize = 5;
+
+/// Images and what they show.
+#[derive(Clone, Debug)]
+pub struct Images {
+    /// One row of 64 numbers from 0 to 1 for each image, in f32.
+    pub pixels: Tensor,
+    /// The digits, in u32.
+    pub labels: Tensor,
+}
+
+impl Images {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.labels.elem_count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Some of them, by number.
+    ///
+    /// # Errors
+    /// When there is no image of a number.
+    pub fn batch(&self, numbers: &[u32]) -> Result<Self> {
+        let numbers = Tensor::new(numbers, &Device::Cpu)?;
+        Ok(Self {
+            pixels: self.pixels.index_select(&numbers, 0)?,
+            labels: self.labels.index_select(&numbers, 0)?,
+        })
+    }
+}
+
+/// Handwritten digits of 8 × 8 pixels (UCI, by E. Alpaydin and C. Kaynak, CC BY 4.0), to train with and to test
+/// with: every fifth is for testing.
+///
+/// ```
+/// let (train, test) = telegrad::data::digits()?;
+/// assert_eq!((train.len(), test.len()), (1437, 360));
+/// assert_eq!(train.pixels.dims(), [1437, 64]);
+/// # Ok::<(), telegrad::Error>(())
+/// ```
+///
+/// # Errors
+/// When the file in the program is damaged.
+pub fn digits() -> Result<(Images, Images)> {
+    let mut text = String::new();
+    GzDecoder::new(DIGITS)
+        .read_to_string(&mut text)
+        .map_err(Error::other)?;
+    let mut parts = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
+    for (number, line) in text.lines().enumerate() {
+        let (pixels, labels) = &mut parts[usize::from(number % TEST_SHARE == 0)];
+        let before = pixels.len();
+        for field in line.split(',') {
+            let value: u8 = field.trim().parse().map_err(Error::other)?;
+            pixels.push(f32::from(value) / 16.0);
+        }
+        let label = pixels.pop().map_or(0, |label| (label * 16.0) as u32);
+        if pixels.len() - before != PIXELS {
+            return Err(Error::other(format!(
+                "line {} has no {PIXELS} pixels",
+                number + 1
+            )));
+        }
+        labels.push(label);
+    }
+    let images = |(pixels, labels): (Vec<f32>, Vec<u32>)| -> Result<Images> {
+        let count = labels.len();
+        Ok(Images {
+            pixels: Tensor::from_vec(pixels, (count, PIXELS), &Device::Cpu)?,
+            labels: Tensor::from_vec(labels, count, &Device::Cpu)?,
+        })
+    };
+    let [train, test] = parts;
+    Ok((images(train)?, images(test)?))
+}
