@@ -9,9 +9,9 @@ mod calls;
 mod payload;
 mod rref;
 mod autograd;
+mod split;
 mod many;
-mod floor;
-mod peer;
+pub(crate) mod floor;
 mod record;
 mod table;
 
@@ -20,9 +20,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use telegrad::Transport;
 
-use crate::fail;
-use peer::Workers;
-pub(crate) use peer::{Args as PeerArgs, run as run_peer};
+use crate::peer::Workers;
+use crate::{Error, fail};
 use record::Recorder;
 
 /// Measure calls, tensors and references between worker processes.
@@ -37,7 +36,7 @@ pub(crate) struct Args {
         long,
         value_name = "SECTION,…",
         value_delimiter = ',',
-        default_value = "latency,throughput,echo,mixed,rref,autograd,chain,ps,fanout"
+        default_value = "latency,throughput,echo,mixed,rref,autograd,chain,split,ps,fanout"
     )]
     only: Vec<Section>,
 
@@ -68,6 +67,8 @@ Sections:
               rref_create_issue_rate, rref_create_confirmed_rate, rref_delete_rate: many
   autograd    dist_autograd_step: a product on another worker and its gradient
   chain       dist_autograd_chain: the same over four workers, called one by one or each by the one before
+  split       split_learning: steps/s of a network whose layers are on two workers, and
+              split_learning_local_reference: of the same network on one
   ps          parameter_server: 4 and 8 clients push and pull 1 MB
   fanout      fanout: one call to each of 8 workers, and all their answers
 
@@ -90,6 +91,7 @@ enum Section {
     Rref,
     Autograd,
     Chain,
+    Split,
     Ps,
     Fanout,
 }
@@ -100,6 +102,7 @@ impl Section {
         match self {
             Self::Latency | Self::Throughput | Self::Echo | Self::Mixed | Self::Rref | Self::Autograd => &[2],
             Self::Chain => &[4],
+            Self::Split => &[2, 3],
             Self::Ps => &[5, 9],
             Self::Fanout => &[9],
         }
@@ -114,6 +117,7 @@ impl Section {
             Self::Rref => rref::rref(workers, recorder, args.quick),
             Self::Autograd => autograd::step(workers, recorder, args.quick),
             Self::Chain => autograd::chain(workers, recorder, args.quick),
+            Self::Split => split::split(workers, recorder, args.quick),
             Self::Ps => many::ps(workers, recorder, args.quick),
             Self::Fanout => many::fanout(workers, recorder, args.quick),
         }
@@ -122,7 +126,7 @@ impl Section {
 
 /// Which links to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Link {
+pub(crate) enum Link {
     /// What two workers on one host choose by themselves
     Auto,
     /// Both workers in one process
@@ -132,7 +136,7 @@ enum Link {
 }
 
 impl Link {
-    fn transport(self) -> Transport {
+    pub(crate) fn transport(self) -> Transport {
         match self {
             Self::Auto => Transport::Auto,
             Self::Mem => Transport::Mem,
@@ -166,9 +170,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Anything that can end a benchmark.
-type Error = Box<dyn std::error::Error>;
-
 fn measure(args: &Args, recorder: &mut Recorder) -> Result<(), Error> {
     // Sections in worlds of the same size that follow each other share one.
     let mut workers: Option<Workers> = None;
@@ -178,7 +179,10 @@ fn measure(args: &Args, recorder: &mut Recorder) -> Result<(), Error> {
                 Some(kept) if kept.size() == *size as usize => kept,
                 other => {
                     other.map_or(Ok(()), Workers::end)?;
-                    Workers::start(args.transport.transport(), *size)?
+                    {
+                        let names: Vec<_> = (0..*size).map(|rank| format!("w{rank}")).collect();
+                        Workers::start(args.transport.transport(), &names)?
+                    }
                 }
             };
             section.run(&fitting, recorder, args)?;

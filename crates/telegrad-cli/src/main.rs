@@ -9,6 +9,7 @@
 mod bench;
 mod completions;
 mod man;
+mod peer;
 mod run;
 
 use std::io::{self, Write};
@@ -40,7 +41,7 @@ enum Command {
     Run(run::Args),
     Bench(bench::Args),
     #[command(hide = true)]
-    BenchPeer(bench::PeerArgs),
+    Peer(peer::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -54,11 +55,14 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Bench(args) => bench::run(&args),
-        Command::BenchPeer(args) => bench::run_peer(&args),
+        Command::Peer(args) => peer::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }
 }
+
+/// Anything that can end a command.
+type Error = Box<dyn std::error::Error>;
 
 /// Prints a whole text. A reader that has seen enough is no failure.
 fn print(text: &[u8]) -> ExitCode {

@@ -8,8 +8,8 @@ use telegrad::prelude::*;
 
 use super::Error;
 use super::calls::times;
-use super::peer::Workers;
 use super::record::Recorder;
+use crate::peer::Workers;
 
 /// What is multiplied and differentiated: a name, and how many elements.
 const SIZES: [(&str, usize); 2] = [("tiny", 2), ("1MB", (1 << 20) / 4)];

@@ -9,8 +9,8 @@ use telegrad::{RpcFuture, ops};
 
 use super::Error;
 use super::floor::{Floor, Kind, PING};
-use super::peer::Workers;
 use super::record::Recorder;
+use crate::peer::Workers;
 
 /// A user's function that does nothing.
 #[remote]

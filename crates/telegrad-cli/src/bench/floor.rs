@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use telegrad::Spin;
 
 use super::Error;
-use super::peer::Process;
+use crate::peer::Process;
 
 /// Bytes of a ping: about those of a small call.
 pub(super) const PING: usize = 100;
@@ -120,7 +120,7 @@ impl Floor {
 }
 
 /// The other process.
-pub(super) fn serve(address: &str) -> Result<(), Error> {
+pub(crate) fn serve(address: &str) -> Result<(), Error> {
     let fd = match address.split_once(':') {
         Some(("unix", name)) => {
             OwnedFd::from(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)

@@ -9,8 +9,8 @@ use telegrad::{RpcFuture, ops};
 use super::Error;
 use super::calls::{nop, times};
 use super::payload::MB;
-use super::peer::Workers;
 use super::record::{Recorder, percentile, round};
+use crate::peer::Workers;
 
 /// Elements of what clients and server exchange.
 const ELEMENTS: usize = MB / 4;

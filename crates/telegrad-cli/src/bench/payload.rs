@@ -10,8 +10,8 @@ use telegrad::prelude::*;
 use super::Error;
 use super::calls::{ones2, times};
 use super::floor::{Floor, Kind};
-use super::peer::Workers;
 use super::record::Recorder;
+use crate::peer::Workers;
 
 const KB: usize = 1024;
 pub(super) const MB: usize = 1024 * 1024;

@@ -8,8 +8,8 @@ use telegrad::prelude::*;
 
 use super::Error;
 use super::calls::{nop, ones2, times};
-use super::peer::Workers;
 use super::record::Recorder;
+use crate::peer::Workers;
 
 /// An object with a method that does next to nothing.
 struct Counter(i64);

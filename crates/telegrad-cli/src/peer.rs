@@ -1,22 +1,26 @@
-//! The other processes: workers that are called, or the far end of a raw socket.
+//! The other processes that a command starts: workers that are called, or the far end of a raw socket.
 
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use telegrad::{Options, StoreServer, Transport, World};
 
-use super::{Error, floor};
-use crate::fail;
+use crate::bench::floor;
+use crate::{Error, fail};
 
 /// Long enough for 256 MB on a slow machine, short enough to notice a hang.
 const CALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// The far side of a benchmark. Started by `telegrad bench` itself.
+/// A process that another command has started.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Join the world at this address as a worker that is called
     #[arg(long, conflicts_with = "floor")]
     world: Option<String>,
+
+    /// The name to join with
+    #[arg(long, default_value = "w1")]
+    name: String,
 
     /// The rank to join with
     #[arg(long, default_value_t = 1)]
@@ -28,7 +32,7 @@ pub(crate) struct Args {
 
     /// Which links to use
     #[arg(long, default_value = "auto")]
-    transport: super::Link,
+    transport: crate::bench::Link,
 
     /// Be the far end of this raw socket
     #[arg(long)]
@@ -37,7 +41,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let result = match (&args.world, &args.floor) {
-        (Some(place), _) => Place::new(place, args.size, args.transport.transport()).serve(args.rank),
+        (Some(place), _) => {
+            Place::new(place, args.size, args.transport.transport()).serve(&args.name, args.rank)
+        }
         (None, Some(address)) => floor::serve(address),
         (None, None) => Err("nothing to be a peer of".into()),
     };
@@ -64,7 +70,7 @@ impl Place {
         }
     }
 
-    fn join(&self, rank: u32, store: Option<StoreServer>) -> Result<World, Error> {
+    fn join(&self, name: &str, rank: u32, store: Option<StoreServer>) -> Result<World, Error> {
         let options = Options {
             init_method: self.address.clone(),
             rank: Some(rank),
@@ -75,20 +81,20 @@ impl Place {
             store,
             ..Options::default()
         };
-        Ok(telegrad::init_with(&format!("w{rank}"), options)?)
+        Ok(telegrad::init_with(name, options)?)
     }
 
-    fn serve(&self, rank: u32) -> Result<(), Error> {
-        // Until the one that measures has measured everything.
-        self.join(rank, None)?
+    fn serve(&self, name: &str, rank: u32) -> Result<(), Error> {
+        // Until the one that calls has done everything.
+        self.join(name, rank, None)?
             .shutdown_within(Duration::from_secs(3600))?;
         Ok(())
     }
 }
 
-/// The workers of a benchmark: `w0` is this process, `w1` and so on are there to be called.
-pub(super) struct Workers {
-    pub(super) world: World,
+/// A world of which the first worker is this process; the others are there to be called.
+pub(crate) struct Workers {
+    pub(crate) world: World,
     others: Vec<Other>,
 }
 
@@ -98,15 +104,19 @@ enum Other {
 }
 
 impl Workers {
-    pub(super) fn start(transport: Transport, size: u32) -> Result<Self, Error> {
+    pub(crate) fn start(transport: Transport, names: &[String]) -> Result<Self, Error> {
+        let size = names.len() as u32;
+        let (first, others) = names.split_first().ok_or("a world needs a worker")?;
+        let others = (1..size).zip(others);
         if transport == Transport::Mem {
-            let place = Place::new(&format!("mem://bench-{size}"), size, transport);
-            let serve = |rank| {
-                let place = place.clone();
-                std::thread::spawn(move || place.serve(rank).map_err(|error| error.to_string()))
+            let place = Place::new(&format!("mem://telegrad-{size}"), size, transport);
+            let serve = |(rank, name): (u32, &String)| {
+                let (place, name) = (place.clone(), name.clone());
+                let serve = move || place.serve(&name, rank).map_err(|error| error.to_string());
+                Other::Thread(std::thread::spawn(serve))
             };
-            let others = (1..size).map(|rank| Other::Thread(serve(rank))).collect();
-            let world = place.join(0, None)?;
+            let others = others.map(serve).collect();
+            let world = place.join(first, 0, None)?;
             return Ok(Self { world, others });
         }
         let store = StoreServer::bind(("127.0.0.1", 0))?;
@@ -116,27 +126,28 @@ impl Workers {
             Transport::Tcp => "tcp",
             _ => "auto",
         };
-        let start = |rank: u32| {
+        let start = |(rank, name): (u32, &String)| {
             let (rank, size) = (rank.to_string(), size.to_string());
             let world = ["--world", &place.address, "--rank", &rank, "--size", &size];
-            Process::start(&[&world[..], &["--transport", link]].concat()).map(Other::Process)
+            Process::start(&[&world[..], &["--name", name, "--transport", link]].concat()).map(Other::Process)
         };
-        let others = (1..size).map(start).collect::<Result<_, _>>()?;
-        let world = place.join(0, Some(store))?;
+        let others = others.map(start).collect::<Result<_, _>>()?;
+        let world = place.join(first, 0, Some(store))?;
         Ok(Self { world, others })
     }
 
     /// How many members the world has.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.world.size()
     }
 
     /// The names of those to be called.
-    pub(super) fn others(&self) -> Vec<String> {
-        (1..self.size()).map(|rank| format!("w{rank}")).collect()
+    pub(crate) fn others(&self) -> Vec<String> {
+        let members = self.world.get_worker_infos().into_iter();
+        members.skip(1).map(|member| member.name).collect()
     }
 
-    pub(super) fn end(self) -> Result<(), Error> {
+    pub(crate) fn end(self) -> Result<(), Error> {
         self.world.shutdown_within(Duration::from_secs(20))?;
         for other in self.others {
             match other {
@@ -149,17 +160,17 @@ impl Workers {
 }
 
 /// A peer process; killed when it is dropped before it has ended.
-pub(super) struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
-    pub(super) fn start(args: &[&str]) -> Result<Self, Error> {
+    pub(crate) fn start(args: &[&str]) -> Result<Self, Error> {
         let program = std::env::current_exe()?;
         let mut command = Command::new(program);
-        command.arg("bench-peer").args(args).stdin(Stdio::null());
+        command.arg("peer").args(args).stdin(Stdio::null());
         Ok(Self(command.spawn()?))
     }
 
-    pub(super) fn wait(&mut self) -> Result<(), Error> {
+    pub(crate) fn wait(&mut self) -> Result<(), Error> {
         let status = self.0.wait()?;
         if status.success() {
             Ok(())
