@@ -8,6 +8,7 @@
 
 mod bench;
 mod completions;
+mod demo;
 mod man;
 mod peer;
 mod run;
@@ -32,6 +33,7 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
+  telegrad demo split-learning
   telegrad run -n 4 -- ./trainer --epochs 3
   telegrad run --names master,worker -- ./trainer
   telegrad help run";
@@ -39,6 +41,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Demo(demo::Args),
     Bench(bench::Args),
     #[command(hide = true)]
     Peer(peer::Args),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         .init();
     match Cli::parse().command {
         Command::Run(args) => run::run(args),
+        Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Completions(args) => completions::run(&args),

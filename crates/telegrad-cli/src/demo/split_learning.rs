@@ -1,0 +1,145 @@
+//! `telegrad demo split-learning`: a network trained by two parties, of which only one has the data.
+//!
+//! Read it in this order: `model` is who has which layers, `training` is the run, `report` and `plot` show it.
+
+mod model;
+mod plot;
+mod report;
+mod training;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use telegrad::Transport;
+
+use crate::peer::Workers;
+use crate::{Error, fail};
+use model::Model;
+use report::Report;
+use training::Training;
+
+/// Train a network whose first layers and data are with a client, the rest with servers
+///
+/// The client owns handwritten digits and the first layers. What the servers get to see is what those layers make
+/// of the images, never an image. Activations go one way, gradients the other.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// How many processes: the client, and servers that share the rest of the network; 1 has client and server in
+    /// one process
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
+    processes: u32,
+
+    /// Who has the labels. With the client, the last layer is there too: labels do not leave it either
+    #[arg(long, default_value = "server")]
+    label_side: LabelSide,
+
+    /// How often to go through the training data
+    #[arg(long, default_value_t = NonZeroUsize::new(30).unwrap_or(NonZeroUsize::MIN))]
+    epochs: NonZeroUsize,
+
+    /// Images per step
+    #[arg(long, default_value_t = NonZeroUsize::new(32).unwrap_or(NonZeroUsize::MIN))]
+    batch: NonZeroUsize,
+
+    /// How parameters are moved
+    #[arg(long, default_value = "adam")]
+    optimizer: Method,
+
+    /// Learning rate [default: one that suits the optimiser]
+    #[arg(long, value_parser = learning_rate)]
+    lr: Option<f64>,
+
+    /// Where random numbers start: the same seed gives the same losses
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Print one JSON object per epoch and one at the end
+    #[arg(long)]
+    json: bool,
+
+    /// Where to draw losses and accuracies
+    #[arg(long, value_name = "FILE", default_value = "split-learning.svg")]
+    plot: PathBuf,
+}
+
+const AFTER_HELP: &str = "\
+Keys of a JSON line: epoch, loss, accuracy, steps_per_s, bytes_per_step. Keys of the last one:
+test_accuracy, epochs, steps, seconds, plot.
+
+Examples:
+  telegrad demo split-learning
+  telegrad demo split-learning --label-side client --processes 3
+  telegrad demo split-learning --optimizer sgd --lr 0.1 --epochs 50 --json";
+
+/// Who has the labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LabelSide {
+    Client,
+    Server,
+}
+
+/// The optimisers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Method {
+    Sgd,
+    Adam,
+    Adamw,
+    Adagrad,
+    Adadelta,
+    Rmsprop,
+    Rprop,
+    Adamax,
+}
+
+fn learning_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(lr) if lr.is_finite() && lr > 0.0 => Ok(lr),
+        Ok(_) => Err("a learning rate is a positive number".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match train(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&*error, 1),
+    }
+}
+
+fn train(args: &Args) -> Result<(), Error> {
+    let (data, test) = telegrad::data::digits()?;
+    if args.batch.get() > data.len() {
+        return Err(format!(
+            "a batch cannot be larger than the {} images to train on",
+            data.len()
+        )
+        .into());
+    }
+    let servers = args.processes.saturating_sub(1).max(1);
+    let mut names = vec!["client".to_owned()];
+    if servers == 1 {
+        names.push("server".into());
+    } else {
+        names.extend((1..=servers).map(|number| format!("server{number}")));
+    }
+    let transport = if args.processes == 1 {
+        Transport::Mem
+    } else {
+        Transport::Auto
+    };
+    let workers = Workers::start(transport, &names)?;
+    let model = Model::new(&workers.world, args.label_side, args.seed)?;
+    let mut training = Training::new(&workers.world, model, data, args)?;
+    let mut report = Report::new(args, training.steps_per_epoch());
+    for _ in 0..args.epochs.get() {
+        training.epoch(&mut report)?;
+    }
+    let accuracy = training.accuracy(&test)?;
+    plot::write(&args.plot, report.epochs(), accuracy)?;
+    report.end(accuracy);
+    drop(training);
+    workers.end()
+}

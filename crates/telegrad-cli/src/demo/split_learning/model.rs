@@ -1,0 +1,120 @@
+//! Who has which layers.
+
+use telegrad::nn::{self, AnyModule, Linear, Relu, Rng, Sequential};
+use telegrad::prelude::*;
+
+use super::LabelSide;
+
+const PIXELS: usize = 64;
+const CLASSES: usize = 10;
+
+/// Widths between the blocks that servers have.
+const BLOCKS: [usize; 3] = [128, 128, 64];
+
+/// A network of which the client, this worker, has the first layers and the servers the rest; with labels on the
+/// client, it has the last layer too.
+pub(super) struct Model {
+    first: Sequential,
+    middle: RemoteSequential,
+    last: Last,
+}
+
+enum Last {
+    Here(Linear),
+    There(RRef<Head>),
+}
+
+/// Loss, and how many were right.
+pub(super) struct Outcome {
+    pub(super) loss: Tensor,
+    pub(super) right: u32,
+}
+
+#[remote]
+fn block(inputs: usize, outputs: usize, seed: u64) -> Result<AnyModule> {
+    Ok(AnyModule::new(layers(inputs, outputs, seed)?))
+}
+
+fn layers(inputs: usize, outputs: usize, seed: u64) -> Result<Sequential> {
+    let linear = Linear::new(inputs, outputs, &mut Rng::new(seed))?;
+    Ok(Sequential::new().push(linear).push(Relu))
+}
+
+/// The last layer, where the labels are.
+struct Head {
+    linear: Linear,
+}
+
+#[remote]
+impl Head {
+    fn new(inputs: usize, seed: u64) -> Result<Self> {
+        let linear = Linear::new(inputs, CLASSES, &mut Rng::new(seed))?;
+        Ok(Self { linear })
+    }
+
+    fn loss(&self, x: Tensor, labels: Tensor) -> Result<(Tensor, u32)> {
+        outcome(&self.linear, &x, &labels)
+    }
+
+    fn parameters(&self) -> Result<Vec<RRef<Param>>> {
+        share(&World::current()?, self.linear.parameters())
+    }
+}
+
+/// The loss, and how many were right.
+fn outcome(linear: &Linear, x: &Tensor, labels: &Tensor) -> Result<(Tensor, u32)> {
+    let logits = linear.forward(x)?;
+    let right = logits.detach().argmax(1)?.eq(labels)?;
+    let right = right.to_dtype(DType::U32)?.sum_all()?.to_scalar()?;
+    Ok((nn::cross_entropy(&logits, labels)?, right))
+}
+
+fn share(world: &World, params: Vec<Param>) -> Result<Vec<RRef<Param>>> {
+    let params = params.into_iter();
+    params.map(|param| RRef::hold(world, param)).collect()
+}
+
+impl Model {
+    /// Makes the layers, each on its worker.
+    pub(super) fn new(world: &World, labels: LabelSide, seed: u64) -> Result<Self> {
+        let mut seeds = Rng::new(seed);
+        let servers = world.size() - 1;
+        let first = layers(PIXELS, BLOCKS[0], seeds.next_u64())?;
+        let mut middle = RemoteSequential::new();
+        let blocks = BLOCKS.windows(2);
+        let (count, width) = (blocks.len(), BLOCKS[BLOCKS.len() - 1]);
+        for (nth, pair) in blocks.enumerate() {
+            // The last server has the head, if any has.
+            let server = 1 + nth * servers / (count + usize::from(labels == LabelSide::Server));
+            let args = (pair[0], pair[1], seeds.next_u64());
+            middle = middle.push(RemoteModule::new(world, server as u32, block, args)?);
+        }
+        let seed = seeds.next_u64();
+        let last = match labels {
+            LabelSide::Client => Last::Here(Linear::new(width, CLASSES, &mut Rng::new(seed))?),
+            LabelSide::Server => Last::There(world.remote(servers as u32, Head::new, (width, seed))?),
+        };
+        Ok(Self { first, middle, last })
+    }
+
+    /// References to all parameters.
+    pub(super) fn parameters(&self, world: &World) -> Result<Vec<RRef<Param>>> {
+        let mut all = share(world, self.first.parameters())?;
+        all.extend(self.middle.remote_parameters()?);
+        all.extend(match &self.last {
+            Last::Here(linear) => share(world, linear.parameters())?,
+            Last::There(head) => head.rpc_sync(Head::parameters, ())?,
+        });
+        Ok(all)
+    }
+
+    /// Applies the whole network. What leaves this worker is what its own layers have made of the images.
+    pub(super) fn forward(&self, pixels: &Tensor, labels: &Tensor) -> Result<Outcome> {
+        let hidden = self.middle.forward(&self.first.forward(pixels)?)?;
+        let (loss, right) = match &self.last {
+            Last::Here(linear) => outcome(linear, &hidden, labels)?,
+            Last::There(head) => head.rpc_sync(Head::loss, (hidden, labels.clone()))?,
+        };
+        Ok(Outcome { loss, right })
+    }
+}

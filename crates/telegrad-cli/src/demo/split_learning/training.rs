@@ -1,0 +1,155 @@
+//! The run.
+
+use std::time::Instant;
+
+use telegrad::data::Images;
+use telegrad::nn::Rng;
+use telegrad::optim::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, CosineAnnealingLr, DistributedOptimizer, RMSprop, Rprop, Sgd,
+    Travels,
+};
+use telegrad::prelude::{AutogradWorld, Context, RRef, World};
+use telegrad::{Param, Result};
+
+use super::model::Model;
+use super::report::{Epoch, Report};
+use super::{Args, Method};
+
+/// A model on its way.
+pub(super) struct Training<'a> {
+    world: &'a World,
+    model: Model,
+    data: Images,
+    batch: usize,
+    rng: Rng,
+    step: Box<Step>,
+}
+
+/// Moves the parameters by the gradients of a context.
+type Step = dyn Fn(&Context) -> Result<()>;
+
+impl<'a> Training<'a> {
+    pub(super) fn new(world: &'a World, model: Model, data: Images, args: &Args) -> Result<Self> {
+        let batch = args.batch.get();
+        let steps = (args.epochs.get() * data.len().div_ceil(batch)) as u64;
+        let params = model.parameters(world)?;
+        Ok(Self {
+            step: optimizer(world, params, args, steps)?,
+            world,
+            model,
+            data,
+            batch,
+            // Another sequence than that of the weights.
+            rng: Rng::new(args.seed ^ 0x5eed),
+        })
+    }
+
+    pub(super) fn steps_per_epoch(&self) -> usize {
+        self.data.len().div_ceil(self.batch)
+    }
+
+    /// Goes through the training data once.
+    pub(super) fn epoch(&mut self, report: &mut Report) -> Result<()> {
+        let order = self.order();
+        let (started, bytes) = (Instant::now(), self.traffic());
+        let (mut loss, mut right, mut seen, mut steps) = (0.0, 0, 0, 0);
+        for numbers in order.chunks(self.batch) {
+            let images = self.data.batch(numbers)?;
+            let outcome = self.world.context(|context| {
+                let outcome = self.model.forward(&images.pixels, &images.labels)?;
+                context.backward(std::slice::from_ref(&outcome.loss))?;
+                (self.step)(context)?;
+                Ok(outcome)
+            })?;
+            loss += f64::from(outcome.loss.to_scalar::<f32>()?) * numbers.len() as f64;
+            right += outcome.right as usize;
+            seen += numbers.len();
+            steps += 1;
+            report.step(Epoch {
+                loss: loss / seen as f64,
+                accuracy: right as f64 / seen as f64,
+                steps_per_s: f64::from(steps) / started.elapsed().as_secs_f64(),
+                bytes_per_step: (self.traffic() - bytes) as f64 / f64::from(steps),
+            });
+        }
+        report.epoch();
+        Ok(())
+    }
+
+    /// The share of images that are recognised.
+    pub(super) fn accuracy(&self, test: &Images) -> Result<f64> {
+        let outcome = self.model.forward(&test.pixels, &test.labels)?;
+        Ok(f64::from(outcome.right) / test.len() as f64)
+    }
+
+    /// The images in a new order.
+    fn order(&mut self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.data.len() as u32).collect();
+        for last in (1..order.len()).rev() {
+            let other = self.rng.next_u64() % (last as u64 + 1);
+            order.swap(last, other as usize);
+        }
+        order
+    }
+
+    /// Bytes that have left or reached this worker.
+    fn traffic(&self) -> u64 {
+        let info = self.world.debug_info();
+        info.bytes_in + info.bytes_out
+    }
+}
+
+/// The optimiser that was asked for, with a learning rate that ends at zero.
+fn optimizer(world: &World, params: Vec<RRef<Param>>, args: &Args, steps: u64) -> Result<Box<Step>> {
+    macro_rules! method {
+        ($algorithm:ident, $lr:literal) => {{
+            let lr = args.lr.unwrap_or($lr);
+            stepping(
+                world,
+                params,
+                $algorithm {
+                    lr,
+                    ..$algorithm::default()
+                },
+                steps,
+            )
+        }};
+    }
+    match args.optimizer {
+        Method::Sgd => {
+            let lr = args.lr.unwrap_or(0.05);
+            let momentum = 0.9;
+            stepping(
+                world,
+                params,
+                Sgd {
+                    lr,
+                    momentum,
+                    ..Sgd::default()
+                },
+                steps,
+            )
+        }
+        Method::Adam => method!(Adam, 3e-3),
+        Method::Adamw => method!(AdamW, 3e-3),
+        Method::Adagrad => method!(Adagrad, 2e-2),
+        Method::Adadelta => method!(Adadelta, 1.0),
+        Method::Rmsprop => method!(RMSprop, 1e-3),
+        Method::Rprop => method!(Rprop, 1e-3),
+        Method::Adamax => method!(Adamax, 5e-3),
+    }
+}
+
+fn stepping<A: Travels>(
+    world: &World,
+    params: Vec<RRef<Param>>,
+    options: A,
+    steps: u64,
+) -> Result<Box<Step>> {
+    let schedule = CosineAnnealingLr {
+        t_max: steps,
+        eta_min: 0.0,
+    };
+    let optimizer = DistributedOptimizer::new(world, params, options)?.with_schedule(schedule)?;
+    Ok(Box::new(move |context| optimizer.step(context)))
+}
