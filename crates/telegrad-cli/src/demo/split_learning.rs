@@ -7,7 +7,6 @@ mod plot;
 mod report;
 mod training;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,19 +36,19 @@ pub(crate) struct Args {
     label_side: LabelSide,
 
     /// How often to go through the training data
-    #[arg(long, default_value_t = NonZeroUsize::new(30).unwrap_or(NonZeroUsize::MIN))]
-    epochs: NonZeroUsize,
+    #[arg(long, default_value_t = 30, value_parser = at_least_one)]
+    epochs: usize,
 
     /// Images per step
-    #[arg(long, default_value_t = NonZeroUsize::new(32).unwrap_or(NonZeroUsize::MIN))]
-    batch: NonZeroUsize,
+    #[arg(long, default_value_t = 32, value_parser = at_least_one)]
+    batch: usize,
 
     /// How parameters are moved
     #[arg(long, default_value = "adam")]
     optimizer: Method,
 
     /// Learning rate [default: one that suits the optimiser]
-    #[arg(long, value_parser = learning_rate)]
+    #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     lr: Option<f64>,
 
     /// Where random numbers start: the same seed gives the same losses
@@ -94,11 +93,19 @@ enum Method {
     Adamax,
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be 1 or more".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("it must be a whole number, 1 or more".into()),
+    }
+}
+
 fn learning_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(lr) if lr.is_finite() && lr > 0.0 => Ok(lr),
         Ok(_) => Err("a learning rate is a positive number".into()),
-        Err(error) => Err(error.to_string()),
+        Err(_) => Err("a learning rate is a positive number".into()),
     }
 }
 
@@ -111,13 +118,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn train(args: &Args) -> Result<(), Error> {
     let (data, test) = telegrad::data::digits()?;
-    if args.batch.get() > data.len() {
+    if args.batch > data.len() {
         return Err(format!(
             "a batch cannot be larger than the {} images to train on",
             data.len()
         )
         .into());
     }
+    // What cannot be written at the end is better said at the start.
+    plot::write(&args.plot, &[], 0.0)?;
     let servers = args.processes.saturating_sub(1).max(1);
     let mut names = vec!["client".to_owned()];
     if servers == 1 {
@@ -134,7 +143,7 @@ fn train(args: &Args) -> Result<(), Error> {
     let model = Model::new(&workers.world, args.label_side, args.seed)?;
     let mut training = Training::new(&workers.world, model, data, args)?;
     let mut report = Report::new(args, training.steps_per_epoch());
-    for _ in 0..args.epochs.get() {
+    for _ in 0..args.epochs {
         training.epoch(&mut report)?;
     }
     let accuracy = training.accuracy(&test)?;

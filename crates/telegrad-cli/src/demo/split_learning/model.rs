@@ -1,15 +1,21 @@
 //! Who has which layers.
 
-use telegrad::nn::{self, AnyModule, Linear, Relu, Rng, Sequential};
+use telegrad::nn::{
+    self, AnyModule, Conv2d, Conv2dOptions, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential,
+};
 use telegrad::prelude::*;
 
 use super::LabelSide;
 
-const PIXELS: usize = 64;
+/// Rows and columns of an image.
+const SIDE: usize = 8;
 const CLASSES: usize = 10;
+/// What the client's layers look for.
+const CHANNELS: usize = 16;
 
-/// Widths between the blocks that servers have.
-const BLOCKS: [usize; 3] = [128, 128, 64];
+/// Widths between the blocks that servers have: first what the client gives, of each channel a quarter of the
+/// places.
+const BLOCKS: [usize; 3] = [CHANNELS * SIDE * SIDE / 4, 128, 64];
 
 /// A network of which the client, this worker, has the first layers and the servers the rest; with labels on the
 /// client, it has the last layer too.
@@ -38,6 +44,21 @@ fn block(inputs: usize, outputs: usize, seed: u64) -> Result<AnyModule> {
 fn layers(inputs: usize, outputs: usize, seed: u64) -> Result<Sequential> {
     let linear = Linear::new(inputs, outputs, &mut Rng::new(seed))?;
     Ok(Sequential::new().push(linear).push(Relu))
+}
+
+/// The client's layers.
+fn first_layers(seed: u64) -> Result<Sequential> {
+    let images = |x: &Tensor| Ok(x.reshape(((), 1, SIDE, SIDE))?);
+    let options = Conv2dOptions {
+        padding: 1.into(),
+        ..Conv2dOptions::default()
+    };
+    Ok(Sequential::new()
+        .push(Func::new("images", images))
+        .push(Conv2d::new(1, CHANNELS, 3, options, &mut Rng::new(seed))?)
+        .push(Relu)
+        .push(MaxPool2d::new(2))
+        .push(Flatten))
 }
 
 /// The last layer, where the labels are.
@@ -79,7 +100,7 @@ impl Model {
     pub(super) fn new(world: &World, labels: LabelSide, seed: u64) -> Result<Self> {
         let mut seeds = Rng::new(seed);
         let servers = world.size() - 1;
-        let first = layers(PIXELS, BLOCKS[0], seeds.next_u64())?;
+        let first = first_layers(seeds.next_u64())?;
         let mut middle = RemoteSequential::new();
         let blocks = BLOCKS.windows(2);
         let (count, width) = (blocks.len(), BLOCKS[BLOCKS.len() - 1]);

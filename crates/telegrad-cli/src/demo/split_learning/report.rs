@@ -31,7 +31,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(args: &Args, steps_per_epoch: usize) -> Self {
-        let total = args.epochs.get();
+        let total = args.epochs;
         let shows_bar = !args.json && std::io::stderr().is_terminal();
         let bar = shows_bar.then(|| {
             let bar = ProgressBar::new((total * steps_per_epoch) as u64);

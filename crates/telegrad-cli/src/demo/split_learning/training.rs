@@ -30,8 +30,8 @@ type Step = dyn Fn(&Context) -> Result<()>;
 
 impl<'a> Training<'a> {
     pub(super) fn new(world: &'a World, model: Model, data: Images, args: &Args) -> Result<Self> {
-        let batch = args.batch.get();
-        let steps = (args.epochs.get() * data.len().div_ceil(batch)) as u64;
+        let batch = args.batch;
+        let steps = (args.epochs * data.len().div_ceil(batch)) as u64;
         let params = model.parameters(world)?;
         Ok(Self {
             step: optimizer(world, params, args, steps)?,
