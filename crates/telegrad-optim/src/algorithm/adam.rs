@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::check::Check;
 use super::exactly;
+use crate::check::Check;
 use crate::{Algorithm, Element, OptimError, Step};
 
 /// Adam: steps by an average of gradients over the root of an average of their squares.
