@@ -34,7 +34,7 @@ pub trait Element:
 
     /// The larger of both; not a number if either is not, as in torch.
     #[inline(always)]
-    fn maximum(self, other: Self) -> Self {
+    fn larger(self, other: Self) -> Self {
         // Only what is no number differs from itself.
         #[expect(clippy::eq_op)]
         if other > self || other != other {
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn the_larger_of_both_is_no_number_if_either_is_none() {
-        assert_eq!(1f32.maximum(2.0), 2.0);
-        assert_eq!(2f64.maximum(-1.0), 2.0);
-        assert!(1f32.maximum(f32::NAN).is_nan());
-        assert!(f32::NAN.maximum(1.0).is_nan());
+        assert_eq!(1f32.larger(2.0), 2.0);
+        assert_eq!(2f64.larger(-1.0), 2.0);
+        assert!(1f32.larger(f32::NAN).is_nan());
+        assert!(f32::NAN.larger(1.0).is_nan());
     }
 
     #[test]

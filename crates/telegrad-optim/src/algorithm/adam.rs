@@ -110,7 +110,7 @@ impl Adam {
             for ((value, &grad), ((exp_avg, exp_avg_sq), largest)) in value.iter_mut().zip(grad).zip(slots) {
                 let grad = decay(grad * factor, value);
                 average(grad, exp_avg, exp_avg_sq);
-                *largest = largest.maximum(*exp_avg_sq);
+                *largest = largest.larger(*exp_avg_sq);
                 *value = moved(*value, *exp_avg, *largest);
             }
         } else {

@@ -75,7 +75,7 @@ impl Algorithm for Adamax {
                 grad = grad + decay * *value;
             }
             *exp_avg = exp_avg.lerp(grad, taken);
-            *exp_inf = (*exp_inf * kept).maximum(grad.abs() + eps);
+            *exp_inf = (*exp_inf * kept).larger(grad.abs() + eps);
             *value = *value + down * *exp_avg / *exp_inf;
         }
     }
