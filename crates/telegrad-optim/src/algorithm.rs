@@ -6,7 +6,6 @@ use telegrad_wire::Wire;
 
 use crate::Element;
 
-mod check;
 mod sgd;
 mod adam;
 mod adamw;
@@ -15,8 +14,6 @@ mod adagrad;
 mod adadelta;
 mod rmsprop;
 mod rprop;
-
-pub(crate) use check::Check;
 
 pub use adadelta::Adadelta;
 pub use adagrad::Adagrad;

@@ -34,7 +34,7 @@ pub trait Element:
 
     /// The larger of both; not a number if either is not, as in torch.
     #[inline(always)]
-    fn maximum(self, other: Self) -> Self {
+    fn larger(self, other: Self) -> Self {
         // Only what is no number differs from itself.
         #[expect(clippy::eq_op)]
         if other > self || other != other {
@@ -99,5 +99,28 @@ pub(crate) mod sealed {
     pub trait Kept: Sized {
         fn wrap(slots: Vec<Vec<Self>>) -> Slots;
         fn unwrap(slots: &mut Slots) -> Option<&mut Vec<Vec<Self>>>;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_larger_of_both_is_no_number_if_either_is_none() {
+        assert_eq!(1f32.larger(2.0), 2.0);
+        assert_eq!(2f64.larger(-1.0), 2.0);
+        assert!(1f32.larger(f32::NAN).is_nan());
+        assert!(f32::NAN.larger(1.0).is_nan());
+    }
+
+    #[test]
+    fn both_ends_of_a_way_are_exact() {
+        for (start, end) in [(0.1f32, 0.3), (-7e8, 1e-3)] {
+            assert_eq!(Element::lerp(start, end, 0.0), start);
+            assert_eq!(Element::lerp(start, end, 1.0), end);
+        }
+        assert_eq!(Element::lerp(1f64, 3.0, 0.25), 1.5);
+        assert_eq!(Element::lerp(1f64, 3.0, 0.75), 2.5);
     }
 }

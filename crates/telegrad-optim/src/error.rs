@@ -77,6 +77,12 @@ pub enum OptimError {
         /// The gradient's.
         found: DType,
     },
+    /// A gradient whose elements are no floating-point numbers of 16, 32 or 64 bits.
+    #[error("there is no norm of a gradient with elements of type {dtype:?}")]
+    NormDType {
+        /// Its element type.
+        dtype: DType,
+    },
     /// Gradients were to be scaled by something that is no number.
     #[error("gradients cannot be scaled by {0}")]
     Scale(f64),

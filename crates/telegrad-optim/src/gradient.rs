@@ -15,24 +15,21 @@ const LANES: usize = 16;
 /// Sums of several workers add up; the root of the sum is the norm to give to [`clip_factor`].
 ///
 /// # Errors
-/// [`OptimError::ParameterDType`] for a gradient whose elements are no floating-point numbers.
+/// [`OptimError::NormDType`] for a gradient whose elements are no floating-point numbers.
 pub fn squared_norm<'a>(gradients: impl IntoIterator<Item = &'a Tensor>) -> Result<f64> {
     let mut sum = 0.0;
     for gradient in gradients {
         let dtype = gradient.dtype();
         let squares = with_stored!(dtype, T => with_elements(gradient, sum_of_squares::<T>)?);
-        sum += squares.ok_or_else(|| OptimError::ParameterDType {
-            parameter: "what the gradient is of".into(),
-            dtype,
-        })?;
+        sum += squares.ok_or(OptimError::NormDType { dtype })?;
     }
     Ok(sum)
 }
 
 /// What to scale gradients of this norm with, so that it becomes `max_norm` at most: never more than 1.
 ///
-/// It is torch's factor, which leaves them a millionth shorter. A norm that is not a number gives a
-/// factor that is not a number, which [`step_scaled`](crate::Optimizer::step_scaled) refuses.
+/// It is torch's factor, `max_norm / (norm + 1e-6)`. A norm that is not a number gives one that is not,
+/// which [`step_scaled`](crate::Optimizer::step_scaled) refuses.
 pub fn clip_factor(norm: f64, max_norm: f64) -> f64 {
     let factor = max_norm / (norm + 1e-6);
     if factor > 1.0 { 1.0 } else { factor }

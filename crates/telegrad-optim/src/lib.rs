@@ -25,6 +25,7 @@
 //! ```
 
 mod error;
+mod check;
 mod algorithm;
 mod element;
 mod optimizer;

@@ -71,7 +71,8 @@ impl State {
     /// Counts a step; its number and the slots. A parameter keeps its element type, so its slots do too.
     pub(crate) fn next<T: Element>(&mut self) -> Option<(u64, &mut Vec<Vec<T>>)> {
         let slots = T::unwrap(&mut self.slots)?;
-        self.step += 1;
+        // A damaged file may say anything.
+        self.step = self.step.saturating_add(1);
         Some((self.step, slots))
     }
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::check::Check;
 use super::exactly;
+use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
 /// Adadelta: steps by the gradient, times the root of averaged squares of movements over that of gradients.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::check::Check;
 use super::exactly;
+use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
 /// Adagrad: steps by the gradient over the root of the sum of all squares so far.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::check::Check;
 use super::exactly;
+use crate::check::Check;
 use crate::{Algorithm, Element, OptimError, Step};
 
 /// Adam: steps by an average of gradients over the root of an average of their squares.
@@ -110,7 +110,7 @@ impl Adam {
             for ((value, &grad), ((exp_avg, exp_avg_sq), largest)) in value.iter_mut().zip(grad).zip(slots) {
                 let grad = decay(grad * factor, value);
                 average(grad, exp_avg, exp_avg_sq);
-                *largest = largest.maximum(*exp_avg_sq);
+                *largest = largest.larger(*exp_avg_sq);
                 *value = moved(*value, *exp_avg, *largest);
             }
         } else {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::check::Check;
 use super::exactly;
+use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
 /// Adamax: Adam with the largest recent gradient in the place of the root of averaged squares.
@@ -75,7 +75,7 @@ impl Algorithm for Adamax {
                 grad = grad + decay * *value;
             }
             *exp_avg = exp_avg.lerp(grad, taken);
-            *exp_inf = (*exp_inf * kept).maximum(grad.abs() + eps);
+            *exp_inf = (*exp_inf * kept).larger(grad.abs() + eps);
             *value = *value + down * *exp_avg / *exp_inf;
         }
     }

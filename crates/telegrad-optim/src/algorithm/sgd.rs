@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::check::Check;
 use super::exactly;
+use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
 /// Stochastic gradient descent, with momentum if wanted.

@@ -7,7 +7,7 @@ use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
 use crate::Schedule;
-use crate::algorithm::Check;
+use crate::check::Check;
 
 /// Lets the learning rate fall to `eta_min` along half a wave of the cosine, and rise again after that.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
 use crate::Schedule;
-use crate::algorithm::Check;
+use crate::check::Check;
 
 /// Lets the learning rate go from one part of it to another in a straight line, and stay there.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
 use crate::Schedule;
-use crate::algorithm::Check;
+use crate::check::Check;
 
 /// Lets the learning rate grow to `max_lr` and then fall far below where it came from, in a given number
 /// of steps. After those it stays at the smallest. What the optimiser was made with does not matter.

@@ -5,7 +5,7 @@ use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
 use crate::Schedule;
-use crate::algorithm::Check;
+use crate::check::Check;
 
 /// Multiplies the learning rate with `gamma` every `step_size` steps.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]

@@ -187,16 +187,12 @@ def sgd():
     return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=BASE, momentum=0.9)
 
 
-def curve(optimizer, scheduler, steps=40):
+def curve(optimizer, scheduler, steps):
     rates = []
     for _ in range(steps):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        try:
-            scheduler.step()
-        except ValueError:
-            # A cycle that is over.
-            break
+        scheduler.step()
     return rates
 
 
@@ -213,14 +209,16 @@ def schedules():
     for name, torch_name, options in SCHEDULES:
         optimizer = sgd()
         scheduler = getattr(torch.optim.lr_scheduler, torch_name)(optimizer, **options)
-        cases.append({"schedule": name, "options": renamed(options), "rates": curve(optimizer, scheduler)})
+        # A cycle has an end, the others go on.
+        rates = curve(optimizer, scheduler, options.get("total_steps", 40))
+        cases.append({"schedule": name, "options": renamed(options), "rates": rates})
     for name, torch_name, options in [SCHEDULES[0], SCHEDULES[2]]:
         optimizer = sgd()
         first = torch.optim.lr_scheduler.LinearLR(optimizer, **WARM_UP)
         then = getattr(torch.optim.lr_scheduler, torch_name)(optimizer, **options)
         scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [first, then], [WARM_UP["total_iters"]])
         case = {"schedule": "warm_up." + name, "options": {"first": WARM_UP, "then": renamed(options)}}
-        cases.append({**case, "rates": curve(optimizer, scheduler)})
+        cases.append({**case, "rates": curve(optimizer, scheduler, 40)})
     return {"torch": torch.__version__, "base": BASE, "cases": cases}
 
 
