@@ -1,7 +1,7 @@
 //! Who has which layers.
 
 use telegrad::nn::{
-    self, AnyModule, Conv2d, Conv2dOptions, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential,
+    self, AnyModule, Conv2d, Conv2dOptions, Dropout, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential,
 };
 use telegrad::prelude::*;
 
@@ -48,6 +48,7 @@ fn layers(inputs: usize, outputs: usize, seed: u64) -> Result<Sequential> {
 
 /// The client's layers.
 fn first_layers(seed: u64) -> Result<Sequential> {
+    let mut rng = Rng::new(seed);
     let images = |x: &Tensor| Ok(x.reshape(((), 1, SIDE, SIDE))?);
     let options = Conv2dOptions {
         padding: 1.into(),
@@ -55,10 +56,11 @@ fn first_layers(seed: u64) -> Result<Sequential> {
     };
     Ok(Sequential::new()
         .push(Func::new("images", images))
-        .push(Conv2d::new(1, CHANNELS, 3, options, &mut Rng::new(seed))?)
+        .push(Conv2d::new(1, CHANNELS, 3, options, &mut rng)?)
         .push(Relu)
         .push(MaxPool2d::new(2))
-        .push(Flatten))
+        .push(Flatten)
+        .push(Dropout::new(0.25, &mut rng)?))
 }
 
 /// The last layer, where the labels are.
@@ -127,6 +129,12 @@ impl Model {
             Last::There(head) => head.rpc_sync(Head::parameters, ())?,
         });
         Ok(all)
+    }
+
+    /// Whether it is to learn.
+    pub(super) fn set_training(&self, training: bool) {
+        // The client alone has a layer that does something else then.
+        self.first.set_training(training);
     }
 
     /// Applies the whole network. What leaves this worker is what its own layers have made of the images.

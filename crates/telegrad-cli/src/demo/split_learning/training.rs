@@ -78,6 +78,7 @@ impl<'a> Training<'a> {
 
     /// The share of images that are recognised.
     pub(super) fn accuracy(&self, test: &Images) -> Result<f64> {
+        self.model.set_training(false);
         let outcome = self.model.forward(&test.pixels, &test.labels)?;
         Ok(f64::from(outcome.right) / test.len() as f64)
     }
