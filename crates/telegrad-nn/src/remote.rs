@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_rpc::{FreeFn, RRef, Result, RpcFuture, To, World, join_all, remote};
 
-use crate::{Error, Module, tracked};
+use crate::{Error, Module, share, tracked};
 
 /// A module of any type, where a [`RemoteModule`] refers to it.
 pub struct AnyModule(Box<dyn Module>);
@@ -39,9 +39,7 @@ impl AnyModule {
     }
 
     fn parameters(&self) -> Result<Vec<RRef<Param>>> {
-        let world = World::current()?;
-        let params = self.0.parameters().into_iter();
-        params.map(|param| RRef::hold(&world, param)).collect()
+        share(&World::current()?, &*self.0)
     }
 
     fn parameter_names(&self) -> Vec<String> {
