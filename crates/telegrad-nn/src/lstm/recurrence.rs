@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use crate::activation::sigmoid_of;
-use crate::matrix::product;
+use crate::matrix::{product, transposed};
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, read};
 
@@ -53,7 +53,7 @@ fn forward<T: Real>(
     start: &Tensor,
 ) -> Result<(Steps<T>, Vec<T>)> {
     let (state, hidden) = (sizes.state(), sizes.hidden);
-    let from_hidden = weight.detach().t()?;
+    let from_hidden = transposed::<T>(weight)?;
     let (mut value, mut cell) = read([start], |[start]: [&[T]; 1]| {
         (start[..state].to_vec(), start[state..].to_vec())
     })?;
