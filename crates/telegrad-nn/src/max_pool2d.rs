@@ -76,10 +76,10 @@ fn pool<T: Real>(x: &Tensor, window: Window) -> candle_core::Result<Tensor> {
                 let mut winner = rows.start * width + columns.start;
                 let mut max = pixels[winner];
                 for row in rows {
-                    for pixel in row * width + columns.start..row * width + columns.end {
-                        let candidate = pixels[pixel];
+                    let first = row * width + columns.start;
+                    for (offset, &candidate) in pixels[first..][..columns.len()].iter().enumerate() {
                         if candidate > max || candidate.nan() {
-                            (max, winner) = (candidate, pixel);
+                            (max, winner) = (candidate, first + offset);
                         }
                     }
                 }

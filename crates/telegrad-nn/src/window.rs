@@ -73,7 +73,7 @@ impl Slide {
         let [n, channels, rows, columns] = *images.dims() else {
             return Err(Error::shape(layer, "images [n, c, h, w]", images.shape()));
         };
-        let axis = |size, of: fn(Pair) -> usize| {
+        let axis = |side, size, of: fn(Pair) -> usize| {
             let (kernel, stride) = (of(self.kernel), of(self.stride));
             let (padding, dilation) = (of(self.padding), of(self.dilation));
             if kernel == 0 || stride == 0 || dilation == 0 {
@@ -85,7 +85,7 @@ impl Slide {
             let (padded, reach) = (size + 2 * padding, dilation * (kernel - 1) + 1);
             if size == 0 || padded < reach {
                 let expected = format!(
-                    "images of at least {} pixels on that side",
+                    "images with at least {} {side}",
                     reach.saturating_sub(2 * padding).max(1)
                 );
                 return Err(Error::shape(layer, expected, images.shape()));
@@ -102,8 +102,8 @@ impl Slide {
         Ok(Window {
             images: n,
             channels,
-            rows: axis(rows, |pair| pair.rows)?,
-            columns: axis(columns, |pair| pair.columns)?,
+            rows: axis("rows", rows, |pair| pair.rows)?,
+            columns: axis("columns", columns, |pair| pair.columns)?,
         })
     }
 }

@@ -132,6 +132,11 @@ fn what_does_not_fit_is_an_error() {
             "{shape:?}"
         );
     }
+    let error = layer.forward(&zeros(&[1, 2, 2, 8])).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "Conv2d takes images with at least 3 rows, not one of shape [1, 2, 2, 8]"
+    );
     assert_eq!(layer.forward(&zeros(&[0, 2, 8, 8])).unwrap().dims(), [0, 4, 6, 6]);
     for groups in [0, 3] {
         let options = Conv2dOptions { groups, ..options };

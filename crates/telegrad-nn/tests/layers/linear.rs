@@ -28,6 +28,33 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
+fn few_and_many_rows_are_multiplied_alike() {
+    let (weight, bias) = (random(&[21, 18], 1), random(&[21], 2));
+    for rows in [1, 2, 31, 32, 33, 70] {
+        let x = random(&[rows, 18], 3);
+        let expected = x
+            .matmul(&weight.t().unwrap())
+            .unwrap()
+            .broadcast_add(&bias)
+            .unwrap();
+        near(
+            &linear(&x, &weight, Some(&bias)).unwrap(),
+            &numbers(&expected),
+            1e-12,
+        );
+        let turned = x.t().unwrap().contiguous().unwrap().t().unwrap();
+        near(
+            &linear(&turned, &weight, Some(&bias)).unwrap(),
+            &numbers(&expected),
+            1e-12,
+        );
+    }
+    check(&[random(&[40, 3], 1), random(&[2, 3], 2)], |inputs| {
+        linear(&inputs[0], &inputs[1], None)
+    });
+}
+
+#[test]
 fn more_dimensions_are_more_rows() {
     let layer = Linear::new(3, 2, &mut Rng::new(0)).unwrap();
     let x = random(&[4, 5, 3], 1).to_dtype(DType::F32).unwrap();
