@@ -12,7 +12,8 @@ const POINTS: [f64; 7] = [-30.0, -2.5, -0.3, 0.0, 0.1, 1.0, 40.0];
 fn values_are_those_of_the_formulas() {
     let x = Tensor::new(&POINTS.map(|x| x as f32), &Device::Cpu).unwrap();
     let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
-    let cases: [(&str, Tensor, &dyn Fn(f64) -> f64); 7] = [
+    type Formula<'a> = &'a dyn Fn(f64) -> f64;
+    let cases: [(&str, Tensor, Formula<'_>); 7] = [
         ("relu", relu(&x).unwrap(), &|x| x.max(0.0)),
         ("leaky_relu", leaky_relu(&x, 0.2).unwrap(), &|x| x.max(0.2 * x)),
         ("silu", silu(&x).unwrap(), &|x| x * logistic(x)),
