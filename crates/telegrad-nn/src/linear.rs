@@ -115,8 +115,8 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
             return Err(Error::input("linear", expected, format!("{:?}", other.dtype())));
         }
     }
-    // One matrix, whatever the rank: candle multiplies a batch of transposed matrices with one that
-    // they share wrongly, and slowly otherwise.
+    // One matrix, whatever the rank: candle's product of a batch of transposed matrices with one that
+    // they share is wrong.
     let rows = match rest {
         [_] => x.clone(),
         _ => x.reshape((rest.iter().product::<usize>(), inputs))?,

@@ -6,7 +6,7 @@ use candle_core::{Result, Storage, Tensor, bail};
 use crate::real::{Real, read};
 
 /// How many rows are worth a transposed copy of the other factor. A product with a transposed matrix
-/// takes up to twice the time of one with a copy of it, which takes as long as about ten rows.
+/// takes up to twice the time of one with a copy of it, which takes as long as about fifteen rows.
 const WORTH_A_COPY: usize = 32;
 
 /// The side of the squares in which a matrix is transposed: a line of the cache in f32.
