@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{ContextId, Rank};
 
 use crate::backend::AutogradBackend;
@@ -19,10 +19,12 @@ use crate::graph::Graph;
 /// What a worker has of a context.
 pub(crate) enum State<B: AutogradBackend> {
     Open(Graph<B>),
-    /// A pass in it has failed. Those whom this worker has called in it will have to be told of its end.
+    /// A pass in it has failed. Those whom this worker has called in it will have to be told of its end, and those
+    /// who have called this worker are the ones that it hears of it from.
     Failed {
         cause: String,
         callees: Vec<Rank>,
+        callers: FxHashSet<Rank>,
     },
     Ended,
 }
@@ -151,6 +153,14 @@ impl<B: AutogradBackend> Books<B> {
 }
 
 impl<B: AutogradBackend> State<B> {
+    /// Whether a worker has called this one in the context.
+    pub(crate) fn was_called_by(&self, worker: Rank) -> bool {
+        match self {
+            Self::Open(Graph { callers, .. }) | Self::Failed { callers, .. } => callers.contains(&worker),
+            Self::Ended => false,
+        }
+    }
+
     /// The graph.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::layer::part_of;
 use crate::message::{PassInfo, Shipment};
 use crate::node::{Part, Progress, Standing};
 
-/// How long the end of a context waits to be heard. Who hears of it later does so with a later one.
+/// How long the end of a context waits to be heard. Who is too busy hears of it later.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a backward pass treats results that the loss does not depend on.
@@ -177,7 +177,8 @@ pub(crate) fn fail(world: &World, part: &dyn Part, context: ContextId, cause: &s
 pub(crate) fn end(world: &World, part: &dyn Part, context: ContextId, below: u64) {
     let ended = part.end(context, below);
     world.apart(|| {
-        let world = world.with_timeout(END_LIMIT);
+        let limit = Instant::now() + END_LIMIT;
+        let world = patient(world);
         let mut calls = Vec::new();
         for (context, callees) in ended {
             for callee in callees.into_iter().filter(|callee| *callee != world.rank()) {
@@ -187,9 +188,11 @@ pub(crate) fn end(world: &World, part: &dyn Part, context: ContextId, below: u64
                 }
             }
         }
-        for call in calls {
-            if let Err(error) = call.wait() {
-                unheard(&error);
+        for mut call in calls {
+            match call.wait_timeout(limit.saturating_duration_since(Instant::now())) {
+                Ok(Some(())) => {}
+                Ok(None) => call.detach(),
+                Err(error) => unheard(&error),
             }
         }
     });
@@ -221,13 +224,18 @@ pub(crate) fn lost(world: &World, part: &dyn Part, worker: Rank) {
 
 fn tell(world: &World, worker: Rank, call: impl FnOnce(&World) -> Result<()>) {
     if worker != world.rank()
-        && let Err(error) = world.apart(|| call(&world.with_timeout(END_LIMIT)))
+        && let Err(error) = world.apart(|| call(&patient(world)))
     {
         unheard(&error);
     }
 }
 
-/// Whoever cannot be told is gone, or hears of it with the next end.
+/// The world, for calls that have to be heard at some time: one that has run out of time is not even begun.
+fn patient(world: &World) -> World {
+    world.with_timeout(Duration::ZERO)
+}
+
+/// Whoever cannot be told is gone.
 fn unheard(error: &Error) {
     tracing::debug!(%error, "a worker did not hear of a context");
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use telegrad_rpc::{Crossing, Recorded, Result};
+use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
@@ -49,8 +49,7 @@ pub(crate) trait Part: Send + Sync + 'static {
     fn open(&self, here: Rank) -> ContextId;
     fn pass(&self, here: Rank, retain: bool) -> PassInfo;
     fn pass_over(&self, pass: PassId);
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>])
-    -> Result<Option<Recorded>>;
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
     fn stayed(&self, context: ContextId, recorded: &Recorded);
     fn arrived(
         &self,
@@ -336,18 +335,14 @@ impl<B: AutogradBackend> Part for Node<B> {
         self.running.lock().remove(&pass.number);
     }
 
-    fn leaving(
-        &self,
-        crossing: &Crossing<'_>,
-        tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Option<Recorded>> {
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
         // What belongs to a context that is over is a message like any other.
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
-            return Ok(None);
+            return Ok(Noted::Over);
         };
         let mut state = shared.lock();
         if matches!(*state, State::Ended) {
-            return Ok(None);
+            return Ok(Noted::Over);
         }
         let graph = state.graph(crossing.context)?;
         graph.note(crossing, true);
@@ -361,12 +356,12 @@ impl<B: AutogradBackend> Part for Node<B> {
             }
         }
         if places.is_empty() {
-            return Ok(None);
+            return Ok(Noted::Nothing);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
         let sent = Sent::new(crossing.peer, crossing.function, recorded);
         graph.sent.insert(number, sent);
-        Ok(Some(Recorded {
+        Ok(Noted::Tensors(Recorded {
             number,
             tensors: places,
         }))
@@ -403,7 +398,9 @@ impl<B: AutogradBackend> Part for Node<B> {
             from: crossing.peer,
             number: recorded.number,
         };
-        graph.arrivals.insert(message, recorded.tensors.len());
+        // A peer that gives a number twice gets nonsense, and does no harm.
+        let count = graph.arrivals.entry(message).or_default();
+        *count = recorded.tensors.len().max(*count);
         let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
         for (nth, place) in recorded.tensors.iter().enumerate() {
             // What a peer says of places that are not there is of no consequence.
@@ -529,10 +526,12 @@ impl<B: AutogradBackend> Part for Node<B> {
             return Vec::new();
         };
         let callees: Vec<Rank> = graph.callees.iter().copied().collect();
+        let callers = graph.callers.clone();
         let concerned: FxHashSet<Rank> = graph.callees.union(&graph.callers).copied().collect();
         let failed = State::Failed {
             cause: cause.into(),
             callees,
+            callers,
         };
         let graph = std::mem::replace(&mut *state, failed);
         drop(state);
@@ -550,17 +549,16 @@ impl<B: AutogradBackend> Part for Node<B> {
 
     fn called_by(&self, worker: Rank) -> Vec<ContextId> {
         let all = self.contexts.all().into_iter();
-        let called = all.filter(
-            |(_, shared)| matches!(&*shared.lock(), State::Open(graph) if graph.callers.contains(&worker)),
-        );
+        let called = all.filter(|(_, shared)| shared.lock().was_called_by(worker));
         called.map(|(context, _)| context).collect()
     }
 
     fn concerns(&self, worker: Rank) -> bool {
         let concerns = |(context, shared): (ContextId, Shared<B>)| {
+            let state = shared.lock();
             context.opener() == worker
-                || matches!(&*shared.lock(), State::Open(graph)
-                    if graph.callers.contains(&worker) || graph.callees.contains(&worker))
+                || state.was_called_by(worker)
+                || matches!(&*state, State::Open(graph) if graph.callees.contains(&worker))
         };
         self.contexts.all().into_iter().any(concerns)
     }
@@ -574,7 +572,7 @@ impl<B: AutogradBackend> Part for Node<B> {
                 graph.callees.insert(asks);
                 Standing::Open
             }
-            State::Failed { cause, callees } => {
+            State::Failed { cause, callees, .. } => {
                 callees.push(asks);
                 Standing::Failed(cause.clone())
             }
