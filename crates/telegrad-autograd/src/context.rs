@@ -85,9 +85,8 @@ impl<B: AutogradBackend> Context<B> {
         impl<B: AutogradBackend> Drop for End<'_, B> {
             fn drop(&mut self) {
                 let Context { world, id, node } = self.0;
-                // What is below once this one is over.
-                let over = node.contexts.close(*id);
-                drive::end(world, &**node, *id, over);
+                let still = node.contexts.close(*id);
+                drive::end(world, &**node, *id, Some(&still));
             }
         }
         let _end = End(&context);
@@ -183,6 +182,7 @@ impl<B: AutogradBackend> Drop for Over<'_, B> {
 fn timed_out(error: Error, of_pass: Option<Duration>) -> Error {
     match error {
         Error::Timeout { worker, limit, .. } => AutogradError::TimedOut {
+            // What another worker had was less.
             limit: of_pass.unwrap_or(limit),
             why: format!("worker `{worker}` had not answered"),
         }

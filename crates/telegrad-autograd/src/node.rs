@@ -11,7 +11,7 @@ use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
-use crate::contexts::{Contexts, Shared, State};
+use crate::contexts::{Contexts, Shared, State, StillOpen};
 use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, RootId, Sent};
 use crate::info::AutogradInfo;
@@ -69,7 +69,7 @@ pub(crate) trait Part: Send + Sync + 'static {
     /// Marks a context as failed; whom to tell, if that is news.
     fn fail(&self, context: ContextId, cause: &str) -> Vec<Rank>;
     /// Forgets a context; whom to tell.
-    fn end(&self, context: ContextId, below: u64) -> Vec<(ContextId, Vec<Rank>)>;
+    fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Vec<Rank>)>;
     /// Forgets the contexts of a worker that is gone; whom to tell.
     fn gone(&self, opener: Rank) -> Vec<(ContextId, Vec<Rank>)>;
     /// Contexts in which this worker was called by another.
@@ -143,6 +143,7 @@ impl<B: AutogradBackend> Node<B> {
         {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
+            graph.forget_passes_before(pass);
             let ones = vec![None; loss.len()];
             graph.begin(&self.backend, pass.id, loss);
             graph.step(pass.id, &mut progress.held, |part| {
@@ -255,17 +256,19 @@ impl<B: AutogradBackend> Node<B> {
 
     /// This worker's part in a pass; forgets those that are over.
     fn join(&self, graph: &mut Graph<B>, pass: PassInfo) {
-        let PassInfo { id, oldest, .. } = pass;
-        graph
-            .passes
-            .retain(|other, _| other.root != id.root || other.number >= oldest);
-        if !graph.passes.contains_key(&id) {
-            graph.begin(&self.backend, id, Vec::new());
+        graph.forget_passes_before(pass);
+        if !graph.passes.contains_key(&pass.id) {
+            graph.begin(&self.backend, pass.id, Vec::new());
         }
     }
 }
 
 impl<B: AutogradBackend> Graph<B> {
+    fn forget_passes_before(&mut self, PassInfo { id, oldest, .. }: PassInfo) {
+        self.passes
+            .retain(|other, _| other.root != id.root || other.number >= oldest);
+    }
+
     /// Changes this worker's part in a pass, and notes how much more or less it holds then.
     fn step<R>(
         &mut self,
@@ -539,8 +542,8 @@ impl<B: AutogradBackend> Part for Node<B> {
         concerned.into_iter().collect()
     }
 
-    fn end(&self, context: ContextId, below: u64) -> Vec<(ContextId, Vec<Rank>)> {
-        forget(self.contexts.end(context, below))
+    fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Vec<Rank>)> {
+        forget(self.contexts.end(context, still))
     }
 
     fn gone(&self, opener: Rank) -> Vec<(ContextId, Vec<Rank>)> {
