@@ -180,7 +180,7 @@ impl<B: AutogradBackend> Node<B> {
             } else {
                 self.backend.vjp(&roots, &leaves)?
             };
-            drop(roots);
+            self.backend.discard(roots);
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             for (leaf, _) in &found {
@@ -254,6 +254,24 @@ impl<B: AutogradBackend> Node<B> {
         }
     }
 
+    /// Forgets contexts; whom to tell of it.
+    fn forget(&self, over: Vec<(ContextId, Shared<B>)>) -> Vec<(ContextId, Vec<Rank>)> {
+        let forget_one = |(context, shared): (ContextId, Shared<B>)| {
+            let before = std::mem::replace(&mut *shared.lock(), State::Ended);
+            let callees = match before {
+                State::Open(mut graph) => {
+                    let callees = std::mem::take(&mut graph.callees);
+                    graph.discard(&self.backend);
+                    callees.into_iter().collect()
+                }
+                State::Failed { callees, .. } => callees,
+                State::Ended => Vec::new(),
+            };
+            (context, callees)
+        };
+        over.into_iter().map(forget_one).collect()
+    }
+
     /// This worker's part in a pass; forgets those that are over.
     fn join(&self, graph: &mut Graph<B>, pass: PassInfo) {
         graph.forget_passes_before(pass);
@@ -304,19 +322,6 @@ fn by_worker(complete: Vec<(Rank, Gradients)>) -> Vec<(Rank, Shipment)> {
     shipments
 }
 
-/// Forgets contexts; whom to tell of it.
-fn forget<B: AutogradBackend>(over: Vec<(ContextId, Shared<B>)>) -> Vec<(ContextId, Vec<Rank>)> {
-    let forget_one = |(context, shared): (ContextId, Shared<B>)| {
-        let before = std::mem::replace(&mut *shared.lock(), State::Ended);
-        let callees = match before {
-            State::Open(graph) => graph.callees.into_iter().collect(),
-            State::Failed { callees, .. } => callees,
-            State::Ended => Vec::new(),
-        };
-        (context, callees)
-    };
-    over.into_iter().map(forget_one).collect()
-}
 
 impl<B: AutogradBackend> Part for Node<B> {
     fn open(&self, here: Rank) -> ContextId {
@@ -371,11 +376,15 @@ impl<B: AutogradBackend> Part for Node<B> {
     }
 
     fn stayed(&self, context: ContextId, recorded: &Recorded) {
-        // Dropped outside the lock.
-        let _sent = self.contexts.get(context).and_then(|shared| {
+        let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
             state.graph(context).ok()?.sent.remove(&recorded.number)
         });
+        // Outside the lock.
+        if let Some(mut sent) = sent {
+            sent.leaves(&self.backend);
+            self.backend.discard(sent);
+        }
     }
 
     fn arrived(
@@ -536,18 +545,20 @@ impl<B: AutogradBackend> Part for Node<B> {
             callees,
             callers,
         };
-        let graph = std::mem::replace(&mut *state, failed);
+        let before = std::mem::replace(&mut *state, failed);
         drop(state);
-        drop(graph);
+        if let State::Open(graph) = before {
+            graph.discard(&self.backend);
+        }
         concerned.into_iter().collect()
     }
 
     fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Vec<Rank>)> {
-        forget(self.contexts.end(context, still))
+        self.forget(self.contexts.end(context, still))
     }
 
     fn gone(&self, opener: Rank) -> Vec<(ContextId, Vec<Rank>)> {
-        forget(self.contexts.gone(opener))
+        self.forget(self.contexts.gone(opener))
     }
 
     fn called_by(&self, worker: Rank) -> Vec<ContextId> {
