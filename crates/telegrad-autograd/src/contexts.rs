@@ -217,3 +217,6 @@ impl<B: AutogradBackend> State<B> {
 fn new_shared<B: AutogradBackend>() -> Shared<B> {
     Arc::new(Mutex::new(State::Open(Graph::default())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,8 @@ pub(crate) struct Node<B: AutogradBackend> {
     next_pass: AtomicU64,
     /// Passes that started here and are not over.
     running: Mutex<BTreeSet<u64>>,
+    /// The contexts in which leaves came here that are open. Locked last.
+    origins: Mutex<FxHashMap<B::LeafId, ContextId>>,
 }
 
 /// What a step of a pass leads to.
@@ -89,6 +91,7 @@ impl<B: AutogradBackend> Default for Node<B> {
             next_message: AtomicU64::new(1),
             next_pass: AtomicU64::new(1),
             running: Mutex::default(),
+            origins: Mutex::default(),
         }
     }
 }
@@ -188,12 +191,33 @@ impl<B: AutogradBackend> Node<B> {
                     return Err(AutogradError::Changed { parameter, context }.into());
                 }
             }
+            if let Some(other) = self.foreign(context, &found) {
+                return Err(AutogradError::Foreign { context, other }.into());
+            }
             graph.accumulate(&self.backend, pass.id, found)?;
             let done = graph.step(pass.id, &mut progress.held, |part| Ok(part.schedule.ran(&run)))?;
             self.pack(graph, pass.id, done, &mut complete);
         }
         progress.shipments.extend(by_worker(complete));
         Ok(())
+    }
+
+    /// Another context that one of these leaves came in.
+    fn foreign(&self, context: ContextId, found: &[(B::LeafId, B::Tensor)]) -> Option<ContextId> {
+        let origins = self.origins.lock();
+        let mut found = found.iter().filter_map(|(leaf, _)| origins.get(leaf));
+        found.find(|origin| **origin != context).copied()
+    }
+
+    /// Drops what was kept of a context.
+    fn discard(&self, graph: Graph<B>) {
+        {
+            let mut origins = self.origins.lock();
+            for leaf in graph.received.keys() {
+                origins.remove(leaf);
+            }
+        }
+        graph.discard(&self.backend);
     }
 
     /// The tensors of these roots with their gradients, and the leaves that they reach.
@@ -261,7 +285,7 @@ impl<B: AutogradBackend> Node<B> {
             let callees = match before {
                 State::Open(mut graph) => {
                     let callees = std::mem::take(&mut graph.callees);
-                    graph.discard(&self.backend);
+                    self.discard(graph);
                     callees.into_iter().collect()
                 }
                 State::Failed { callees, .. } => callees,
@@ -321,7 +345,6 @@ fn by_worker(complete: Vec<(Rank, Gradients)>) -> Vec<(Rank, Shipment)> {
     }
     shipments
 }
-
 
 impl<B: AutogradBackend> Part for Node<B> {
     fn open(&self, here: Rank) -> ContextId {
@@ -423,6 +446,7 @@ impl<B: AutogradBackend> Part for Node<B> {
             if let Arrived::Raw(raw) = std::mem::replace(slot, made) {
                 let (leaf, tensor) = self.backend.make_leaf(raw)?;
                 graph.received.insert(leaf, (message, nth));
+                self.origins.lock().insert(leaf, crossing.context);
                 *slot = Arrived::Made(Box::new(tensor));
             }
         }
@@ -548,7 +572,7 @@ impl<B: AutogradBackend> Part for Node<B> {
         let before = std::mem::replace(&mut *state, failed);
         drop(state);
         if let State::Open(graph) = before {
-            graph.discard(&self.backend);
+            self.discard(graph);
         }
         concerned.into_iter().collect()
     }
@@ -627,3 +651,6 @@ impl<B: AutogradBackend> Graph<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

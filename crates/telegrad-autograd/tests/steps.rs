@@ -143,7 +143,9 @@ fn nothing_grows_over_thousands_of_steps() {
             let before = settled(&world);
             run(steps() / 10..steps());
             let is_flat = || settled(&world) < before + GROWTH;
-            wait_until(PATIENCE, is_flat, || format!("{before} bytes became {}", settled(&world)));
+            wait_until(PATIENCE, is_flat, || {
+                format!("{before} bytes became {}", settled(&world))
+            });
         }
         world.barrier().unwrap();
     });

@@ -25,7 +25,9 @@ fn eight_contexts_over_the_same_parameters_keep_their_gradients_apart() {
                                 y = layer.rpc_sync(Layer::forward, (y,))?;
                             }
                             context.backward(&[loss(&y)?])?;
-                            let here = weights.iter().try_fold(x.clone(), |x, weight| apply(&x, weight))?;
+                            let here = weights
+                                .iter()
+                                .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
                             check(layers, weights, &loss(&here)?);
                             Ok(())
                         };
@@ -135,7 +137,9 @@ fn a_single_thread_on_each_worker_is_enough() {
                         // One that is not used, so that everything has to be looked at.
                         first.rpc_sync(Layer::forward, (y.clone(),))?;
                         context.backward(&[loss(&y)?])?;
-                        let here = weights.iter().try_fold(x.clone(), |x, weight| apply(&x, weight))?;
+                        let here = weights
+                            .iter()
+                            .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
                         check(layers, weights, &loss(&here)?);
                         Ok(())
                     };

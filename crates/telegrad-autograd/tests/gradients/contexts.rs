@@ -136,7 +136,9 @@ fn what_has_ended_has_no_gradients() {
         let error = kept.backward(&[loss(&weight.tensor()).unwrap()]).unwrap_err();
         assert_eq!(autograd_error(&error), &ended);
         // What is sent in it is sent like anything else.
-        let x = kept.enter(|| world.rpc_sync(1, echo, (weight.tensor(),))).unwrap();
+        let x = kept
+            .enter(|| world.rpc_sync(1, echo, (weight.tensor(),)))
+            .unwrap();
         assert!(!x.track_op());
     });
 }
@@ -157,7 +159,10 @@ fn a_pass_starts_at_scalars_that_depend_on_something() {
             let bad = [
                 (weight.tensor(), "shape [2, 3]"),
                 (weight.value().sum_all()?, "depends on nothing"),
-                (weight.tensor().ge(0f32)?.narrow(0, 0, 1)?.narrow(1, 0, 1)?, "depends on nothing"),
+                (
+                    weight.tensor().ge(0f32)?.narrow(0, 0, 1)?.narrow(1, 0, 1)?,
+                    "depends on nothing",
+                ),
             ];
             for (root, expected) in bad {
                 let error = context.backward(&[good.clone(), root]).unwrap_err();
@@ -172,6 +177,32 @@ fn a_pass_starts_at_scalars_that_depend_on_something() {
             let found = context.gradients()?.get(&weight)?.expect("no gradient");
             assert_close(&found, &(weight.value() * 2.0)?);
             Ok(())
+        };
+        world.context(through).unwrap();
+    });
+}
+
+#[test]
+fn a_loss_that_depends_on_what_came_in_another_context_is_an_error() {
+    on_rank_0(Cluster::threads(2), |world, _| {
+        let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
+        let through = |outer: &Context| {
+            let y = world.rpc_sync(1, echo, (weight.tensor(),))?;
+            let other = std::thread::scope(|scope| {
+                let apart = scope.spawn(|| {
+                    let through = |context: &Context| {
+                        let error = context.backward(&[loss(&y)?]).unwrap_err();
+                        Ok((autograd_error(&error).clone(), context.id()))
+                    };
+                    world.context(through)
+                });
+                apart.join().unwrap()
+            });
+            let (error, context) = other?;
+            let other = outer.id();
+            assert_eq!(error, AutogradError::Foreign { context, other });
+            // Nothing is wrong with it where it belongs, and without its past it is at home everywhere.
+            outer.backward(&[loss(&y)?, loss(&(y.detach() * weight.tensor())?)?])
         };
         world.context(through).unwrap();
     });

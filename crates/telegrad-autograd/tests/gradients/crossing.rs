@@ -67,12 +67,16 @@ type Way = fn(&World, Tensor) -> Result<Tensor>;
 const WAYS: &[(&str, Way)] = &[
     ("rpc_sync", |world, x| world.rpc_sync(1, double, (x,))),
     ("rpc_async", |world, x| world.rpc_async(1, double, (x,))?.wait()),
-    ("an async function", |world, x| world.rpc_sync(1, double_later, (x,))),
+    ("an async function", |world, x| {
+        world.rpc_sync(1, double_later, (x,))
+    }),
     ("an inline function", |world, x| {
         let x = world.rpc_sync(1, same, (x,))?;
         world.rpc_sync(2, double, (x,))
     }),
-    ("remote and to_here", |world, x| world.remote(1, double, (x,))?.to_here()),
+    ("remote and to_here", |world, x| {
+        world.remote(1, double, (x,))?.to_here()
+    }),
     ("a value kept elsewhere, and passed on", |world, x| {
         let kept = world.remote(1, same, (x,))?;
         world.rpc_sync(2, double_of, (kept,))
@@ -81,7 +85,9 @@ const WAYS: &[(&str, Way)] = &[
         world.rpc_sync(2, double_of, (RRef::new(world, x)?,))
     }),
     ("oneself", |world, x| world.rpc_sync(0, double, (x,))),
-    ("a value of one's own", |world, x| world.remote(0, double, (x,))?.to_here()),
+    ("a value of one's own", |world, x| {
+        world.remote(0, double, (x,))?.to_here()
+    }),
     ("a structure", |world, x| {
         let half = (&x * 0.5)?;
         let batch = Batch {

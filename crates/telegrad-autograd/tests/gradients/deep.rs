@@ -59,9 +59,7 @@ fn what_is_kept_of_a_call_is_freed_however_long_it_is() {
                     1 => {}
                     _ => {
                         let y = many((y * 1.0)?, 1)?;
-                        world
-                            .rpc_sync(1, many_and_an_error, (y, OPERATIONS))
-                            .unwrap_err();
+                        world.rpc_sync(1, many_and_an_error, (y, OPERATIONS)).unwrap_err();
                     }
                 }
                 Ok(())

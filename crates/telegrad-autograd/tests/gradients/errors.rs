@@ -1,5 +1,7 @@
 //! An error anywhere ends the pass everywhere, with what happened.
 
+use telegrad_testkit::on_threads_and_processes;
+
 use super::operations::{Deed, special, special_through};
 use super::*;
 
@@ -13,8 +15,6 @@ on_threads_and_processes! { 4 =>
     an_error_in_an_operation_ends_the_pass_everywhere
     a_panic_in_an_operation_ends_the_pass_everywhere
 }
-
-use telegrad_testkit::on_threads_and_processes;
 
 fn an_error_in_an_operation_ends_the_pass_everywhere(cluster: Cluster) {
     ends_everywhere(cluster, Deed::Fail, "this cannot be differentiated");
@@ -42,7 +42,10 @@ fn ends_everywhere(cluster: Cluster, deed: Deed, text: &'static str) {
             assert!(cause.contains(text), "{cause}");
             // No pass and no call goes on in it.
             let error = context.backward(&[loss(&z)?]).unwrap_err();
-            assert!(matches!(autograd_error(&error), AutogradError::Failed { .. }), "{error}");
+            assert!(
+                matches!(autograd_error(&error), AutogradError::Failed { .. }),
+                "{error}"
+            );
             let error = world.rpc_sync(1, gradients_here, ()).unwrap_err();
             assert!(error.to_string().contains(text), "{error}");
             Err::<(), _>(Error::other("the last word"))

@@ -57,7 +57,9 @@ fn train(world: &World, on: &[u32]) {
         let (first, rest) = layers.split_first().expect("workers to train on");
         let y = first.rpc_sync(Layer::forward_through, (x.clone(), rest.to_vec()))?;
         context.backward(&[loss(&y)?])?;
-        let here = weights.iter().try_fold(x.clone(), |x, weight| apply(&x, weight))?;
+        let here = weights
+            .iter()
+            .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
         check(&layers, &weights, &loss(&here)?);
         Ok(())
     };
@@ -104,7 +106,9 @@ fn pass_with_a_kill(world: &World, board: &Board, workers: &[u32], mortal: u32) 
                 let info = world.context_free(*other);
                 info.sent + info.received + info.passes == 0
             };
-            wait_until(SOON, freed, || format!("worker {other}: {:?}", world.context_free(*other)));
+            wait_until(SOON, freed, || {
+                format!("worker {other}: {:?}", world.context_free(*other))
+            });
         }
         Ok(())
     };
@@ -209,29 +213,31 @@ fn a_worker_killed_that_has_a_pass_under_way(cluster: Cluster) {
 /// Rank 3 goes through ranks 1 and 2, does something with what comes back, and is killed.
 fn opener_killed(cluster: Cluster, then: fn(&Context, Tensor) -> Result<()>) {
     let board = cluster.board();
-    with_autograd(cluster).may_die(3).run(move |world| match world.rank() {
-        3 => {
-            let through = |context: &Context| {
-                let y = send_through(&world, &[1, 2], Deed::Wait(board.clone()))?;
-                board.raise("open");
-                then(context, y)?;
-                board.wait("body ended");
-                Ok(())
-            };
-            world.context(through).unwrap();
-        }
-        0 => {
-            board.wait("open");
-            for rank in [1, 2] {
-                assert_eq!(world.rpc_sync(rank, info, ()).unwrap().contexts, 1);
+    with_autograd(cluster)
+        .may_die(3)
+        .run(move |world| match world.rank() {
+            3 => {
+                let through = |context: &Context| {
+                    let y = send_through(&world, &[1, 2], Deed::Wait(board.clone()))?;
+                    board.raise("open");
+                    then(context, y)?;
+                    board.wait("body ended");
+                    Ok(())
+                };
+                world.context(through).unwrap();
             }
-            board.kill(3);
-            wait_for_nothing(&world, &[0, 1, 2]);
-            board.raise("go on");
-            train(&world, &[1, 2]);
-            wait_for_nothing(&world, &[0, 1, 2]);
-            board.raise("body ended");
-        }
-        _ => board.wait("body ended"),
-    });
+            0 => {
+                board.wait("open");
+                for rank in [1, 2] {
+                    assert_eq!(world.rpc_sync(rank, info, ()).unwrap().contexts, 1);
+                }
+                board.kill(3);
+                wait_for_nothing(&world, &[0, 1, 2]);
+                board.raise("go on");
+                train(&world, &[1, 2]);
+                wait_for_nothing(&world, &[0, 1, 2]);
+                board.raise("body ended");
+            }
+            _ => board.wait("body ended"),
+        });
 }

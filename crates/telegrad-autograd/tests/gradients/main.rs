@@ -179,7 +179,9 @@ fn assert_nothing_left(world: &World) {
 #[track_caller]
 fn wait_for_nothing(world: &World, on: &[u32]) {
     let left = || -> Vec<_> {
-        let infos = on.iter().map(|rank| (rank, world.rpc_sync(*rank, info, ()).unwrap()));
+        let infos = on
+            .iter()
+            .map(|rank| (rank, world.rpc_sync(*rank, info, ()).unwrap()));
         infos.filter(|(_, info)| info.contexts > 0).collect()
     };
     wait_until(PATIENCE, || left().is_empty(), || format!("{:?}", left()));

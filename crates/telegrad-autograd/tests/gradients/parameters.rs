@@ -139,7 +139,11 @@ fn a_variable_is_not_changed_in_place_while_another_context_needs_it() {
             let through = |context: &Context| {
                 let value = numbers((2, 3), 2)?;
                 let error = context.update(&weight, &value).unwrap_err();
-                let AutogradError::InUse { parameter, context: by } = autograd_error(&error) else {
+                let AutogradError::InUse {
+                    parameter,
+                    context: by,
+                } = autograd_error(&error)
+                else {
                     panic!("{error}")
                 };
                 assert_eq!((parameter.as_str(), by.0.to_string()), ("old", reader));
@@ -217,6 +221,9 @@ fn a_variable_that_is_changed_all_the_time_gives_no_wrong_gradient() {
                 board.raise("passed");
             }
         });
-        assert!(right + refused == 200 && right > 0, "{right} right, {refused} refused");
+        assert!(
+            right + refused == 200 && right > 0,
+            "{right} right, {refused} refused"
+        );
     });
 }

@@ -37,7 +37,10 @@ fn a_pass_that_takes_too_long_ends_and_says_who_was_busy() {
             assert_eq!(*limit, LIMIT);
             assert!(why.contains("`w2`"), "{why}");
             let error = context.gradients().map(drop).unwrap_err();
-            assert!(matches!(autograd_error(&error), AutogradError::Failed { .. }), "{error}");
+            assert!(
+                matches!(autograd_error(&error), AutogradError::Failed { .. }),
+                "{error}"
+            );
             Ok(())
         };
         let started = Instant::now();
@@ -59,7 +62,10 @@ fn the_limit_holds_for_the_whole_way() {
             let started = Instant::now();
             let error = context.backward_with(&[loss(&z)?], &limited(LONGER)).unwrap_err();
             assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
-            assert!(matches!(autograd_error(&error), AutogradError::TimedOut { .. }), "{error}");
+            assert!(
+                matches!(autograd_error(&error), AutogradError::TimedOut { .. }),
+                "{error}"
+            );
             // The one that is stuck, not one that waits for it.
             assert!(error.to_string().contains("`w3`"), "{error}");
             Ok(())
@@ -78,7 +84,10 @@ fn without_one_the_limit_of_calls_holds() {
         let through = |context: &Context| {
             let z = world.rpc_sync(1, special, (weight.tensor(), Deed::Wait(board.clone())))?;
             let error = context.backward(&[loss(&z)?]).unwrap_err();
-            assert!(matches!(autograd_error(&error), AutogradError::TimedOut { .. }), "{error}");
+            assert!(
+                matches!(autograd_error(&error), AutogradError::TimedOut { .. }),
+                "{error}"
+            );
             Ok(())
         };
         hasty.context(through).unwrap();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use fastrand::Rng;
 use telegrad_autograd::{Backward, Mode};
+use telegrad_rpc::remote;
 use telegrad_testkit::Board;
 
 use crate::program::{Alone, HELD, Name, PARAMETERS, Program, WORKERS, run_spread};
@@ -31,7 +32,7 @@ fn own_gradients() -> Result<Vec<Option<f64>>> {
 }
 
 /// One graph, and the passes through it.
-struct Case {
+pub(super) struct Case {
     seed: u64,
     here: u32,
     program: Program,
@@ -40,7 +41,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(seed: u64, here: u32) -> Self {
+    pub(super) fn new(seed: u64, here: u32) -> Self {
         let mut random = Rng::with_seed(seed);
         Self {
             seed,
@@ -78,7 +79,7 @@ impl Case {
     }
 
     /// The gradients by plain reverse mode; nothing when the loss depends on no parameter.
-    fn expected(&self, parameters: &BTreeMap<Name, Scalar>) -> Option<BTreeMap<Name, f64>> {
+    pub(super) fn expected(&self, parameters: &BTreeMap<Name, Scalar>) -> Option<BTreeMap<Name, f64>> {
         let alone = Alone {
             here: self.here,
             parameters,
@@ -101,7 +102,7 @@ impl Case {
     }
 
     /// The gradients over all workers.
-    fn found(&self, world: &World, mode: Mode) -> Result<BTreeMap<Name, f64>> {
+    pub(super) fn found(&self, world: &World, mode: Mode) -> Result<BTreeMap<Name, f64>> {
         context(world, |context| {
             let given = run_spread(world, self.program, self.inputs())?;
             for (nth, loss) in self.losses(&given).iter().enumerate() {
@@ -141,16 +142,20 @@ impl Case {
                 self.compare(found, expected);
             }
             Err(error) => {
-                let unused = matches!(autograd_error(&error), AutogradError::Unused(list) if !list.is_empty());
+                let unused =
+                    matches!(autograd_error(&error), AutogradError::Unused(list) if !list.is_empty());
                 // A tidy program's later passes need not use everything.
-                assert!(unused && (!self.program.tidy || self.passes > 1), "{self}: {error}");
+                assert!(
+                    unused && (!self.program.tidy || self.passes > 1),
+                    "{self}: {error}"
+                );
                 EXPLORED.fetch_add(1, SeqCst);
             }
         }
     }
 
     #[track_caller]
-    fn compare(&self, found: BTreeMap<Name, f64>, expected: &BTreeMap<Name, f64>) {
+    pub(super) fn compare(&self, found: BTreeMap<Name, f64>, expected: &BTreeMap<Name, f64>) {
         let names = |gradients: &BTreeMap<Name, f64>| gradients.keys().copied().collect::<Vec<_>>();
         assert_eq!(names(&found), names(expected), "{self}");
         for (name, gradient) in expected {
@@ -175,7 +180,6 @@ fn a_thousand_random_graphs_have_the_gradients_that_they_have_in_one_place() {
     let cluster = with_scalars(Cluster::threads(WORKERS as usize));
     random_graphs(cluster, GRAPHS);
     let (explored, straight) = (EXPLORED.load(SeqCst), STRAIGHT.load(SeqCst));
-    eprintln!("{explored} {straight}");
     assert!(explored > 50, "{explored} graphs had unused results");
     assert!(straight > 50, "{straight} graphs had none");
 }
@@ -186,16 +190,18 @@ fn random_graphs_on_workers_with_a_single_thread() {
     random_graphs(cluster.options(|options| options.num_worker_threads = 1), 200);
 }
 
+#[test]
+fn random_graphs_over_processes() {
+    let cluster = with_scalars(Cluster::processes(WORKERS as usize));
+    random_graphs(cluster, 100);
+}
+
 /// Every worker goes through its share of them at the same time.
 fn random_graphs(cluster: Cluster, graphs: u64) {
     fill();
     let board = cluster.board();
     cluster.run(move |world| {
-        let parameters: BTreeMap<Name, Scalar> = {
-            let held = HELD.lock();
-            let copy = |(name, scalar): (&Name, &Scalar)| (*name, Scalar::leaf(scalar.value()));
-            held.iter().map(copy).collect()
-        };
+        let parameters = copies();
         let here = world.rank();
         let mine = (0..graphs).filter(|seed| seed % u64::from(WORKERS) == u64::from(here));
         for seed in mine {
@@ -206,8 +212,15 @@ fn random_graphs(cluster: Cluster, graphs: u64) {
     });
 }
 
+/// Parameters of the same values, for reverse mode in one place.
+pub(super) fn copies() -> BTreeMap<Name, Scalar> {
+    let held = HELD.lock();
+    let copy = |(name, scalar): (&Name, &Scalar)| (*name, Scalar::leaf(scalar.value()));
+    held.iter().map(copy).collect()
+}
+
 /// Gives every worker its parameters, unless another test has.
-fn fill() {
+pub(super) fn fill() {
     let mut random = Rng::with_seed(3);
     let mut held = HELD.lock();
     if !held.is_empty() {
@@ -227,6 +240,6 @@ fn wait_for_the_others(board: &Board) {
 
 #[track_caller]
 fn assert_nothing_left(world: &World) {
-    let info = world.rpc_sync(world.rank(), super::info, ()).unwrap();
-    assert_eq!(info, AutogradInfo::default());
+    let left = world.autograd_info().unwrap();
+    assert_eq!(left, AutogradInfo::default());
 }

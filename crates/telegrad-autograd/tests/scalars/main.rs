@@ -5,20 +5,14 @@ mod scalar;
 mod backend;
 mod program;
 mod graphs;
-mod modes;
-mod concurrency;
+mod mortals;
 
 use telegrad_autograd::{AutogradError, AutogradInfo, AutogradWorld, Context};
-use telegrad_rpc::{Error, Result, World, remote};
+use telegrad_rpc::{Error, Result, World};
 use telegrad_testkit::Cluster;
 
 use backend::Scalars;
 use scalar::Scalar;
-
-#[remote]
-fn info() -> Result<AutogradInfo> {
-    World::current()?.autograd_info()
-}
 
 /// With autograd over numbers.
 fn with_scalars(cluster: Cluster) -> Cluster {
