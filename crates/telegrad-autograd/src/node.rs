@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
-use crate::backend::AutogradBackend;
+use crate::backend::{AutogradBackend, Root};
 use crate::contexts::{Contexts, Shared, State, StillOpen};
 use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, RootId, Sent};
@@ -38,6 +38,9 @@ pub(crate) struct Progress {
     /// How much more, or less, is held here than before.
     pub(crate) held: i64,
 }
+
+/// What one traversal of the graph starts from, and the leaves that it reaches.
+type Run<B> = (Vec<Root<B>>, Vec<<B as AutogradBackend>::LeafId>);
 
 /// What other workers know of a context.
 pub(crate) enum Standing {
@@ -221,12 +224,7 @@ impl<B: AutogradBackend> Node<B> {
     }
 
     /// The tensors of these roots with their gradients, and the leaves that they reach.
-    fn collect(
-        &self,
-        graph: &mut Graph<B>,
-        pass: PassInfo,
-        run: &[RootId],
-    ) -> Result<(Vec<crate::backend::Root<B>>, Vec<B::LeafId>)> {
+    fn collect(&self, graph: &mut Graph<B>, pass: PassInfo, run: &[RootId]) -> Result<Run<B>> {
         let (mut roots, mut leaves, mut seen) = (Vec::new(), Vec::new(), FxHashSet::default());
         for root in run {
             let reached = graph

@@ -97,10 +97,10 @@ fn step(world: &World, scales: &[RRef<Scale>], nth: usize) -> Result<()> {
         let y = scales[0].rpc_sync(Scale::forward_through, (x, scales[1].clone()))?;
         let kept = scales[1].remote(Scale::forward, (y.clone(),))?;
         let z = (kept.to_here()? + &y)?;
-        if nth % 3 == 0 {
+        if nth.is_multiple_of(3) {
             scales[0].rpc_sync(Scale::forward, (y.clone(),))?;
         }
-        if nth % 5 == 0 {
+        if nth.is_multiple_of(5) {
             scales[0].rpc_sync(Scale::refuse, (y,))?;
         }
         context.backward(&[z.sum_all()?])?;
@@ -136,7 +136,7 @@ fn nothing_grows_over_thousands_of_steps() {
             let run = |steps: std::ops::Range<usize>| {
                 for nth in steps {
                     let result = step(&world, &scales, nth);
-                    assert_eq!(result.is_err(), nth % 5 == 0, "step {nth}: {result:?}");
+                    assert_eq!(result.is_err(), nth.is_multiple_of(5), "step {nth}: {result:?}");
                 }
             };
             run(0..steps() / 10);

@@ -120,7 +120,7 @@ fn a_worker_that_is_too_busy_to_hear_of_the_end_hears_of_it_later() {
         let through = |_: &Context| {
             board.raise("run on");
             world.rpc_sync(1, later, (weight().tensor(), 2, board.clone()))?;
-            Ok(world.rpc_async(1, occupy, (board.clone(),))?)
+            world.rpc_async(1, occupy, (board.clone(),))
         };
         let occupied = world.context(through).unwrap();
         board.wait("occupied");

@@ -129,7 +129,7 @@ impl Case {
         };
         let found = self.found(world, Mode::Smart);
         self.compare(found.unwrap_or_else(|error| panic!("{self}: {error}")), &expected);
-        if self.seed % 3 == 0 || self.program.tidy {
+        if self.seed.is_multiple_of(3) || self.program.tidy {
             self.check_fast(world, &expected);
         }
     }
