@@ -214,7 +214,8 @@ pub(crate) fn lost(world: &World, part: &dyn Part, worker: Rank) {
         if context.opener() == world.rank() {
             continue;
         }
-        let world = world.with_timeout(END_LIMIT);
+        // An opener that is busy is not gone.
+        let world = patient(world);
         match world.rpc_sync(context.opener(), standing, (context,)) {
             Ok(Answer::Open) => {}
             Ok(Answer::Failed(cause)) => fail(&world, part, context, &cause),

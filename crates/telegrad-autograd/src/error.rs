@@ -41,7 +41,10 @@ pub enum AutogradError {
         why: String,
     },
     /// What a gradient came for is not there any more.
-    #[error("the graph behind it has been freed by an earlier pass: keep it with `retain_graph`")]
+    #[error(
+        "the graph behind it has been freed, by an earlier pass without `retain_graph`, or because the call that it belongs to \
+         failed"
+    )]
     Freed,
     /// In fast mode: results were not used, so that their gradients would be waited for for ever.
     #[error(

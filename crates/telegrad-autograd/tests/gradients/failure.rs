@@ -117,6 +117,13 @@ fn pass_with_a_kill(world: &World, board: &Board, workers: &[u32], mortal: u32) 
     assert!(started.elapsed() < 2 * SOON, "{:?}", started.elapsed());
 }
 
+/// Kills a worker, and waits until it hears of nothing any more.
+fn kill(world: &World, board: &Board, rank: u32) {
+    board.kill(rank);
+    let is_gone = || world.in_context(None, || world.rpc_sync(rank, info, ())).is_err();
+    wait_until(SOON, is_gone, || format!("worker {rank} lives"));
+}
+
 /// Asking in a failed context is an error.
 trait ContextFree {
     fn context_free(&self, rank: u32) -> AutogradInfo;
@@ -179,7 +186,7 @@ fn a_worker_killed_before_the_others_are_told_of_the_end(cluster: Cluster) {
         let through = |_: &Context| {
             send_through(world, &[1, 2, 3], Deed::Fail)?;
             assert_eq!(world.context_free(3).contexts, 1);
-            board.kill(1);
+            kill(world, board, 1);
             Ok(())
         };
         world.context(through).unwrap();
@@ -195,7 +202,7 @@ fn a_worker_killed_after_it_has_told_of_a_failure(cluster: Cluster) {
             let failed = || world.context_free(2).sent == 0;
             wait_until(SOON, failed, || "worker 2 has not heard of it");
             assert_eq!(world.context_free(2).contexts, 1);
-            board.kill(1);
+            kill(world, board, 1);
             Ok(())
         };
         world.context(through).unwrap();
