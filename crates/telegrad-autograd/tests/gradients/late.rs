@@ -1,6 +1,10 @@
 //! What belongs to a context and comes after its end.
 
+use telegrad_testkit::on_threads_and_processes;
+
 use super::*;
+
+on_threads_and_processes! { 2 => a_large_request_that_is_overtaken_by_the_end_of_its_context }
 
 #[remote]
 fn same(x: Tensor) -> Tensor {
@@ -162,5 +166,30 @@ fn what_is_remembered_of_ends_does_not_grow_while_another_context_stays_open() {
             assert_nothing_left(&world);
         }
         world.barrier().unwrap();
+    });
+}
+
+#[remote]
+fn take(x: Tensor, board: Board) -> usize {
+    board.raise("taken");
+    x.elem_count()
+}
+
+/// Small messages do not wait for large ones.
+fn a_large_request_that_is_overtaken_by_the_end_of_its_context(cluster: Cluster) {
+    const TIMES: usize = 20;
+    on_rank_0(cluster, |world, board| {
+        let large = Tensor::zeros(1 << 19, candle_core::DType::F32, &Device::Cpu).unwrap();
+        let large = Param::new(&large).unwrap();
+        for _ in 0..TIMES {
+            let through = |_: &Context| {
+                let call = world.rpc_async(1, take, (large.tensor(), board.clone()))?;
+                call.detach();
+                Ok(())
+            };
+            world.context(through).unwrap();
+        }
+        board.wait_for("taken", TIMES);
+        assert_nothing_left(&world);
     });
 }
