@@ -179,7 +179,7 @@ impl There {
                 Front::There(front) => front.forward(&task.x)?,
             };
             let loss = nn::cross_entropy(&self.back.forward(&hidden)?, &task.labels)?;
-            context.backward(&[loss.clone()])?;
+            context.backward(std::slice::from_ref(&loss))?;
             self.optimizer.step(context)?;
             Ok(loss.to_scalar()?)
         })
