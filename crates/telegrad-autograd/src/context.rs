@@ -16,7 +16,7 @@ use crate::error::AutogradError;
 use crate::info::AutogradInfo;
 use crate::layer::{node_of, part_of};
 use crate::message::PassId;
-use crate::node::{Node, Part};
+use crate::node::{Membership, Node, Passing};
 
 /// What a world can do when it has autograd.
 pub trait AutogradWorld {
@@ -93,11 +93,11 @@ impl<B: AutogradBackend> Context<B> {
         world.in_context(Some(context.id), || f(&context))
     }
 
-    /// Inside a remote function that was called in a context: that context.
+    /// As [`Context::current`], with tensors of any library.
     ///
     /// # Errors
-    /// [`AutogradError::NoContext`] elsewhere.
-    pub fn current() -> Result<Self> {
+    /// As there.
+    pub fn current_of() -> Result<Self> {
         let world = World::current()?;
         let id = world.current_context().ok_or(AutogradError::NoContext)?;
         let node = node_of(&world)?;
@@ -134,8 +134,8 @@ impl<B: AutogradBackend> Context<B> {
     /// As there; [`AutogradError::TimedOut`] at the time limit.
     pub fn backward_with(&self, roots: &[B::Tensor], options: &Backward) -> Result<()> {
         let (world, node) = (&self.world, &*self.node);
-        let limit = Limit::new(options.timeout);
-        let pass = node.pass(world.rank(), options.retain_graph);
+        let limit = Limit::new(world, options.timeout);
+        let pass = node.pass(world.rank(), options.retain_graph, options.mode);
         let _over = Over(node, pass.id);
         // The calls of a pass belong to no context.
         let result = world.in_context(None, || {
@@ -143,7 +143,7 @@ impl<B: AutogradBackend> Context<B> {
             drive::run(world, node, self.id, (pass, options.mode), first, &limit)
         });
         result.map_err(|error| {
-            let error = timed_out(error, options.timeout);
+            let error = timed_out(error, limit.duration());
             if !is_refusal(&error) {
                 drive::fail(world, node, self.id, &error.to_string());
             }
@@ -155,6 +155,7 @@ impl<B: AutogradBackend> Context<B> {
     ///
     /// # Errors
     /// When a pass has failed: part of a gradient is none. When the context is not known here.
+    #[doc(alias = "get_gradients")]
     pub fn gradients(&self) -> Result<Gradients<B>> {
         let gradients = self
             .node
@@ -179,11 +180,11 @@ impl<B: AutogradBackend> Drop for Over<'_, B> {
 }
 
 /// A call that ran out of time, as what it was part of.
-fn timed_out(error: Error, of_pass: Option<Duration>) -> Error {
+fn timed_out(error: Error, of_pass: Duration) -> Error {
     match error {
-        Error::Timeout { worker, limit, .. } => AutogradError::TimedOut {
-            // What another worker had was less.
-            limit: of_pass.unwrap_or(limit),
+        // What another worker had was less.
+        Error::Timeout { worker, .. } => AutogradError::TimedOut {
+            limit: of_pass,
             why: format!("worker `{worker}` had not answered"),
         }
         .into(),
@@ -206,6 +207,14 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl Context<Candle> {
+    /// Inside a remote function that was called in a context: that context.
+    ///
+    /// # Errors
+    /// [`AutogradError::NoContext`] elsewhere.
+    pub fn current() -> Result<Self> {
+        Self::current_of()
+    }
+
     /// Replaces the value of a parameter of this worker; the new version.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
-use telegrad_rpc::{Error, Result, World, remote};
+use telegrad_rpc::{Error, Result, RpcFuture, World, remote};
 use telegrad_wire::{ContextId, Rank, Wire};
 
 use crate::contexts::StillOpen;
@@ -40,23 +40,32 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    pub(crate) fn new(limit: Option<Duration>) -> Self {
+    /// Without a limit of its own a pass has that of a call. Zero: none.
+    pub(crate) fn new(world: &World, limit: Option<Duration>) -> Self {
+        let limit = match limit {
+            Some(limit) => world.within(limit).call_limit(),
+            None => world.call_limit(),
+        };
         Self {
             started: Instant::now(),
             limit,
         }
     }
 
+    /// How long it is.
+    pub(crate) fn duration(&self) -> Duration {
+        self.limit.unwrap_or_default()
+    }
+
     /// The world, for calls within what is left.
     fn on(&self, world: &World) -> World {
         match self.limit {
-            Some(limit) if limit.is_zero() => world.with_timeout(limit),
             Some(limit) => {
                 let left = limit.saturating_sub(self.started.elapsed());
                 // Zero would be no limit.
-                world.with_timeout(left.max(Duration::from_micros(1)))
+                world.within(left.max(Duration::from_micros(1)))
             }
-            None => world.clone(),
+            None => world.within(Duration::ZERO),
         }
     }
 }
@@ -166,80 +175,114 @@ fn name(world: &World, rank: Rank) -> String {
 /// Fails a context here and wherever it is known.
 pub(crate) fn fail(world: &World, part: &dyn Part, context: ContextId, cause: &str) {
     for worker in part.fail(context, cause) {
-        tell(world, worker, |world| {
-            world
-                .rpc_async(worker, fail_there, (context, cause.to_owned()))
-                .map(|call| call.detach())
-        });
+        let news = News::Failed(context, cause.to_owned());
+        if let Some(call) = tell(world, worker, news) {
+            call.detach();
+        }
     }
 }
 
-/// Ends a context here and wherever it is known, and waits until that is done.
+/// Ends a context here and wherever it is known, and waits until that is done, but not for long.
 pub(crate) fn end(world: &World, part: &dyn Part, context: ContextId, still: Option<&StillOpen>) {
-    let ended = part.end(context, still);
-    world.apart(|| {
-        let limit = Instant::now() + END_LIMIT;
-        let world = patient(world);
-        let mut calls = Vec::new();
-        for (context, callees) in ended {
-            for callee in callees.into_iter().filter(|callee| *callee != world.rank()) {
-                match world.rpc_async(callee, end_there, (context, still.cloned())) {
-                    Ok(call) => calls.push(call),
-                    Err(error) => unheard(&error),
-                }
-            }
+    let limit = Instant::now() + END_LIMIT;
+    let mut calls = Vec::new();
+    for (context, callees) in part.end(context, still) {
+        for callee in callees {
+            let news = News::Ended(context, still.cloned());
+            let call = tell(world, callee, news.clone());
+            calls.extend(call.map(|call| (callee, news, call)));
         }
-        for mut call in calls {
-            match call.wait_timeout(limit.saturating_duration_since(Instant::now())) {
-                Ok(Some(())) => {}
-                Ok(None) => call.detach(),
-                Err(error) => unheard(&error),
-            }
+    }
+    for (callee, news, mut call) in calls {
+        match call.wait_timeout(limit.saturating_duration_since(Instant::now())) {
+            Ok(Some(())) => {}
+            Ok(None) => call.detach(),
+            Err(_) => tell_later(world, callee, news),
         }
-    });
+    }
 }
 
 /// A worker is gone: its contexts are over, and those through it may have lost the way to their opener.
 pub(crate) fn lost(world: &World, part: &dyn Part, worker: Rank) {
     for (context, callees) in part.gone(worker) {
         for callee in callees.into_iter().filter(|callee| *callee != worker) {
-            tell(world, callee, |world| {
-                world
-                    .rpc_async(callee, end_there, (context, None))
-                    .map(|call| call.detach())
-            });
+            if let Some(call) = tell(world, callee, News::Ended(context, None)) {
+                call.detach();
+            }
         }
     }
     for context in part.called_by(worker) {
         if context.opener() == world.rank() {
             continue;
         }
-        // An opener that is busy is not gone.
-        let world = patient(world);
-        match world.rpc_sync(context.opener(), standing, (context,)) {
+        // An opener that is busy is not gone, nor is one whose connection breaks.
+        let asked = again_and_again(|| patient(world).rpc_sync(context.opener(), standing, (context,)));
+        match asked {
             Ok(Answer::Open) => {}
-            Ok(Answer::Failed(cause)) => fail(&world, part, context, &cause),
-            Ok(Answer::Ended) | Err(_) => end(&world, part, context, None),
+            Ok(Answer::Failed(cause)) => fail(world, part, context, &cause),
+            Ok(Answer::Ended) | Err(_) => end(world, part, context, None),
         }
     }
 }
 
-fn tell(world: &World, worker: Rank, call: impl FnOnce(&World) -> Result<()>) {
-    if worker != world.rank()
-        && let Err(error) = world.apart(|| call(&patient(world)))
-    {
-        unheard(&error);
+/// What a worker has to hear of a context.
+#[derive(Clone)]
+enum News {
+    Failed(ContextId, String),
+    Ended(ContextId, Option<StillOpen>),
+}
+
+impl News {
+    fn send(self, world: &World, to: Rank) -> Result<RpcFuture<()>> {
+        match self {
+            Self::Failed(context, cause) => world.rpc_async(to, fail_there, (context, cause)),
+            Self::Ended(context, still) => world.rpc_async(to, end_there, (context, still)),
+        }
     }
+}
+
+/// Tells a worker, without waiting for anything: where there is no connection, or no room for a request, that is done
+/// on another thread.
+fn tell(world: &World, worker: Rank, news: News) -> Option<RpcFuture<()>> {
+    if worker == world.rank() {
+        return None;
+    }
+    if world.is_connected(worker)
+        && let Ok(call) = world.apart(|| news.clone().send(&patient(world).no_wait(), worker))
+    {
+        return Some(call);
+    }
+    tell_later(world, worker, news);
+    None
+}
+
+/// Tells a worker that could not be told at once.
+fn tell_later(world: &World, worker: Rank, news: News) {
+    let task = world.clone();
+    world.errand(move || {
+        let told = again_and_again(|| news.clone().send(&patient(&task), worker)?.wait());
+        if let Err(error) = told {
+            tracing::debug!(%error, worker, "a worker did not hear of a context: it is gone");
+        }
+    });
+}
+
+/// Makes a call that does no harm when it is made twice, again if the connection breaks.
+fn again_and_again<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    /// More than a network that is of any use breaks in a row.
+    const TIMES: u32 = 10;
+    for _ in 1..TIMES {
+        match call() {
+            Err(Error::WorkerLost { .. }) => {}
+            result => return result,
+        }
+    }
+    call()
 }
 
 /// The world, for calls that have to be heard at some time: one that has run out of time is not even begun.
 fn patient(world: &World) -> World {
-    world.with_timeout(Duration::ZERO)
-}
-
-/// Whoever cannot be told is gone.
-fn unheard(error: &Error) {
-    tracing::debug!(%error, "a worker did not hear of a context");
+    world.within(Duration::ZERO)
 }
 
 /// How it went with gradients that were sent on.
@@ -351,5 +394,5 @@ fn inheriting(world: &World) -> World {
     /// As long as an answer takes on a machine that is busy.
     const ANSWER: Duration = Duration::from_millis(250);
     let left = telegrad_rpc::time_left().map(|left| left - ANSWER.min(left / 8));
-    world.with_timeout(left.map_or(Duration::ZERO, |left| left.max(Duration::from_micros(1))))
+    world.within(left.map_or(Duration::ZERO, |left| left.max(Duration::from_micros(1))))
 }

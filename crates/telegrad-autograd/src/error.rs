@@ -40,6 +40,19 @@ pub enum AutogradError {
         /// What is wrong with it.
         why: String,
     },
+    /// A worker answered a call of a context without taking part in it: gradients would end there.
+    #[error(
+        "worker {worker} (by rank) does not take part in {context}: it has no autograd, or the context is over there, so no \
+         gradient would come from `{function}`"
+    )]
+    NotTakingPart {
+        /// The worker's rank.
+        worker: u32,
+        /// The context.
+        context: ContextId,
+        /// The function that was called.
+        function: String,
+    },
     /// What a gradient came for is not there any more.
     #[error(
         "the graph behind it has been freed, by an earlier pass without `retain_graph`, or because the call that it belongs to \

@@ -8,7 +8,7 @@ use telegrad_wire::Rank;
 
 use crate::backend::AutogradBackend;
 use crate::births::Birth;
-use crate::message::PassId;
+use crate::message::{PassId, PassInfo};
 use crate::schedule::Schedule;
 
 /// A message with recorded tensors, as its receiver names it.
@@ -20,7 +20,7 @@ pub(crate) struct MessageId {
 }
 
 /// Where gradients come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RootId {
     /// What the pass was started with.
     Loss,
@@ -89,6 +89,14 @@ impl<B: AutogradBackend> Sent<B> {
     }
 }
 
+impl<B: AutogradBackend> Pass<B> {
+    /// How much has come to a halt here. In fast mode also what has not begun: every result is waited for.
+    pub(crate) fn held(&self, fast: bool) -> i64 {
+        let waiting = if fast { self.schedule.waiting() } else { 0 };
+        (self.schedule.held() + waiting) as i64
+    }
+}
+
 impl<B: AutogradBackend> Default for Graph<B> {
     fn default() -> Self {
         Self {
@@ -106,7 +114,8 @@ impl<B: AutogradBackend> Default for Graph<B> {
 
 impl<B: AutogradBackend> Graph<B> {
     /// This worker's part in a pass, from its beginning here. The loss is empty where the pass did not start.
-    pub(crate) fn begin(&mut self, backend: &B, pass: PassId, loss: Vec<B::Tensor>) {
+    /// How much is held then.
+    pub(crate) fn begin(&mut self, backend: &B, pass: PassInfo, loss: Vec<B::Tensor>) -> i64 {
         let loss_leaves: Arc<[B::LeafId]> = if loss.is_empty() {
             Arc::new([])
         } else {
@@ -124,18 +133,18 @@ impl<B: AutogradBackend> Graph<B> {
         for (number, leaves) in sent {
             roots.push((RootId::Sent(number), self.messages(&leaves)));
         }
-        self.passes.insert(
-            pass,
-            Pass {
-                schedule: Schedule::new(roots),
-                incoming: FxHashMap::default(),
-                outgoing: FxHashMap::default(),
-                loss,
-                loss_leaves,
-                active: FxHashSet::default(),
-                needed: FxHashSet::default(),
-            },
-        );
+        let part = Pass {
+            schedule: Schedule::new(roots),
+            incoming: FxHashMap::default(),
+            outgoing: FxHashMap::default(),
+            loss,
+            loss_leaves,
+            active: FxHashSet::default(),
+            needed: FxHashSet::default(),
+        };
+        let held = part.held(pass.fast);
+        self.passes.insert(pass.id, part);
+        held
     }
 
     /// Drops everything that was kept.

@@ -20,6 +20,8 @@ pub(crate) struct PassInfo {
     pub(crate) oldest: u64,
     /// The graph is used again.
     pub(crate) retain: bool,
+    /// Every result is expected to be used.
+    pub(crate) fast: bool,
 }
 
 /// Gradients on their way to one worker.

@@ -72,7 +72,7 @@ pub(crate) enum Unexpected {
 
 impl<R, V> Schedule<R, V>
 where
-    R: Copy + Eq + Hash,
+    R: Copy + Ord + Hash,
     V: Copy + Eq + Hash,
 {
     /// A pass over these roots, each with the received messages that it was computed from.
@@ -109,6 +109,8 @@ where
         }
         root.state = State::Ready;
         self.waiting -= 1;
+        // One that nobody is waiting behind need not wait for others.
+        self.pays |= root.reaches.is_empty();
         for message in &root.reaches {
             if let Some(received) = self.received.get_mut(message) {
                 received.waiting -= 1;
@@ -125,7 +127,9 @@ where
             return Vec::new();
         }
         self.pays = false;
-        let run = std::mem::take(&mut self.ready);
+        let mut run = std::mem::take(&mut self.ready);
+        // Sums of floats depend on the order: it should not depend on who came first.
+        run.sort_unstable();
         for root in &run {
             self.set(root, State::Running);
         }
@@ -193,6 +197,11 @@ where
     #[cfg(test)]
     pub(crate) fn is_over(&self) -> bool {
         self.waiting == 0 && self.ready.is_empty() && self.running == 0
+    }
+
+    /// How many roots are waited for.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// The roots that are waited for.

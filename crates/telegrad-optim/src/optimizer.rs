@@ -252,21 +252,21 @@ fn update<T: Stored, A: Algorithm>(
     state: &mut Option<State>,
     scale: f64,
 ) -> Result<()> {
-    let before = param.value();
-    // The copy becomes the new value.
-    let mut value = T::widen(with_elements(&before, <[T]>::to_vec)?);
-    let state = state.get_or_insert_with(|| State::new::<T::Element>(options, value.len()));
-    with_elements(gradient, |gradient: &[T]| {
-        if let Some((count, slots)) = state.next() {
-            options.update(
-                Step { count, scale },
-                &mut value,
-                &T::widen_slice(gradient),
-                slots,
-            );
-        }
-    })?;
-    let after = Var::from_vec(T::narrow(value), before.shape(), before.device())?;
-    param.set(after.as_tensor())?;
-    Ok(())
+    let updated = param.update(|before| {
+        // The copy becomes the new value.
+        let mut value = T::widen(with_elements(before, <[T]>::to_vec)?);
+        let state = state.get_or_insert_with(|| State::new::<T::Element>(options, value.len()));
+        with_elements(gradient, |gradient: &[T]| {
+            if let Some((count, slots)) = state.next() {
+                options.update(
+                    Step { count, scale },
+                    &mut value,
+                    &T::widen_slice(gradient),
+                    slots,
+                );
+            }
+        })?;
+        Ok(Var::from_vec(T::narrow(value), before.shape(), before.device())?)
+    });
+    updated.map(drop)
 }

@@ -56,6 +56,8 @@ pub struct Crossing<'a> {
     pub function: &'a str,
     /// It is the result of the call.
     pub is_reply: bool,
+    /// The worker at the other end has said that it belongs to the context, or has yet to.
+    pub is_known: bool,
 }
 
 /// What a layer makes of a message that leaves.
@@ -91,6 +93,11 @@ pub(crate) fn scope_of(worker: Incarnation) -> Option<ContextId> {
     SCOPE
         .get()
         .and_then(|(of, context)| (of == worker).then_some(context))
+}
+
+/// The scope of this thread.
+pub(crate) fn scope() -> Option<Scope> {
+    SCOPE.get()
 }
 
 /// Runs `f` in this scope, or in none.

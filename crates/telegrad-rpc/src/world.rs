@@ -1,7 +1,7 @@
 //! The handle to a world.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use telegrad_wire::{ContextId, Wire, WireError};
 
@@ -291,6 +291,35 @@ impl World {
     pub fn in_context<R>(&self, context: Option<ContextId>, f: impl FnOnce() -> R) -> R {
         let life = self.worker().identity.incarnation;
         in_scope(context.map(|context| (life, context)), f)
+    }
+
+    /// The same world for calls that wait for room, with this time limit. Zero: none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn within(&self, limit: Duration) -> Self {
+        let options = CallOptions {
+            timeout: Some(limit),
+            no_wait: false,
+        };
+        Self {
+            options,
+            ..self.clone()
+        }
+    }
+
+    /// The time that a call made now would have.
+    #[doc(hidden)]
+    pub fn call_limit(&self) -> Option<Duration> {
+        self.worker().limit(self.options, Instant::now()).0
+    }
+
+    /// Whether there is a connection for calls to this worker.
+    #[doc(hidden)]
+    pub fn is_connected(&self, to: u32) -> bool {
+        let member = self.worker().members().ok();
+        let member = member.and_then(|members| members.by_rank.get(to as usize));
+        let outbound = member.and_then(|member| member.outbound());
+        outbound.is_some_and(|outbound| outbound.link.closed().is_none())
     }
 
     /// Runs `f` as if outside of any remote function: the calls that it makes do not inherit what is left of

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use candle_core::{DType, Shape, Tensor, TensorId, Var};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use telegrad_rpc::Result;
 
@@ -38,6 +38,8 @@ pub struct Param(Arc<Inner>);
 
 struct Inner {
     name: String,
+    /// Held by whoever makes a new value of the old one. Readers do not wait for it.
+    updating: Mutex<()>,
     current: RwLock<Current>,
     /// The variable of a model that was made elsewhere, which is changed in place.
     variable: Option<Var>,
@@ -68,11 +70,7 @@ impl Param {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn named(name: impl Into<String>, value: &Tensor) -> Result<Self> {
-        Ok(Self::with_leaf(
-            name.into(),
-            Var::from_tensor(value)?.into_inner(),
-            None,
-        ))
+        Ok(Self::with_leaf(name.into(), copy_of(value)?.into_inner(), None))
     }
 
     /// A variable of a model that was made with candle's own means, of a `VarMap` for instance.
@@ -85,6 +83,7 @@ impl Param {
     }
 
     fn with_leaf(name: String, leaf: Tensor, variable: Option<Var>) -> Self {
+        let updating = Mutex::new(());
         let current = RwLock::new(Current {
             leaf,
             version: 0,
@@ -92,6 +91,7 @@ impl Param {
         });
         Self(Arc::new(Inner {
             name,
+            updating,
             current,
             variable,
         }))
@@ -112,12 +112,23 @@ impl Param {
         self.0.current.read().leaf.detach()
     }
 
-    /// Replaces the value; the new version. A variable made for this purpose is taken as it is,
-    /// anything else is copied.
+    /// Replaces the value by a copy of this one; the new version.
     ///
     /// # Errors
     /// When shape or element type differ from the present value's.
     pub fn set(&self, value: &Tensor) -> Result<u64> {
+        let copy = copy_of(value)?;
+        self.update(|_| Ok(copy))
+    }
+
+    /// Replaces the value by what `f` makes of it: a variable that nobody else has, which is taken as it is. The new
+    /// version. One update follows the other, so none is lost; readers do not wait.
+    ///
+    /// # Errors
+    /// Whatever `f` fails with; when shape or element type differ from the present value's.
+    pub fn update(&self, f: impl FnOnce(&Tensor) -> Result<Var>) -> Result<u64> {
+        let _one_at_a_time = self.0.updating.lock();
+        let value = f(&self.value())?;
         let mut current = self.0.current.write();
         if value.shape() != current.leaf.shape() || value.dtype() != current.leaf.dtype() {
             return Err(candle_core::Error::Msg(format!(
@@ -131,13 +142,8 @@ impl Param {
             .into());
         }
         match &self.0.variable {
-            Some(variable) => {
-                change(variable, value, &self.0.name)?;
-            }
-            None => {
-                let leaf = Var::from_tensor(value)?.into_inner();
-                current.replace(leaf);
-            }
+            Some(variable) => change(variable, &value, &self.0.name)?,
+            None => current.replace(value.into_inner()),
         }
         current.version += 1;
         Ok(current.version)
@@ -177,6 +183,11 @@ impl Param {
         let former = current.former.iter().map(|(leaf, _)| *leaf);
         std::iter::once(current.leaf.id()).chain(former).collect()
     }
+}
+
+/// A variable of its own: candle would give the same one for what is one already.
+fn copy_of(value: &Tensor) -> Result<Var> {
+    Ok(Var::from_tensor(&value.detach())?)
 }
 
 impl Current {

@@ -1,10 +1,12 @@
 //! What a worker makes of messages that no worker of ours would send: errors, and nothing worse.
 
 use candle_core::{DType, Device, Tensor, Var};
-use telegrad_wire::{Encoder, Wire};
+use telegrad_rpc::{Crossing, Noted, Recorded};
+use telegrad_wire::{Arrived, Encoder, Rank, RawTensor, Wire};
 
 use super::*;
 use crate::candle::Candle;
+use crate::message::{Cargo, Gradients, PassId, PassInfo, Shipment};
 
 const HERE: Rank = 0;
 const PEER: Rank = 1;
@@ -21,6 +23,7 @@ fn crossing(context: ContextId, is_reply: bool) -> Crossing<'static> {
         peer: PEER,
         function: "f",
         is_reply,
+        is_known: true,
     }
 }
 
@@ -58,6 +61,7 @@ fn pass(retain: bool) -> PassInfo {
         },
         oldest: 1,
         retain,
+        fast: false,
     }
 }
 
@@ -193,7 +197,7 @@ fn a_number_that_is_given_to_two_messages() {
         .unwrap()
         .sum_all()
         .unwrap();
-    let started = node.pass(HERE, false);
+    let started = node.pass(HERE, false, crate::Mode::Smart);
     let progress = node.start(context, started, vec![loss]).unwrap();
     let (to, Shipment(gradients)) = &progress.shipments[0];
     assert_eq!((*to, gradients[0].of, gradients[0].gradients.len()), (PEER, 5, 3));
@@ -229,13 +233,13 @@ fn a_tensor_that_came_in_another_context_is_not_taken_for_a_parameter() {
         panic!("it was noted")
     };
     let loss = made.downcast::<Tensor>().unwrap().sum_all().unwrap();
-    let started = node.pass(HERE, false);
+    let started = node.pass(HERE, false, crate::Mode::Smart);
     let text = refused(node.start(context, started, vec![loss.clone()]));
     assert_eq!(text, AutogradError::Foreign { context, other }.to_string());
     // Once that one is over, it is a tensor like any other.
     let still = node.contexts.close(other);
     node.end(other, Some(&still));
-    let started = node.pass(HERE, false);
+    let started = node.pass(HERE, false, crate::Mode::Smart);
     node.start(context, started, vec![loss]).unwrap();
     assert_eq!(node.info().gradients, 1);
     assert!(node.origins.lock().is_empty());

@@ -39,12 +39,20 @@ fn what_completes_something_does_not_wait_for_the_rest() {
 }
 
 #[test]
-fn what_completes_nothing_waits_for_the_last_one() {
+fn what_nobody_waits_behind_runs_at_once() {
     let mut schedule = Schedule::<_, char>::new([(1, vec![]), (2, vec![])]);
     schedule.gradient(2).unwrap();
-    assert!(schedule.next().is_empty());
+    assert_eq!(schedule.next(), [2]);
+    schedule.ran(&[2]);
+    assert_eq!((schedule.held(), schedule.waiting()), (0, 1));
+}
+
+#[test]
+fn what_runs_together_runs_in_the_same_order_whoever_came_first() {
+    let mut schedule = Schedule::new([(1, vec!['a']), (2, vec!['a'])]);
+    schedule.gradient(2).unwrap();
     schedule.gradient(1).unwrap();
-    assert_eq!(sorted(schedule.next()), [1, 2]);
+    assert_eq!(schedule.next(), [1, 2]);
 }
 
 #[test]

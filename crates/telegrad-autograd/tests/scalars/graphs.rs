@@ -25,7 +25,7 @@ static STRAIGHT: AtomicUsize = AtomicUsize::new(0);
 #[remote]
 fn own_gradients() -> Result<Vec<Option<f64>>> {
     let here = World::current()?.rank();
-    let gradients = Context::<Scalars>::current()?.gradients()?;
+    let gradients = Context::<Scalars>::current_of()?.gradients()?;
     let held = HELD.lock();
     let gradient_of = |nth| gradients.of_leaf(held[&(here, nth)].id()).map(Scalar::value);
     Ok((0..PARAMETERS).map(gradient_of).collect())

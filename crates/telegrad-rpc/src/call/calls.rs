@@ -130,6 +130,8 @@ pub(crate) struct Reply {
     pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
     pub(crate) references: Vec<Reference>,
+    /// The context that it belongs to, 0 for none.
+    pub(crate) context: u64,
     /// What the callee has noted of the tensors.
     pub(crate) recorded: Option<Recorded>,
 }
@@ -383,6 +385,7 @@ impl Calls {
                 .collect();
         }
         Ok(Reply {
+            context: message.header.context,
             body: message.body.into_owned(),
             offset,
             tensors: message.tensors,

@@ -14,7 +14,7 @@ use super::calls::{Call, Outbound, Reply};
 use crate::deadline::after;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::layer::Crossing;
+use crate::layer::{self, Crossing};
 use crate::worker::Worker;
 
 /// The result of [`rpc_async`](crate::World::rpc_async), now or later.
@@ -67,7 +67,8 @@ impl<T: Wire> RpcFuture<T> {
 impl<T: Wire + Send + 'static> RpcFuture<T> {
     /// Runs `f` with the result once it is there, on one of the worker's threads; the future of what
     /// `f` gives. The call then runs to its end whatever becomes of that future: dropping it only
-    /// gives up what `f` gives.
+    /// gives up what `f` gives. The calls that `f` makes belong to the autograd context, if any, that this is
+    /// called in.
     pub fn then<U: Send + 'static>(
         mut self,
         f: impl FnOnce(Result<T>) -> Result<U> + Send + 'static,
@@ -85,9 +86,11 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             promise: promise.clone(),
             worker: worker.clone(),
         };
+        // What it calls belongs to the context that it was given in.
+        let scope = layer::scope();
         let task = Box::new(move || {
             let result = self.take().unwrap_or(Err(Error::ShutDown));
-            target.set(guarded(f, result));
+            target.set(layer::in_scope(scope, || guarded(f, result)));
         });
         let ready = match result {
             Source::Call(call) => call.promise.on_ready_run(task),
@@ -286,15 +289,18 @@ impl Pending {
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
         let (function, peer) = (self.call.function, &*self.outbound.calls.peer);
         match (self.call.context, &self.worker.layer) {
-            (Some(context), Some(layer)) => reply.decode_with(function, peer, |tensors, recorded| {
+            (Some(context), Some(layer)) => {
                 let crossing = Crossing {
                     context,
                     peer: self.outbound.link.peer().rank,
                     function,
                     is_reply: true,
+                    is_known: reply.context == context.0,
                 };
-                layer.arrived(&crossing, recorded, tensors)
-            }),
+                reply.decode_with(function, peer, |tensors, recorded| {
+                    layer.arrived(&crossing, recorded, tensors)
+                })
+            }
             _ => reply.decode(function, peer),
         }
     }

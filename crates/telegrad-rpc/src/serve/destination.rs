@@ -225,6 +225,7 @@ impl Responder {
             peer: to.rank,
             function: self.function.name,
             is_reply: true,
+            is_known: true,
         });
         let (told, recorded) = worker.record(crossing, &outgoing.payload.tensors)?;
         let unsendable = |error: WireError| {

@@ -11,6 +11,7 @@ use super::job::{Job, Needs};
 use super::running::Running;
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
+use crate::layer::Scope;
 use crate::options::LinkLayer;
 use crate::registry::{Registration, Registry, Trouble};
 use crate::rref::Life;
@@ -76,7 +77,7 @@ impl Inbound {
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let name = found.as_ref().map_or("?", |(function, ..)| function.name);
-        let scope = (header.context != 0).then(|| (worker.identity.incarnation, ContextId(header.context)));
+        let scope = self.scope(&worker, ContextId(header.context));
         let context = CallContext::new(self.worker.clone(), self.caller.clone(), name, deadline, scope);
         let creates = match section.creates {
             None => None,
@@ -155,6 +156,15 @@ impl Inbound {
                 spawn(&worker, job.into_owned());
             }
         }
+    }
+
+    /// The scope of a call that belongs to this context, if it can be one of this world.
+    fn scope(&self, worker: &Worker, context: ContextId) -> Option<Scope> {
+        let is_one = context.0 != 0
+            && worker
+                .members()
+                .is_ok_and(|members| (context.opener() as usize) < members.by_rank.len());
+        is_one.then_some((worker.identity.incarnation, context))
     }
 
     /// Enters a request, to be found by a cancellation; false when it has been cancelled already.

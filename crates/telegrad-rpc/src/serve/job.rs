@@ -188,6 +188,7 @@ fn arrived(
                 peer: call.caller.rank,
                 function: call.function,
                 is_reply: false,
+                is_known: true,
             };
             let arrived = layer.arrived(&crossing, recorded, tensors);
             arrived.map_err(|error| Trouble::User(Box::new(error)))

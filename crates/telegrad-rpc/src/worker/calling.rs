@@ -141,6 +141,7 @@ impl Worker {
                 peer: member.info.rank,
                 function: function.name,
                 is_reply: false,
+                is_known: true,
             });
             let (told, recorded) = self.record(crossing, &payload.tensors)?;
             let handed = hand_over(self, &mut payload, life, outbound.calls.number);
