@@ -7,6 +7,7 @@ use telegrad_autograd::Param;
 use telegrad_rpc::Result;
 
 use crate::stored::{Stored, is_stored, with_elements, with_stored};
+use crate::turn::turn;
 use crate::{Algorithm, OptimError, State, Step};
 
 /// Parameters that are optimised with the same options.
@@ -19,6 +20,9 @@ pub struct ParamGroup<A> {
 }
 
 /// Moves parameters along their gradients, and keeps what the algorithm needs to know of each.
+///
+/// A parameter may have several optimisers, each with a state of its own. Their steps may be made at the same time:
+/// none is lost.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -252,6 +256,7 @@ fn update<T: Stored, A: Algorithm>(
     state: &mut Option<State>,
     scale: f64,
 ) -> Result<()> {
+    let _turn = turn(param);
     let before = param.value();
     // The copy becomes the new value.
     let mut value = T::widen(with_elements(&before, <[T]>::to_vec)?);
