@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 use telegrad_autograd::{Context, Param};
-use telegrad_rpc::{Error, RRef, Result, RpcFuture, World};
+use telegrad_rpc::{Error, RRef, Result, RpcFuture, WorkerInfo, World};
 use telegrad_wire::Wire;
 
 use crate::check::Check;
@@ -35,6 +35,50 @@ pub struct RemoteGroup<A> {
 /// Each worker that owns parameters keeps their state and makes their steps; a step is one message to each of
 /// them, all at the same time. Steps of several contexts may be made at once: on each owner they follow each
 /// other, also those of other optimisers of the same parameters, and none is lost.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use telegrad_autograd::{AutogradWorld, Param};
+/// use telegrad_optim::{DistributedOptimizer, Sgd};
+/// use telegrad_rpc::{Options, RRef, Result, World, init_with, remote};
+///
+/// struct Model(Param);
+///
+/// #[remote]
+/// impl Model {
+///     fn new() -> Result<Self> {
+///         Ok(Self(Param::new(&Tensor::new(&[4f32, -2.0], &Device::Cpu)?)?))
+///     }
+///
+///     fn loss(&self) -> Result<Tensor> {
+///         Ok(self.0.tensor().sqr()?.sum_all()?)
+///     }
+///
+///     fn params(&self) -> Result<Vec<RRef<Param>>> {
+///         Ok(vec![RRef::hold(&World::current()?, self.0.clone())?])
+///     }
+/// }
+///
+/// # let options = Options {
+/// #     init_method: "mem://docs-distributed-optimizer?rank=0&world_size=1".into(),
+/// #     layer: Some(telegrad_autograd::layer::<telegrad_autograd::candle::Candle>),
+/// #     ..Options::default()
+/// # };
+/// # let world = init_with("ps", options)?;
+/// let model = world.remote("ps", Model::new, ())?;
+/// let params = model.rpc_sync(Model::params, ())?;
+/// let optimizer = DistributedOptimizer::new(&world, params, Sgd { lr: 0.25, ..Sgd::default() })?;
+/// for _ in 0..3 {
+///     world.context(|context| {
+///         context.backward(&[model.rpc_sync(Model::loss, ())?])?;
+///         optimizer.step(context)
+///     })?;
+/// }
+/// assert_eq!(model.rpc_sync(Model::loss, ())?.to_scalar::<f32>()?, 0.3125);
+/// # drop((optimizer, model));
+/// # world.shutdown()?;
+/// # Ok::<(), telegrad_rpc::Error>(())
+/// ```
 pub struct DistributedOptimizer<A> {
     owners: Vec<RRef<Local>>,
     progress: Mutex<Progress>,
@@ -70,49 +114,56 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// An optimiser of groups of parameters with options of their own.
     ///
     /// # Errors
-    /// When there are no parameters, one is given twice, or options make no sense. When an owner cannot be asked.
+    /// When there are no parameters, or options make no sense. [`OptimError::Owners`] with every owner that cannot be
+    /// asked, or whose parameters cannot be optimised: because one of them is given twice, for instance.
     pub fn with_groups(world: &World, groups: Vec<RemoteGroup<A>>) -> Result<Self> {
-        let mut by_owner: BTreeMap<u32, Vec<LocalGroup>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<u32, WorkerInfo> = BTreeMap::new();
         for group in &groups {
             group.options.check()?;
             for param in &group.params {
-                by_owner.entry(param.owner().rank).or_default();
+                let owner = param.owner();
+                by_owner.insert(owner.rank, owner);
             }
         }
         if by_owner.is_empty() {
             return Err(OptimError::NoParameters.into());
         }
-        for (rank, local) in &mut by_owner {
+        let ask = |owner: &WorkerInfo| {
             // Every owner has every group, so that groups have the same number everywhere.
-            for group in &groups {
-                let here = group.params.iter().filter(|param| param.owner().rank == *rank);
-                local.push(LocalGroup {
+            let here = groups.iter().map(|group| {
+                let here = group
+                    .params
+                    .iter()
+                    .filter(|param| param.owner().rank == owner.rank);
+                LocalGroup {
                     params: here.cloned().collect(),
                     method: group.options.clone().into(),
-                });
-            }
-        }
-        let (mut owners, mut failed) = (Vec::with_capacity(by_owner.len()), Vec::new());
-        for (rank, groups) in by_owner {
-            match world.remote(rank, Local::new, (groups,)) {
-                Ok(owner) => owners.push(owner),
-                Err(error) => failed.push((world.get_worker_info(rank)?.name, error)),
+                }
+            });
+            let local = world.remote(owner.rank, Local::new, (here.collect(),))?;
+            // What is wrong shows now, not at the first step.
+            let ready = local.rpc_async(Local::ready, ())?;
+            Ok((local, ready))
+        };
+        let asked: Vec<_> = by_owner.values().map(ask).collect();
+        let (mut owners, mut failed) = (Vec::with_capacity(asked.len()), Vec::new());
+        for (owner, asked) in by_owner.into_values().zip(asked) {
+            match asked.and_then(|(local, ready)| ready.wait().map(|()| local)) {
+                Ok(local) => owners.push(local),
+                Err(error) => failed.push((owner.name, error)),
             }
         }
         if !failed.is_empty() {
             return Err(OptimError::Owners(failed).into());
         }
         let lrs = groups.iter().map(|group| group.options.lr()).collect();
-        let optimizer = Self {
+        Ok(Self {
             owners,
             progress: Mutex::new(Progress { step: 0, lrs }),
             schedule: None,
             max_norm: None,
             of: PhantomData,
-        };
-        // What is wrong shows now, not at the first step.
-        optimizer.on_owners(|owner| owner.rpc_async(Local::ready, ()))?;
-        Ok(optimizer)
+        })
     }
 
     /// Has the learning rate follow a schedule: that of each group is the base.

@@ -141,6 +141,12 @@ fn references_to_parameters_of_a_worker_that_is_gone_make_no_optimiser() {
             };
             assert_eq!(worker, "w2");
             assert!(error.contains("worker `w2`"), "{error}");
+            // What is wrong with others is said as well.
+            let twice = [&params[..], &params[..1]].concat();
+            let failed = owners_of(DistributedOptimizer::new(&world, twice, sgd(0.1)));
+            let workers: Vec<_> = failed.iter().map(|(worker, _)| worker.as_str()).collect();
+            assert_eq!(workers, ["w1", "w2"]);
+            assert!(failed[0].1.contains("was given before"), "{failed:?}");
             // The others can do without.
             DistributedOptimizer::new(&world, params[..2].to_vec(), sgd(0.1)).unwrap();
         }

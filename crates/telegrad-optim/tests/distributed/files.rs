@@ -262,8 +262,11 @@ fn headers_that_say_something_else_are_refused() {
             later.ends_with("has format 7, this program reads up to 1"),
             "{later}"
         );
-        let damaged = load(r#"\"lrs\":[0.001,0.04"#, r#"\"lrs\":[0.0010,0.4"#);
-        assert!(damaged.contains("is not a saved optimiser"), "{damaged}");
+        let damaged = load(r#"\"lrs\":[0.001,0.04"#, r#"\"lrs\":[0.00100004"#);
+        assert!(
+            damaged.contains("the learning rates of 1 groups, not 2"),
+            "{damaged}"
+        );
         let damaged = load(r#"\"lrs\":[0.001"#, r#"\"lrs\":[-0.01"#);
         assert!(damaged.contains("`lr` is -0.01"), "{damaged}");
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use telegrad_testkit::on_threads_and_processes;
+use telegrad_testkit::{Left, on_threads_and_processes};
 
 use super::learning_rate::Dot;
 use super::*;
@@ -181,5 +181,47 @@ fn a_context_that_read_an_older_value_steps_with_the_gradient_of_that() {
             assert_eq!(optimizer.steps(), others as u64 + 1);
         }
         Ok(())
+    });
+}
+
+/// A step that is made for somebody else, in their context.
+#[remote]
+fn step_for(params: Vec<RRef<Param>>) -> Result<()> {
+    let optimizer = DistributedOptimizer::new(&World::current()?, params, sgd(1.0))?;
+    optimizer.step(&Context::current()?)
+}
+
+#[test]
+fn a_step_can_be_made_by_another_thread_or_another_worker_in_the_context() {
+    on_rank_0(Cluster::threads(3), |world| {
+        let part = world.remote(1, Dot::new, (vec![0.0; 3],))?;
+        let params = vec![part.rpc_sync(Dot::param, ())?];
+        let optimizer = DistributedOptimizer::new(world, params.clone(), sgd(1.0))?;
+        world.context(|context| {
+            let x = Tensor::new(&[1f32, 2.0, 3.0], &Device::Cpu)?;
+            context.backward(&[part.rpc_sync(Dot::dot, (x,))?])?;
+            std::thread::scope(|scope| scope.spawn(|| optimizer.step(context)).join().unwrap())?;
+            world.rpc_sync(2, step_for, (params.clone(),))
+        })?;
+        assert_eq!(part.rpc_sync(Dot::value, ())?, [-2.0, -4.0, -6.0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_is_left_of_an_optimiser_that_is_dropped() {
+    let cluster = with_autograd(Cluster::threads(3));
+    let board = cluster.board();
+    cluster.run(move |world| {
+        if world.rank() == 0 {
+            let model = Model::new(&world, &[0, 1, 2]).unwrap();
+            let optimizer = DistributedOptimizer::new(&world, model.params().unwrap(), sgd(0.1)).unwrap();
+            model.train(&world, &optimizer, 0..3).unwrap();
+            board.raise("dropped");
+        }
+        board.wait("dropped");
+        Left::default().wait(&world);
+        let info = world.autograd_info().unwrap();
+        assert_eq!((info.contexts, info.gradients), (0, 0));
     });
 }
