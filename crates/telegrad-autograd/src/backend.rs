@@ -57,6 +57,12 @@ pub trait AutogradBackend: Default + Send + Sync + 'static {
         None
     }
 
+    /// Drops what may be the last that holds on to graphs; their leaves have been asked for before. To be written for
+    /// libraries that free them by recursion, which takes room.
+    fn discard(&self, held: impl Send) {
+        drop(held);
+    }
+
     /// The sum of two gradients.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use crate::drive::{self, Limit, Mode};
 use crate::error::AutogradError;
 use crate::info::AutogradInfo;
 use crate::layer::{node_of, part_of};
+use crate::message::PassId;
 use crate::node::{Node, Part};
 
 /// What a world can do when it has autograd.
@@ -84,9 +85,8 @@ impl<B: AutogradBackend> Context<B> {
         impl<B: AutogradBackend> Drop for End<'_, B> {
             fn drop(&mut self) {
                 let Context { world, id, node } = self.0;
-                // What is below once this one is over.
-                let over = node.contexts.close(*id);
-                drive::end(world, &**node, *id, over);
+                let still = node.contexts.close(*id);
+                drive::end(world, &**node, *id, Some(&still));
             }
         }
         let _end = End(&context);
@@ -136,14 +136,14 @@ impl<B: AutogradBackend> Context<B> {
         let (world, node) = (&self.world, &*self.node);
         let limit = Limit::new(options.timeout);
         let pass = node.pass(world.rank(), options.retain_graph);
+        let _over = Over(node, pass.id);
         // The calls of a pass belong to no context.
         let result = world.in_context(None, || {
             let first = node.start(self.id, pass, roots.to_vec())?;
             drive::run(world, node, self.id, (pass, options.mode), first, &limit)
         });
-        node.pass_over(pass.id);
         result.map_err(|error| {
-            let error = timed_out(error);
+            let error = timed_out(error, options.timeout);
             if !is_refusal(&error) {
                 drive::fail(world, node, self.id, &error.to_string());
             }
@@ -169,11 +169,21 @@ impl<B: AutogradBackend> fmt::Debug for Context<B> {
     }
 }
 
+/// Takes a pass off the books, also when an operation panics.
+struct Over<'a, B: AutogradBackend>(&'a Node<B>, PassId);
+
+impl<B: AutogradBackend> Drop for Over<'_, B> {
+    fn drop(&mut self) {
+        self.0.pass_over(self.1);
+    }
+}
+
 /// A call that ran out of time, as what it was part of.
-fn timed_out(error: Error) -> Error {
+fn timed_out(error: Error, of_pass: Option<Duration>) -> Error {
     match error {
         Error::Timeout { worker, limit, .. } => AutogradError::TimedOut {
-            limit,
+            // What another worker had was less.
+            limit: of_pass.unwrap_or(limit),
             why: format!("worker `{worker}` had not answered"),
         }
         .into(),

@@ -1,16 +1,16 @@
 //! The contexts that a worker knows of, and those that it knows to be over.
 //!
 //! A context is over when its opener says so. Messages that belong to it may still be on their way then, and
-//! must not bring it back. Openers number their contexts, and say with each end below which number all are
-//! over, so what has to be remembered is bounded by what is open.
+//! must not bring it back. Openers number their contexts, and say with each end which ones are open, so what has to
+//! be remembered is bounded by that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
-use telegrad_wire::{ContextId, Rank};
+use rustc_hash::{FxHashMap, FxHashSet};
+use telegrad_wire::{ContextId, Rank, Wire};
 
 use crate::backend::AutogradBackend;
 use crate::error::AutogradError;
@@ -19,12 +19,21 @@ use crate::graph::Graph;
 /// What a worker has of a context.
 pub(crate) enum State<B: AutogradBackend> {
     Open(Graph<B>),
-    /// A pass in it has failed. Those whom this worker has called in it will have to be told of its end.
+    /// A pass in it has failed. Those whom this worker has called in it will have to be told of its end, and those
+    /// who have called this worker are the ones that it hears of it from.
     Failed {
         cause: String,
         callees: Vec<Rank>,
+        callers: FxHashSet<Rank>,
     },
     Ended,
+}
+
+/// Which contexts of a worker are open: these, and any from that number on.
+#[derive(Clone, Debug, Wire)]
+pub(crate) struct StillOpen {
+    open: Vec<u64>,
+    next: u64,
 }
 
 /// A context, shared by whoever works in it.
@@ -43,9 +52,11 @@ struct Books<B: AutogradBackend> {
 /// What is known of the contexts of one worker.
 #[derive(Default)]
 struct Opener {
-    /// All below this number are over.
-    below: u64,
-    /// And these.
+    /// All below this number are over,
+    next: u64,
+    /// but for these.
+    open: BTreeSet<u64>,
+    /// And these are.
     ended: BTreeSet<u64>,
     /// The worker is gone, and with it all its contexts.
     gone: bool,
@@ -88,8 +99,7 @@ impl<B: AutogradBackend> Contexts<B> {
             return Some(shared.clone());
         }
         let opener = books.openers.entry(context.opener()).or_default();
-        let number = context.number();
-        if opener.gone || number < opener.below || opener.ended.contains(&number) {
+        if opener.is_over(context.number()) {
             return None;
         }
         let shared = new_shared();
@@ -97,24 +107,25 @@ impl<B: AutogradBackend> Contexts<B> {
         Some(shared)
     }
 
-    /// A context of this worker's own is over: below which number all are now.
-    pub(crate) fn close(&self, context: ContextId) -> u64 {
+    /// A context of this worker's own is over: which are not.
+    pub(crate) fn close(&self, context: ContextId) -> StillOpen {
         let mut books = self.books.lock();
         let opener = books.openers.entry(context.opener()).or_default();
         opener.own.remove(&context.number());
-        let first = opener.own.first().copied();
-        first.unwrap_or_else(|| self.next.load(SeqCst))
+        StillOpen {
+            open: opener.own.iter().copied().collect(),
+            next: self.next.load(SeqCst),
+        }
     }
 
-    /// A context is over, and all of its opener's below this number. What was known of them.
-    pub(crate) fn end(&self, context: ContextId, below: u64) -> Vec<(ContextId, Shared<B>)> {
+    /// A context is over, and so are its opener's others that are not among those. What was known of them.
+    pub(crate) fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Shared<B>)> {
         let mut books = self.books.lock();
-        let opener = books.openers.entry(context.opener()).or_default();
-        opener.ended.insert(context.number());
-        opener.below = opener.below.max(below);
-        let below = opener.below;
-        opener.ended = opener.ended.split_off(&below);
-        books.take(|other| other == context || other.opener() == context.opener() && other.number() < below)
+        let mut opener = books.openers.remove(&context.opener()).unwrap_or_default();
+        opener.hear(context.number(), still);
+        let over = books.take(|other| other.opener() == context.opener() && opener.is_over(other.number()));
+        books.openers.insert(context.opener(), opener);
+        over
     }
 
     /// The opener of contexts is gone. What was known of them.
@@ -144,6 +155,34 @@ impl<B: AutogradBackend> Contexts<B> {
     }
 }
 
+impl Opener {
+    fn is_over(&self, number: u64) -> bool {
+        self.gone
+            || match number < self.next {
+                true => !self.open.contains(&number),
+                false => self.ended.contains(&number),
+            }
+    }
+
+    /// One is over. What the opener says of the others may have been overtaken by something later.
+    fn hear(&mut self, ended: u64, still: Option<&StillOpen>) {
+        if let Some(StillOpen { open, next }) = still {
+            if *next > self.next {
+                let open = open.iter().copied().filter(|number| !self.is_over(*number));
+                self.open = open.collect();
+                self.next = *next;
+                self.ended = self.ended.split_off(next);
+            } else {
+                self.open.retain(|number| number >= next || open.contains(number));
+            }
+        }
+        match ended < self.next {
+            true => self.open.remove(&ended),
+            false => self.ended.insert(ended),
+        };
+    }
+}
+
 impl<B: AutogradBackend> Books<B> {
     fn take(&mut self, which: impl Fn(ContextId) -> bool) -> Vec<(ContextId, Shared<B>)> {
         self.open.extract_if(|context, _| which(*context)).collect()
@@ -151,6 +190,14 @@ impl<B: AutogradBackend> Books<B> {
 }
 
 impl<B: AutogradBackend> State<B> {
+    /// Whether a worker has called this one in the context.
+    pub(crate) fn was_called_by(&self, worker: Rank) -> bool {
+        match self {
+            Self::Open(Graph { callers, .. }) | Self::Failed { callers, .. } => callers.contains(&worker),
+            Self::Ended => false,
+        }
+    }
+
     /// The graph.
     ///
     /// # Errors
@@ -170,3 +217,6 @@ impl<B: AutogradBackend> State<B> {
 fn new_shared<B: AutogradBackend>() -> Shared<B> {
     Arc::new(Mutex::new(State::Open(Graph::default())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,12 +12,13 @@ use rustc_hash::FxHashSet;
 use telegrad_rpc::{Error, Result, World, remote};
 use telegrad_wire::{ContextId, Rank, Wire};
 
+use crate::contexts::StillOpen;
 use crate::error::AutogradError;
 use crate::layer::part_of;
 use crate::message::{PassInfo, Shipment};
 use crate::node::{Part, Progress, Standing};
 
-/// How long the end of a context waits to be heard. Who hears of it later does so with a later one.
+/// How long the end of a context waits to be heard. Who is too busy hears of it later.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a backward pass treats results that the loss does not depend on.
@@ -88,7 +89,7 @@ pub(crate) fn run(
         .collect::<Result<Vec<_>>>()?;
     let mut held = held + deliver(&on, context, pass, part.proceed(context, pass)?)?;
     for call in calls {
-        held += call.wait()?;
+        held += call.wait()?.held()?;
     }
     if held != 0 {
         let text = format!("{held} gradients were left over");
@@ -105,7 +106,7 @@ fn deliver(world: &World, context: ContextId, pass: PassInfo, progress: Progress
         .map(|(to, shipment)| world.rpc_async(to, gradients, (context, pass, shipment)))
         .collect::<Result<Vec<_>>>()?;
     for call in calls {
-        held += call.wait()?;
+        held += call.wait()?.held()?;
     }
     Ok(held)
 }
@@ -174,22 +175,25 @@ pub(crate) fn fail(world: &World, part: &dyn Part, context: ContextId, cause: &s
 }
 
 /// Ends a context here and wherever it is known, and waits until that is done.
-pub(crate) fn end(world: &World, part: &dyn Part, context: ContextId, below: u64) {
-    let ended = part.end(context, below);
+pub(crate) fn end(world: &World, part: &dyn Part, context: ContextId, still: Option<&StillOpen>) {
+    let ended = part.end(context, still);
     world.apart(|| {
-        let world = world.with_timeout(END_LIMIT);
+        let limit = Instant::now() + END_LIMIT;
+        let world = patient(world);
         let mut calls = Vec::new();
         for (context, callees) in ended {
             for callee in callees.into_iter().filter(|callee| *callee != world.rank()) {
-                match world.rpc_async(callee, end_there, (context, below)) {
+                match world.rpc_async(callee, end_there, (context, still.cloned())) {
                     Ok(call) => calls.push(call),
                     Err(error) => unheard(&error),
                 }
             }
         }
-        for call in calls {
-            if let Err(error) = call.wait() {
-                unheard(&error);
+        for mut call in calls {
+            match call.wait_timeout(limit.saturating_duration_since(Instant::now())) {
+                Ok(Some(())) => {}
+                Ok(None) => call.detach(),
+                Err(error) => unheard(&error),
             }
         }
     });
@@ -201,7 +205,7 @@ pub(crate) fn lost(world: &World, part: &dyn Part, worker: Rank) {
         for callee in callees.into_iter().filter(|callee| *callee != worker) {
             tell(world, callee, |world| {
                 world
-                    .rpc_async(callee, end_there, (context, 0))
+                    .rpc_async(callee, end_there, (context, None))
                     .map(|call| call.detach())
             });
         }
@@ -210,26 +214,64 @@ pub(crate) fn lost(world: &World, part: &dyn Part, worker: Rank) {
         if context.opener() == world.rank() {
             continue;
         }
-        let world = world.with_timeout(END_LIMIT);
+        // An opener that is busy is not gone.
+        let world = patient(world);
         match world.rpc_sync(context.opener(), standing, (context,)) {
             Ok(Answer::Open) => {}
             Ok(Answer::Failed(cause)) => fail(&world, part, context, &cause),
-            Ok(Answer::Ended) | Err(_) => end(&world, part, context, 0),
+            Ok(Answer::Ended) | Err(_) => end(&world, part, context, None),
         }
     }
 }
 
 fn tell(world: &World, worker: Rank, call: impl FnOnce(&World) -> Result<()>) {
     if worker != world.rank()
-        && let Err(error) = world.apart(|| call(&world.with_timeout(END_LIMIT)))
+        && let Err(error) = world.apart(|| call(&patient(world)))
     {
         unheard(&error);
     }
 }
 
-/// Whoever cannot be told is gone, or hears of it with the next end.
+/// The world, for calls that have to be heard at some time: one that has run out of time is not even begun.
+fn patient(world: &World) -> World {
+    world.with_timeout(Duration::ZERO)
+}
+
+/// Whoever cannot be told is gone.
 fn unheard(error: &Error) {
     tracing::debug!(%error, "a worker did not hear of a context");
+}
+
+/// How it went with gradients that were sent on.
+#[derive(Debug, Wire)]
+enum Delivery {
+    /// So much more is held than before.
+    Held(i64),
+    /// The time was up before this worker had answered.
+    Late(String),
+}
+
+impl Delivery {
+    fn of(result: Result<i64>) -> Result<Self> {
+        match result {
+            Ok(held) => Ok(Self::Held(held)),
+            Err(Error::Timeout { worker, .. }) => Ok(Self::Late(worker)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How much is held, or the error that somebody was late.
+    fn held(self) -> Result<i64> {
+        match self {
+            Self::Held(held) => Ok(held),
+            Self::Late(worker) => Err(Error::Timeout {
+                function: "telegrad::autograd::gradients".into(),
+                worker,
+                limit: Duration::ZERO,
+                elapsed: Duration::ZERO,
+            }),
+        }
+    }
 }
 
 /// How a context stands with its opener.
@@ -242,10 +284,10 @@ enum Answer {
 
 /// Runs on whoever sent messages: brings the gradients of their tensors.
 #[remote(name = "telegrad::autograd::gradients")]
-fn gradients(context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<i64> {
+fn gradients(context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<Delivery> {
     let world = World::current()?;
     let progress = part_of(&world)?.take(context, pass, shipment)?;
-    deliver(&inheriting(&world), context, pass, progress)
+    Delivery::of(deliver(&inheriting(&world), context, pass, progress))
 }
 
 /// Runs on whoever sent messages: says which of them matter.
@@ -263,10 +305,10 @@ fn discover(context: ContextId, pass: PassInfo, sent: Vec<u64>) -> Result<Vec<Ra
 
 /// Says that it is known which messages matter.
 #[remote(name = "telegrad::autograd::proceed")]
-fn proceed(context: ContextId, pass: PassInfo) -> Result<i64> {
+fn proceed(context: ContextId, pass: PassInfo) -> Result<Delivery> {
     let world = World::current()?;
     let progress = part_of(&world)?.proceed(context, pass)?;
-    deliver(&inheriting(&world), context, pass, progress)
+    Delivery::of(deliver(&inheriting(&world), context, pass, progress))
 }
 
 /// Asks which messages are waited for that do not matter.
@@ -283,11 +325,11 @@ fn fail_there(context: ContextId, cause: String) -> Result<()> {
     Ok(())
 }
 
-/// Says that a context is over, and all of its opener's below this number.
+/// Says that a context is over, and all of its opener's others but those that are open.
 #[remote(name = "telegrad::autograd::end")]
-fn end_there(context: ContextId, below: u64) -> Result<()> {
+fn end_there(context: ContextId, still: Option<StillOpen>) -> Result<()> {
     let world = World::current()?;
-    end(&world, &*part_of(&world)?, context, below);
+    end(&world, &*part_of(&world)?, context, still.as_ref());
     Ok(())
 }
 
@@ -303,7 +345,11 @@ fn standing(context: ContextId) -> Result<Answer> {
     })
 }
 
-/// The world, for calls that have what is left of the time of the call that is served.
+/// The world, for calls that have what is left of the time of the call that is served: a little less, so that the
+/// caller still hears who was late.
 fn inheriting(world: &World) -> World {
-    world.with_timeout(Duration::ZERO)
+    /// As long as an answer takes on a machine that is busy.
+    const ANSWER: Duration = Duration::from_millis(250);
+    let left = telegrad_rpc::time_left().map(|left| left - ANSWER.min(left / 8));
+    world.with_timeout(left.map_or(Duration::ZERO, |left| left.max(Duration::from_micros(1))))
 }

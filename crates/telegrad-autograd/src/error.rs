@@ -41,7 +41,10 @@ pub enum AutogradError {
         why: String,
     },
     /// What a gradient came for is not there any more.
-    #[error("the graph behind it has been freed by an earlier pass: keep it with `retain_graph`")]
+    #[error(
+        "the graph behind it has been freed, by an earlier pass without `retain_graph`, or because the call that it belongs to \
+         failed"
+    )]
     Freed,
     /// In fast mode: results were not used, so that their gradients would be waited for for ever.
     #[error(
@@ -60,6 +63,17 @@ pub enum AutogradError {
     /// The gradient of a message came twice, or for one that was found not to matter.
     #[error("a gradient came that nobody waits for: {0}")]
     Unexpected(String),
+    /// A tensor was used that came in another context, which is open: its gradient would be lost.
+    #[error(
+        "the loss depends on a tensor that came to this worker in {other}, and not in {context}: its gradient cannot go back. \
+         Have it sent again, or detach it"
+    )]
+    Foreign {
+        /// The context of the pass.
+        context: ContextId,
+        /// The one that the tensor came in.
+        other: ContextId,
+    },
     /// A variable that is changed in place was changed while a pass that has read it is under way.
     #[error(
         "parameter `{parameter}` is a variable that is changed in place, and was changed since {context} came here: its \

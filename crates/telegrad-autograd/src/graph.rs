@@ -138,6 +138,14 @@ impl<B: AutogradBackend> Graph<B> {
         );
     }
 
+    /// Drops everything that was kept.
+    pub(crate) fn discard(mut self, backend: &B) {
+        for sent in self.sent.values_mut() {
+            sent.leaves(backend);
+        }
+        backend.discard(self);
+    }
+
     /// The received messages that these leaves came with.
     fn messages(&self, leaves: &[B::LeafId]) -> Vec<MessageId> {
         let mut seen = FxHashSet::default();

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use telegrad_rpc::{Crossing, Layer, Recorded, Result, World};
+use telegrad_rpc::{Crossing, Layer, Noted, Recorded, Result, World};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
@@ -41,11 +41,7 @@ pub(crate) fn node_of<B: AutogradBackend>(world: &World) -> Result<Arc<Node<B>>>
 }
 
 impl Layer for Autograd {
-    fn leaving(
-        &self,
-        crossing: &Crossing<'_>,
-        tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Option<Recorded>> {
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
         self.part.leaving(crossing, tensors)
     }
 

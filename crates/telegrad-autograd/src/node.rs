@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use telegrad_rpc::{Crossing, Recorded, Result};
+use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
-use crate::backend::AutogradBackend;
-use crate::contexts::{Contexts, Shared, State};
+use crate::backend::{AutogradBackend, Root};
+use crate::contexts::{Contexts, Shared, State, StillOpen};
 use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, RootId, Sent};
 use crate::info::AutogradInfo;
@@ -26,6 +26,8 @@ pub(crate) struct Node<B: AutogradBackend> {
     next_pass: AtomicU64,
     /// Passes that started here and are not over.
     running: Mutex<BTreeSet<u64>>,
+    /// The contexts in which leaves came here that are open. Locked last.
+    origins: Mutex<FxHashMap<B::LeafId, ContextId>>,
 }
 
 /// What a step of a pass leads to.
@@ -36,6 +38,9 @@ pub(crate) struct Progress {
     /// How much more, or less, is held here than before.
     pub(crate) held: i64,
 }
+
+/// What one traversal of the graph starts from, and the leaves that it reaches.
+type Run<B> = (Vec<Root<B>>, Vec<<B as AutogradBackend>::LeafId>);
 
 /// What other workers know of a context.
 pub(crate) enum Standing {
@@ -49,8 +54,7 @@ pub(crate) trait Part: Send + Sync + 'static {
     fn open(&self, here: Rank) -> ContextId;
     fn pass(&self, here: Rank, retain: bool) -> PassInfo;
     fn pass_over(&self, pass: PassId);
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>])
-    -> Result<Option<Recorded>>;
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
     fn stayed(&self, context: ContextId, recorded: &Recorded);
     fn arrived(
         &self,
@@ -70,7 +74,7 @@ pub(crate) trait Part: Send + Sync + 'static {
     /// Marks a context as failed; whom to tell, if that is news.
     fn fail(&self, context: ContextId, cause: &str) -> Vec<Rank>;
     /// Forgets a context; whom to tell.
-    fn end(&self, context: ContextId, below: u64) -> Vec<(ContextId, Vec<Rank>)>;
+    fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Vec<Rank>)>;
     /// Forgets the contexts of a worker that is gone; whom to tell.
     fn gone(&self, opener: Rank) -> Vec<(ContextId, Vec<Rank>)>;
     /// Contexts in which this worker was called by another.
@@ -90,6 +94,7 @@ impl<B: AutogradBackend> Default for Node<B> {
             next_message: AtomicU64::new(1),
             next_pass: AtomicU64::new(1),
             running: Mutex::default(),
+            origins: Mutex::default(),
         }
     }
 }
@@ -144,6 +149,7 @@ impl<B: AutogradBackend> Node<B> {
         {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
+            graph.forget_passes_before(pass);
             let ones = vec![None; loss.len()];
             graph.begin(&self.backend, pass.id, loss);
             graph.step(pass.id, &mut progress.held, |part| {
@@ -180,13 +186,16 @@ impl<B: AutogradBackend> Node<B> {
             } else {
                 self.backend.vjp(&roots, &leaves)?
             };
-            drop(roots);
+            self.backend.discard(roots);
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             for (leaf, _) in &found {
                 if let Some(parameter) = self.backend.changed_since(*leaf, &graph.birth) {
                     return Err(AutogradError::Changed { parameter, context }.into());
                 }
+            }
+            if let Some(other) = self.foreign(context, &found) {
+                return Err(AutogradError::Foreign { context, other }.into());
             }
             graph.accumulate(&self.backend, pass.id, found)?;
             let done = graph.step(pass.id, &mut progress.held, |part| Ok(part.schedule.ran(&run)))?;
@@ -196,13 +205,26 @@ impl<B: AutogradBackend> Node<B> {
         Ok(())
     }
 
+    /// Another context that one of these leaves came in.
+    fn foreign(&self, context: ContextId, found: &[(B::LeafId, B::Tensor)]) -> Option<ContextId> {
+        let origins = self.origins.lock();
+        let mut found = found.iter().filter_map(|(leaf, _)| origins.get(leaf));
+        found.find(|origin| **origin != context).copied()
+    }
+
+    /// Drops what was kept of a context.
+    fn discard(&self, graph: Graph<B>) {
+        {
+            let mut origins = self.origins.lock();
+            for leaf in graph.received.keys() {
+                origins.remove(leaf);
+            }
+        }
+        graph.discard(&self.backend);
+    }
+
     /// The tensors of these roots with their gradients, and the leaves that they reach.
-    fn collect(
-        &self,
-        graph: &mut Graph<B>,
-        pass: PassInfo,
-        run: &[RootId],
-    ) -> Result<(Vec<crate::backend::Root<B>>, Vec<B::LeafId>)> {
+    fn collect(&self, graph: &mut Graph<B>, pass: PassInfo, run: &[RootId]) -> Result<Run<B>> {
         let (mut roots, mut leaves, mut seen) = (Vec::new(), Vec::new(), FxHashSet::default());
         for root in run {
             let reached = graph
@@ -254,19 +276,39 @@ impl<B: AutogradBackend> Node<B> {
         }
     }
 
+    /// Forgets contexts; whom to tell of it.
+    fn forget(&self, over: Vec<(ContextId, Shared<B>)>) -> Vec<(ContextId, Vec<Rank>)> {
+        let forget_one = |(context, shared): (ContextId, Shared<B>)| {
+            let before = std::mem::replace(&mut *shared.lock(), State::Ended);
+            let callees = match before {
+                State::Open(mut graph) => {
+                    let callees = std::mem::take(&mut graph.callees);
+                    self.discard(graph);
+                    callees.into_iter().collect()
+                }
+                State::Failed { callees, .. } => callees,
+                State::Ended => Vec::new(),
+            };
+            (context, callees)
+        };
+        over.into_iter().map(forget_one).collect()
+    }
+
     /// This worker's part in a pass; forgets those that are over.
     fn join(&self, graph: &mut Graph<B>, pass: PassInfo) {
-        let PassInfo { id, oldest, .. } = pass;
-        graph
-            .passes
-            .retain(|other, _| other.root != id.root || other.number >= oldest);
-        if !graph.passes.contains_key(&id) {
-            graph.begin(&self.backend, id, Vec::new());
+        graph.forget_passes_before(pass);
+        if !graph.passes.contains_key(&pass.id) {
+            graph.begin(&self.backend, pass.id, Vec::new());
         }
     }
 }
 
 impl<B: AutogradBackend> Graph<B> {
+    fn forget_passes_before(&mut self, PassInfo { id, oldest, .. }: PassInfo) {
+        self.passes
+            .retain(|other, _| other.root != id.root || other.number >= oldest);
+    }
+
     /// Changes this worker's part in a pass, and notes how much more or less it holds then.
     fn step<R>(
         &mut self,
@@ -302,20 +344,6 @@ fn by_worker(complete: Vec<(Rank, Gradients)>) -> Vec<(Rank, Shipment)> {
     shipments
 }
 
-/// Forgets contexts; whom to tell of it.
-fn forget<B: AutogradBackend>(over: Vec<(ContextId, Shared<B>)>) -> Vec<(ContextId, Vec<Rank>)> {
-    let forget_one = |(context, shared): (ContextId, Shared<B>)| {
-        let before = std::mem::replace(&mut *shared.lock(), State::Ended);
-        let callees = match before {
-            State::Open(graph) => graph.callees.into_iter().collect(),
-            State::Failed { callees, .. } => callees,
-            State::Ended => Vec::new(),
-        };
-        (context, callees)
-    };
-    over.into_iter().map(forget_one).collect()
-}
-
 impl<B: AutogradBackend> Part for Node<B> {
     fn open(&self, here: Rank) -> ContextId {
         self.contexts.open(here)
@@ -336,18 +364,14 @@ impl<B: AutogradBackend> Part for Node<B> {
         self.running.lock().remove(&pass.number);
     }
 
-    fn leaving(
-        &self,
-        crossing: &Crossing<'_>,
-        tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Option<Recorded>> {
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
         // What belongs to a context that is over is a message like any other.
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
-            return Ok(None);
+            return Ok(Noted::Over);
         };
         let mut state = shared.lock();
         if matches!(*state, State::Ended) {
-            return Ok(None);
+            return Ok(Noted::Over);
         }
         let graph = state.graph(crossing.context)?;
         graph.note(crossing, true);
@@ -361,23 +385,27 @@ impl<B: AutogradBackend> Part for Node<B> {
             }
         }
         if places.is_empty() {
-            return Ok(None);
+            return Ok(Noted::Nothing);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
         let sent = Sent::new(crossing.peer, crossing.function, recorded);
         graph.sent.insert(number, sent);
-        Ok(Some(Recorded {
+        Ok(Noted::Tensors(Recorded {
             number,
             tensors: places,
         }))
     }
 
     fn stayed(&self, context: ContextId, recorded: &Recorded) {
-        // Dropped outside the lock.
-        let _sent = self.contexts.get(context).and_then(|shared| {
+        let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
             state.graph(context).ok()?.sent.remove(&recorded.number)
         });
+        // Outside the lock.
+        if let Some(mut sent) = sent {
+            sent.leaves(&self.backend);
+            self.backend.discard(sent);
+        }
     }
 
     fn arrived(
@@ -403,7 +431,9 @@ impl<B: AutogradBackend> Part for Node<B> {
             from: crossing.peer,
             number: recorded.number,
         };
-        graph.arrivals.insert(message, recorded.tensors.len());
+        // A peer that gives a number twice gets nonsense, and does no harm.
+        let count = graph.arrivals.entry(message).or_default();
+        *count = recorded.tensors.len().max(*count);
         let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
         for (nth, place) in recorded.tensors.iter().enumerate() {
             // What a peer says of places that are not there is of no consequence.
@@ -414,6 +444,7 @@ impl<B: AutogradBackend> Part for Node<B> {
             if let Arrived::Raw(raw) = std::mem::replace(slot, made) {
                 let (leaf, tensor) = self.backend.make_leaf(raw)?;
                 graph.received.insert(leaf, (message, nth));
+                self.origins.lock().insert(leaf, crossing.context);
                 *slot = Arrived::Made(Box::new(tensor));
             }
         }
@@ -529,38 +560,41 @@ impl<B: AutogradBackend> Part for Node<B> {
             return Vec::new();
         };
         let callees: Vec<Rank> = graph.callees.iter().copied().collect();
+        let callers = graph.callers.clone();
         let concerned: FxHashSet<Rank> = graph.callees.union(&graph.callers).copied().collect();
         let failed = State::Failed {
             cause: cause.into(),
             callees,
+            callers,
         };
-        let graph = std::mem::replace(&mut *state, failed);
+        let before = std::mem::replace(&mut *state, failed);
         drop(state);
-        drop(graph);
+        if let State::Open(graph) = before {
+            self.discard(graph);
+        }
         concerned.into_iter().collect()
     }
 
-    fn end(&self, context: ContextId, below: u64) -> Vec<(ContextId, Vec<Rank>)> {
-        forget(self.contexts.end(context, below))
+    fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Vec<Rank>)> {
+        self.forget(self.contexts.end(context, still))
     }
 
     fn gone(&self, opener: Rank) -> Vec<(ContextId, Vec<Rank>)> {
-        forget(self.contexts.gone(opener))
+        self.forget(self.contexts.gone(opener))
     }
 
     fn called_by(&self, worker: Rank) -> Vec<ContextId> {
         let all = self.contexts.all().into_iter();
-        let called = all.filter(
-            |(_, shared)| matches!(&*shared.lock(), State::Open(graph) if graph.callers.contains(&worker)),
-        );
+        let called = all.filter(|(_, shared)| shared.lock().was_called_by(worker));
         called.map(|(context, _)| context).collect()
     }
 
     fn concerns(&self, worker: Rank) -> bool {
         let concerns = |(context, shared): (ContextId, Shared<B>)| {
+            let state = shared.lock();
             context.opener() == worker
-                || matches!(&*shared.lock(), State::Open(graph)
-                    if graph.callers.contains(&worker) || graph.callees.contains(&worker))
+                || state.was_called_by(worker)
+                || matches!(&*state, State::Open(graph) if graph.callees.contains(&worker))
         };
         self.contexts.all().into_iter().any(concerns)
     }
@@ -574,7 +608,7 @@ impl<B: AutogradBackend> Part for Node<B> {
                 graph.callees.insert(asks);
                 Standing::Open
             }
-            State::Failed { cause, callees } => {
+            State::Failed { cause, callees, .. } => {
                 callees.push(asks);
                 Standing::Failed(cause.clone())
             }
@@ -615,3 +649,6 @@ impl<B: AutogradBackend> Graph<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -178,3 +178,22 @@ fn an_unknown_section_is_refused_with_those_there_are() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("speed") && text.contains("throughput"), "{text}");
 }
+
+#[test]
+fn gradients_and_split_learning_are_measured_next_to_the_same_network_on_one_worker() {
+    let lines = lines(&["--quick", "--json", "--only", "autograd,chain,split"]);
+    for size in ["tiny", "1MB"] {
+        let step = find(&lines, "dist_autograd_step", "size", size);
+        assert!(step["p50"].as_f64().unwrap() > 0.0 && step["params"]["workers"] == 2);
+        let chain = find(&lines, "dist_autograd_chain", "size", size);
+        assert_eq!(chain["params"]["workers"], 4);
+    }
+    for shape in ["driver_calls_each", "nested_calls"] {
+        find(&lines, "dist_autograd_chain", "shape", shape);
+    }
+    let split = lines.iter().filter(|line| line["metric"] == "split_learning");
+    let processes: Vec<_> = split.map(|line| line["params"]["processes"].clone()).collect();
+    assert_eq!(processes, [2, 3]);
+    let local = find(&lines, "split_learning_local_reference", "", "");
+    assert!(local["unit"] == "steps/s" && local["value"].as_f64().unwrap() > 0.0);
+}

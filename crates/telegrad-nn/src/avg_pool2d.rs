@@ -55,22 +55,36 @@ fn pool<T: Real>(x: &Tensor, window: Window) -> candle_core::Result<Tensor> {
     let (plane, places) = (window.plane(), window.places());
     let planes = window.images * window.channels;
     let share = T::of(1.0 / window.kernel() as f64);
+    let width = window.columns.size;
     let value = read([x], |[x]: [&[T]; 1]| {
-        let mut value = vec![T::ZERO; planes * places];
+        let mut value = Vec::with_capacity(planes * places);
         for channel in 0..planes {
             let pixels = &x[channel * plane..][..plane];
-            let value = &mut value[channel * places..][..places];
-            window.visit(|place, pixel| value[place] += pixels[pixel] * share);
+            window.visit(|rows, columns| {
+                let mut sum = T::ZERO;
+                for row in rows {
+                    let under = &pixels[row * width + columns.start..row * width + columns.end];
+                    under.iter().for_each(|&pixel| sum += pixel);
+                }
+                value.push(sum * share);
+            });
         }
         value
     })?;
     node::<T>("avg_pool2d", &[x], value, window.shape(), move |pass| {
         let grad = read([&pass.grad], |[grad]: [&[T]; 1]| {
             let mut out = vec![T::ZERO; planes * plane];
+            let mut grads = grad.iter();
             for channel in 0..planes {
                 let pixels = &mut out[channel * plane..][..plane];
-                let grad = &grad[channel * places..][..places];
-                window.visit(|place, pixel| pixels[pixel] += grad[place] * share);
+                window.visit(|rows, columns| {
+                    // There is one gradient for every place.
+                    let Some(&grad) = grads.next() else { return };
+                    for row in rows {
+                        let under = &mut pixels[row * width + columns.start..row * width + columns.end];
+                        under.iter_mut().for_each(|pixel| *pixel += grad * share);
+                    }
+                });
             }
             out
         })?;

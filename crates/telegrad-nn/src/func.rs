@@ -41,6 +41,10 @@ impl Module for Func {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         tracked(&self.name, &[x], (self.function)(x)?)
     }
+
+    fn type_name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl fmt::Debug for Func {

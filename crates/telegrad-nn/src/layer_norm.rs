@@ -4,7 +4,7 @@ use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
 
 use crate::node::{Gradients, Pass, node};
-use crate::real::{Real, read, with_type};
+use crate::real::{Real, dot, read, sum_of, with_type};
 use crate::{Error, Module, Result, init};
 
 /// Gives the last dimensions the mean 0 and the variance 1, then scales and shifts each element.
@@ -105,23 +105,19 @@ fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
         let mut x_grad = Vec::with_capacity(x.len());
         let (mut weight_grad, mut bias_grad) = (vec![T::ZERO; width], vec![T::ZERO; width]);
         let share = T::of(1.0 / width as f64);
+        // Of one row: x̂ and h.
+        let (mut normal, mut scaled) = (vec![T::ZERO; width], vec![T::ZERO; width]);
         for (x, grad) in x.chunks_exact(width).zip(grad.chunks_exact(width)) {
             let (mean, scale) = moments(x, eps);
-            let (mut sum, mut dot) = (T::ZERO, T::ZERO);
             for position in 0..width {
-                let normal = (x[position] - mean) * scale;
-                let scaled = grad[position] * weight[position];
-                sum += scaled;
-                dot += scaled * normal;
-                weight_grad[position] += grad[position] * normal;
+                normal[position] = (x[position] - mean) * scale;
+                scaled[position] = grad[position] * weight[position];
+                weight_grad[position] += grad[position] * normal[position];
                 bias_grad[position] += grad[position];
             }
-            let (sum, dot) = (sum * share, dot * share);
-            let elements = x.iter().zip(grad).zip(weight);
-            x_grad.extend(elements.map(|((&x, &grad), &weight)| {
-                let normal = (x - mean) * scale;
-                scale * (grad * weight - sum - normal * dot)
-            }));
+            let (sum, dot) = (sum_of(&scaled, |h| h) * share, dot(&scaled, &normal) * share);
+            let elements = scaled.iter().zip(&normal);
+            x_grad.extend(elements.map(|(&h, &normal)| scale * (h - sum - normal * dot)));
         }
         (x_grad, weight_grad, bias_grad)
     })?;
@@ -136,11 +132,8 @@ fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
 /// The mean of a row, and one over its deviation.
 fn moments<T: Real>(row: &[T], eps: T) -> (T, T) {
     let share = T::of(1.0 / row.len() as f64);
-    let mut mean = T::ZERO;
-    row.iter().for_each(|&x| mean += x);
-    mean *= share;
-    let mut variance = T::ZERO;
-    row.iter().for_each(|&x| variance += (x - mean) * (x - mean));
+    let mean = sum_of(row, |x| x) * share;
+    let variance = sum_of(row, |x| (x - mean) * (x - mean));
     (mean, T::ONE / (variance * share + eps).sqrt())
 }
 

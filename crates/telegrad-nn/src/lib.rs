@@ -62,6 +62,7 @@ mod activation;
 mod softmax;
 mod loss;
 mod state_dict;
+mod share;
 mod remote;
 
 pub use activation::{
@@ -85,6 +86,7 @@ pub use remote::{AnyModule, RemoteModule, RemoteSequential};
 pub use rms_norm::{RmsNorm, rms_norm};
 pub use rng::Rng;
 pub use sequential::Sequential;
+pub use share::share;
 pub use softmax::{log_softmax, softmax};
 pub use state_dict::{load, load_state_dict, save, state_dict};
 pub use telegrad_autograd::Param;

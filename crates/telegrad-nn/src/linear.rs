@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use telegrad_autograd::Param;
 
-use crate::matrix::product;
+use crate::matrix::product_transposed;
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, has_kernels, read};
 use crate::{Error, Module, Result, Rng, init};
@@ -115,8 +115,8 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
             return Err(Error::input("linear", expected, format!("{:?}", other.dtype())));
         }
     }
-    // One matrix, whatever the rank: candle multiplies a batch of transposed matrices with one that
-    // they share wrongly, and slowly otherwise.
+    // One matrix, whatever the rank: candle's product of a batch of transposed matrices with one that
+    // they share is wrong.
     let rows = match rest {
         [_] => x.clone(),
         _ => x.reshape((rest.iter().product::<usize>(), inputs))?,
@@ -143,7 +143,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
 /// weight, and compute that of the input when nobody wants it.
 fn fused<T: Real>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> candle_core::Result<Tensor> {
     let (rows, outputs) = (x.dim(0)?, weight.dim(0)?);
-    let mut value = product::<T>(x, &weight.t()?)?;
+    let mut value = product_transposed::<T>(x, weight)?;
     if let Some(bias) = bias {
         read([bias], |[bias]: [&[T]; 1]| {
             for row in value.chunks_exact_mut(outputs.max(1)) {

@@ -3,8 +3,8 @@
 use candle_core::Tensor;
 
 use crate::node::node;
-use crate::real::{Real, read, with_type};
-use crate::softmax::log_sum_exp;
+use crate::real::{Real, read, sum_of, with_type};
+use crate::softmax::max;
 use crate::targets::indices;
 use crate::{Error, Result};
 
@@ -73,22 +73,25 @@ fn classes(layer: &'static str, scores: &Tensor, targets: &Tensor) -> Result<(us
 
 fn entropy<T: Real>(logits: &Tensor, classes: usize, targets: Vec<usize>) -> candle_core::Result<Tensor> {
     let share = T::of(1.0 / targets.len() as f64);
-    let (logs, loss) = read([logits], |[logits]: [&[T]; 1]| {
-        let logs: Vec<T> = logits.chunks_exact(classes).map(log_sum_exp).collect();
+    // The exponentials are kept, as probabilities: they are what takes the time.
+    let (probs, loss) = read([logits], |[logits]: [&[T]; 1]| {
+        let mut probs = Vec::with_capacity(logits.len());
         let mut loss = T::ZERO;
-        for ((row, &log), &target) in logits.chunks_exact(classes).zip(&logs).zip(&targets) {
-            loss += log - row[target];
+        for (row, &target) in logits.chunks_exact(classes).zip(&targets) {
+            let (max, start) = (max(row), probs.len());
+            probs.extend(row.iter().map(|&x| (x - max).exp()));
+            let sum = sum_of(&probs[start..], |p| p);
+            probs[start..].iter_mut().for_each(|p| *p /= sum);
+            loss += sum.ln() - (row[target] - max);
         }
-        (logs, loss * share)
+        (probs, loss * share)
     })?;
     node::<T>("cross_entropy", &[logits], vec![loss], (), move |pass| {
-        let grad = read([&pass.args[0], &pass.grad], |[logits, grad]: [&[T]; 2]| {
+        let grad = read([&pass.grad], |[grad]: [&[T]; 1]| {
             let scale = grad[0] * share;
-            let mut out = Vec::with_capacity(logits.len());
-            for ((row, &log), &target) in logits.chunks_exact(classes).zip(&logs).zip(&targets) {
-                let start = out.len();
-                out.extend(row.iter().map(|&x| scale * (x - log).exp()));
-                out[start + target] -= scale;
+            let mut out: Vec<T> = probs.iter().map(|&p| scale * p).collect();
+            for (row, &target) in out.chunks_exact_mut(classes).zip(&targets) {
+                row[target] -= scale;
             }
             out
         })?;

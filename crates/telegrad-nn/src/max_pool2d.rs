@@ -65,34 +65,40 @@ impl Module for MaxPool2d {
 
 fn pool<T: Real>(x: &Tensor, window: Window) -> candle_core::Result<Tensor> {
     let (plane, places) = (window.plane(), window.places());
+    let (planes, width) = (window.images * window.channels, window.columns.size);
     let (value, winners) = read([x], |[x]: [&[T]; 1]| {
-        let planes = window.images * window.channels;
-        let mut value = vec![T::LOWEST; planes * places];
+        let mut value = Vec::with_capacity(planes * places);
         // For every place the pixel that it took its value from.
-        let mut winners = vec![usize::MAX; planes * places];
+        let mut winners = Vec::with_capacity(planes * places);
         for channel in 0..planes {
             let pixels = &x[channel * plane..][..plane];
-            let (value, winners) = (
-                &mut value[channel * places..][..places],
-                &mut winners[channel * places..][..places],
-            );
-            window.visit(|place, pixel| {
-                let candidate = pixels[pixel];
-                let first = winners[place] == usize::MAX;
-                if first || candidate > value[place] || candidate.nan() {
-                    value[place] = candidate;
-                    winners[place] = pixel;
+            window.visit(|rows, columns| {
+                let mut winner = rows.start * width + columns.start;
+                let mut max = pixels[winner];
+                for row in rows {
+                    let first = row * width + columns.start;
+                    for (offset, &candidate) in pixels[first..][..columns.len()].iter().enumerate() {
+                        if candidate > max || candidate.nan() {
+                            (max, winner) = (candidate, first + offset);
+                        }
+                    }
                 }
+                value.push(max);
+                winners.push(winner);
             });
         }
         (value, winners)
     })?;
     node::<T>("max_pool2d", &[x], value, window.shape(), move |pass| {
         let grad = read([&pass.grad], |[grad]: [&[T]; 1]| {
-            let planes = window.images * window.channels;
             let mut out = vec![T::ZERO; planes * plane];
-            for (position, (&winner, &grad)) in winners.iter().zip(grad).enumerate() {
-                out[position / places * plane + winner] += grad;
+            for channel in 0..planes {
+                let pixels = &mut out[channel * plane..][..plane];
+                let of_channel = channel * places..(channel + 1) * places;
+                let winners = winners[of_channel.clone()].iter();
+                for (&winner, &grad) in winners.zip(&grad[of_channel]) {
+                    pixels[winner] += grad;
+                }
             }
             out
         })?;

@@ -10,7 +10,7 @@ use crate::Result;
 /// A layer or a whole model.
 ///
 /// Everything works on a shared reference, so that a worker can run many passes through one model side
-/// by side.
+/// by side. A clone of a layer shares its parameters.
 ///
 /// A model of your own says what its parts are, and gets the rest:
 ///
@@ -91,6 +91,17 @@ pub trait Module: Send + Sync {
         }
         all
     }
+
+    /// What it is, for errors: the name of its type unless it says otherwise.
+    fn type_name(&self) -> &str {
+        short(std::any::type_name::<Self>())
+    }
+}
+
+/// The last part of a path: `a::b::C<d::E>` is `C`.
+fn short(path: &str) -> &str {
+    let path = path.split('<').next().unwrap_or(path);
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 macro_rules! pointer {
@@ -118,6 +129,10 @@ macro_rules! pointer {
 
             fn parameters(&self) -> Vec<Param> {
                 (**self).parameters()
+            }
+
+            fn type_name(&self) -> &str {
+                (**self).type_name()
             }
         }
     };

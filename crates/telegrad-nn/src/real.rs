@@ -124,3 +124,33 @@ pub(crate) fn read<T: Real, const N: usize, R>(
     }
     Ok(body(slices))
 }
+
+/// How many sums are kept side by side, so that additions need not wait for each other.
+const LANES: usize = 8;
+
+/// The sum of a function of all elements.
+pub(crate) fn sum_of<T: Real>(values: &[T], function: impl Fn(T) -> T) -> T {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [T::ZERO; LANES];
+    for chunk in chunks {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane += function(value);
+        }
+    }
+    let rest = rest.iter().fold(T::ZERO, |sum, &value| sum + function(value));
+    lanes.iter().fold(rest, |sum, &lane| sum + lane)
+}
+
+/// The sum of the products of elements at the same place.
+pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut lanes = [T::ZERO; LANES];
+    for (a, b) in a_chunks.iter().zip(b_chunks) {
+        for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += a * b;
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest);
+    let rest = rest.fold(T::ZERO, |sum, (&a, &b)| sum + a * b);
+    lanes.iter().fold(rest, |sum, &lane| sum + lane)
+}

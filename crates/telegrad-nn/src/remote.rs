@@ -7,7 +7,7 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_rpc::{FreeFn, RRef, Result, RpcFuture, To, World, join_all, remote};
 
-use crate::{Error, Module, tracked};
+use crate::{Error, Module, share, tracked};
 
 /// A module of any type, where a [`RemoteModule`] refers to it.
 pub struct AnyModule {
@@ -48,9 +48,7 @@ impl AnyModule {
     }
 
     fn parameters(&self) -> Result<Vec<RRef<Param>>> {
-        let world = World::current()?;
-        let params = self.module.parameters().into_iter();
-        params.map(|param| RRef::hold(&world, param)).collect()
+        share(&World::current()?, &*self.module)
     }
 
     fn parameter_names(&self) -> Vec<String> {

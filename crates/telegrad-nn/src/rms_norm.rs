@@ -5,7 +5,7 @@ use telegrad_autograd::Param;
 
 use crate::layer_norm::fits;
 use crate::node::{Gradients, Pass, node};
-use crate::real::{Real, read, with_type};
+use crate::real::{Real, dot, read, sum_of, with_type};
 use crate::{Module, Result, init};
 
 /// Divides the last dimensions by the root of the mean of their squares, then scales each element.
@@ -80,17 +80,18 @@ fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
     let (x_grad, weight_grad) = read([x, weight, grad], |[x, weight, grad]: [&[T]; 3]| {
         let mut x_grad = Vec::with_capacity(x.len());
         let mut weight_grad = vec![T::ZERO; width];
+        // Of one row: x̂ and h.
+        let (mut normal, mut scaled) = (vec![T::ZERO; width], vec![T::ZERO; width]);
         for (x, grad) in x.chunks_exact(width).zip(grad.chunks_exact(width)) {
             let scale = inverse_root(x, eps);
-            let mut dot = T::ZERO;
             for position in 0..width {
-                let normal = x[position] * scale;
-                dot += grad[position] * weight[position] * normal;
-                weight_grad[position] += grad[position] * normal;
+                normal[position] = x[position] * scale;
+                scaled[position] = grad[position] * weight[position];
+                weight_grad[position] += grad[position] * normal[position];
             }
-            let dot = dot * T::of(1.0 / width as f64);
-            let elements = x.iter().zip(grad).zip(weight);
-            x_grad.extend(elements.map(|((&x, &grad), &weight)| scale * (grad * weight - x * scale * dot)));
+            let dot = dot(&scaled, &normal) * T::of(1.0 / width as f64);
+            let elements = scaled.iter().zip(&normal);
+            x_grad.extend(elements.map(|(&h, &normal)| scale * (h - normal * dot)));
         }
         (x_grad, weight_grad)
     })?;
@@ -103,7 +104,6 @@ fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
 
 /// One over the root of the mean of squares.
 fn inverse_root<T: Real>(row: &[T], eps: T) -> T {
-    let mut squares = T::ZERO;
-    row.iter().for_each(|&x| squares += x * x);
+    let squares = sum_of(row, |x| x * x);
     T::ONE / (squares * T::of(1.0 / row.len() as f64) + eps).sqrt()
 }

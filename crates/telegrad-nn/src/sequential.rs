@@ -1,6 +1,5 @@
 //! Modules one after the other.
 
-use std::any::type_name;
 use std::fmt;
 
 use candle_core::Tensor;
@@ -35,8 +34,6 @@ struct Stage {
     name: String,
     /// Type, and name if it has one, for errors.
     label: String,
-    /// Whether it must give a gradient even to an input that has none.
-    learns: bool,
     module: Box<dyn Module>,
 }
 
@@ -48,16 +45,16 @@ impl Sequential {
 
     /// Adds a module at the end, named by its position.
     #[must_use]
-    pub fn push<M: Module + 'static>(self, module: M) -> Self {
-        let name = self.0.len().to_string();
-        self.stage(name, short(type_name::<M>()), module)
+    pub fn push(self, module: impl Module + 'static) -> Self {
+        let (name, label) = (self.0.len().to_string(), module.type_name().to_owned());
+        self.stage(name, label, module)
     }
 
     /// Adds a module at the end with a name of its own.
     #[must_use]
-    pub fn push_named<M: Module + 'static>(self, name: impl Into<String>, module: M) -> Self {
+    pub fn push_named(self, name: impl Into<String>, module: impl Module + 'static) -> Self {
         let name = name.into();
-        let label = format!("{}, `{name}`", short(type_name::<M>()));
+        let label = format!("{}, `{name}`", module.type_name());
         self.stage(name, label, module)
     }
 
@@ -71,26 +68,13 @@ impl Sequential {
         self.0.is_empty()
     }
 
-    fn stage<M: Module + 'static>(mut self, name: String, label: String, module: M) -> Self {
+    fn stage(mut self, name: String, label: String, module: impl Module + 'static) -> Self {
         self.0.push(Stage {
             name,
             label,
-            learns: !module.parameters().is_empty(),
             module: Box::new(module),
         });
         self
-    }
-}
-
-impl Stage {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = self.module.forward(x)?;
-        if self.learns && y.dtype().is_float() && !y.track_op() {
-            return Err(Error::LostGradient {
-                layer: self.label.clone(),
-            });
-        }
-        tracked(&self.label, &[x], y)
     }
 }
 
@@ -98,7 +82,9 @@ impl Module for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut x = x.clone();
         for (index, stage) in self.0.iter().enumerate() {
-            x = stage.forward(&x).map_err(|source| Error::Stage {
+            let y = stage.module.forward(&x);
+            let y = y.and_then(|y| tracked(&stage.label, &[&x], y));
+            x = y.map_err(|source| Error::Stage {
                 index,
                 stage: stage.label.clone(),
                 source: Box::new(source),
@@ -120,10 +106,4 @@ impl fmt::Debug for Sequential {
         let labels = self.0.iter().map(|stage| &stage.label);
         f.debug_list().entries(labels).finish()
     }
-}
-
-/// The last part of a path: `a::b::C<d::E>` is `C`.
-fn short(path: &str) -> String {
-    let path = path.split('<').next().unwrap_or(path);
-    path.rsplit("::").next().unwrap_or(path).to_owned()
 }

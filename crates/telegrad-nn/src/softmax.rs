@@ -3,7 +3,7 @@
 use candle_core::{D, Tensor};
 
 use crate::node::node;
-use crate::real::{Real, read, with_type};
+use crate::real::{Real, dot, read, sum_of, with_type};
 use crate::{Error, Result};
 
 /// The exponentials along a dimension, divided by their sum.
@@ -58,7 +58,7 @@ fn rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
             let max = max(row);
             let start = value.len();
             value.extend(row.iter().map(|&x| (x - max).exp()));
-            let scale = T::ONE / sum(&value[start..]);
+            let scale = T::ONE / sum_of(&value[start..], |y| y);
             value[start..].iter_mut().for_each(|y| *y *= scale);
         }
         value
@@ -68,8 +68,7 @@ fn rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
         let grad = read([&pass.result, &pass.grad], |[y, grad]: [&[T]; 2]| {
             let mut out = Vec::with_capacity(y.len());
             for (y, grad) in y.chunks_exact(width).zip(grad.chunks_exact(width)) {
-                let mut dot = T::ZERO;
-                y.iter().zip(grad).for_each(|(&y, &grad)| dot += y * grad);
+                let dot = dot(y, grad);
                 out.extend(y.iter().zip(grad).map(|(&y, &grad)| y * (grad - dot)));
             }
             out
@@ -97,7 +96,7 @@ fn log_rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
         let grad = read([&pass.result, &pass.grad], |[y, grad]: [&[T]; 2]| {
             let mut out = Vec::with_capacity(y.len());
             for (y, grad) in y.chunks_exact(width).zip(grad.chunks_exact(width)) {
-                let sum = sum(grad);
+                let sum = sum_of(grad, |grad| grad);
                 out.extend(y.iter().zip(grad).map(|(&y, &grad)| grad - y.exp() * sum));
             }
             out
@@ -111,18 +110,12 @@ fn log_rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
 }
 
 /// The logarithm of the sum of exponentials.
-pub(crate) fn log_sum_exp<T: Real>(row: &[T]) -> T {
+fn log_sum_exp<T: Real>(row: &[T]) -> T {
     let max = max(row);
-    let mut sum = T::ZERO;
-    row.iter().for_each(|&x| sum += (x - max).exp());
-    max + sum.ln()
+    max + sum_of(row, |x| (x - max).exp()).ln()
 }
 
-fn max<T: Real>(row: &[T]) -> T {
+pub(crate) fn max<T: Real>(row: &[T]) -> T {
     row.iter()
         .fold(T::LOWEST, |max, &x| if x > max { x } else { max })
-}
-
-fn sum<T: Real>(row: &[T]) -> T {
-    row.iter().fold(T::ZERO, |sum, &x| sum + x)
 }

@@ -1,5 +1,7 @@
 //! Windows that slide over images.
 
+use std::ops::Range;
+
 use candle_core::Tensor;
 
 use crate::{Error, Result};
@@ -71,7 +73,7 @@ impl Slide {
         let [n, channels, rows, columns] = *images.dims() else {
             return Err(Error::shape(layer, "images [n, c, h, w]", images.shape()));
         };
-        let axis = |size, of: fn(Pair) -> usize| {
+        let axis = |side, size, of: fn(Pair) -> usize| {
             let (kernel, stride) = (of(self.kernel), of(self.stride));
             let (padding, dilation) = (of(self.padding), of(self.dilation));
             if kernel == 0 || stride == 0 || dilation == 0 {
@@ -83,7 +85,7 @@ impl Slide {
             let (padded, reach) = (size + 2 * padding, dilation * (kernel - 1) + 1);
             if size == 0 || padded < reach {
                 let expected = format!(
-                    "images of at least {} pixels on that side",
+                    "images with at least {} {side}",
                     reach.saturating_sub(2 * padding).max(1)
                 );
                 return Err(Error::shape(layer, expected, images.shape()));
@@ -100,8 +102,8 @@ impl Slide {
         Ok(Window {
             images: n,
             channels,
-            rows: axis(rows, |pair| pair.rows)?,
-            columns: axis(columns, |pair| pair.columns)?,
+            rows: axis("rows", rows, |pair| pair.rows)?,
+            columns: axis("columns", columns, |pair| pair.columns)?,
         })
     }
 }
@@ -127,16 +129,12 @@ impl Window {
         (self.images, self.channels, self.rows.places, self.columns.places)
     }
 
-    /// Calls with the number of every place and every pixel of a channel under the window there.
-    pub(crate) fn visit(&self, mut call: impl FnMut(usize, usize)) {
+    /// Calls for every place of the window, in order, with the rows and columns of a channel that are
+    /// under it there. For windows without dilation.
+    pub(crate) fn visit(&self, mut call: impl FnMut(Range<usize>, Range<usize>)) {
         for row in 0..self.rows.places {
             for column in 0..self.columns.places {
-                let place = row * self.columns.places + column;
-                for y in self.rows.under(row) {
-                    for x in self.columns.under(column) {
-                        call(place, y * self.columns.size + x);
-                    }
-                }
+                call(self.rows.under(row), self.columns.under(column));
             }
         }
     }
@@ -150,7 +148,7 @@ impl Axis {
     }
 
     /// The places at which an element of the kernel is over a pixel: a range.
-    pub(crate) fn covered(&self, element: usize) -> std::ops::Range<usize> {
+    pub(crate) fn covered(&self, element: usize) -> Range<usize> {
         let shift = element * self.dilation;
         let first = self.padding.saturating_sub(shift).div_ceil(self.stride);
         let end = (self.size + self.padding)
@@ -165,7 +163,10 @@ impl Axis {
         self.stride
     }
 
-    fn under(&self, place: usize) -> impl Iterator<Item = usize> {
-        (0..self.kernel).filter_map(move |element| self.pixel(place, element))
+    /// The pixels under the window at a place, without dilation.
+    fn under(&self, place: usize) -> Range<usize> {
+        let start = place * self.stride;
+        let end = (start + self.kernel).saturating_sub(self.padding).min(self.size);
+        start.saturating_sub(self.padding).min(end)..end
     }
 }

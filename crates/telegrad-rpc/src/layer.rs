@@ -18,10 +18,10 @@ pub trait Layer: Send + Sync + 'static {
     ///
     /// # Errors
     /// When it must not: it then counts as not sent.
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>])
-    -> Result<Option<Recorded>>;
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
 
-    /// What was noted of a message is void: it was not sent after all.
+    /// What was noted of a message is void: it was not sent after all, or is the request of a call without a
+    /// result.
     fn stayed(&self, context: ContextId, recorded: &Recorded);
 
     /// A message with these tensors has arrived; what its receiver gets for them.
@@ -56,6 +56,17 @@ pub struct Crossing<'a> {
     pub function: &'a str,
     /// It is the result of the call.
     pub is_reply: bool,
+}
+
+/// What a layer makes of a message that leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// Its context is over: it is a message like any other, and its receiver does not hear of the context.
+    Over,
+    /// It belongs to the context, and none of its tensors is of interest.
+    Nothing,
+    /// These tensors are.
+    Tensors(Recorded),
 }
 
 /// What a layer has noted of a message.

@@ -63,7 +63,7 @@ pub use error::{Error, Hop, Mismatch, RemoteError, RemoteErrorKind, Result};
 pub use function::{Access, Callable, FreeFn, Method, Receiver};
 pub use init::{init, init_with};
 #[doc(hidden)]
-pub use layer::{Crossing, Layer, Recorded};
+pub use layer::{Crossing, Layer, Noted, Recorded};
 #[doc(hidden)]
 pub use options::LinkLayer;
 pub use options::{Options, Transport};

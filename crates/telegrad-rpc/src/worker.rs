@@ -16,7 +16,7 @@ use crate::call::Outbound;
 use crate::collective::Gatherings;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::layer::{Crossing, Layer, Recorded};
+use crate::layer::{Crossing, Layer, Noted, Recorded};
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
@@ -177,19 +177,24 @@ impl Worker {
         }
     }
 
-    /// Has a layer note the tensors of a message that is about to leave, if it belongs to a context.
+    /// Has a layer note the tensors of a message that is about to leave, if it belongs to a context: the context
+    /// that its receiver is told of, and the tensors.
     pub(crate) fn record(
         &self,
         crossing: Option<Crossing<'_>>,
         tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Option<Recorded>> {
-        match (crossing, &self.layer) {
-            (Some(crossing), Some(layer)) => layer.leaving(&crossing, tensors),
-            _ => Ok(None),
-        }
+    ) -> Result<(Option<ContextId>, Option<Recorded>)> {
+        let (Some(crossing), Some(layer)) = (crossing, &self.layer) else {
+            return Ok((None, None));
+        };
+        Ok(match layer.leaving(&crossing, tensors)? {
+            Noted::Over => (None, None),
+            Noted::Nothing => (Some(crossing.context), None),
+            Noted::Tensors(recorded) => (Some(crossing.context), Some(recorded)),
+        })
     }
 
-    /// The message has not left after all.
+    /// The message has not left after all, or nothing came of it.
     pub(crate) fn not_recorded(&self, context: Option<ContextId>, recorded: Option<&Recorded>) {
         if let (Some(context), Some(layer), Some(recorded)) = (context, &self.layer, recorded) {
             layer.stayed(context, recorded);

@@ -104,6 +104,54 @@ fn actor_learner_improves_the_policy() {
 }
 
 #[test]
+fn distributed_autograd_has_gradients_on_both_workers() {
+    let out = run("distributed_autograd");
+    assert_line(
+        &out,
+        "trainer",
+        "gradient on the trainer [3.0, 4.0], on the server [1.0, 2.0]",
+    );
+    assert_line(&out, "trainer", "step  0: loss 53.00000");
+    assert_line(&out, "trainer", "the product is now [10.000, 10.000]");
+    assert_line(&out, "trainer", "contexts left: 0");
+}
+
+#[test]
+fn split_learning_recognises_digits() {
+    let out = run("split_learning");
+    assert_line(&out, "client", "epoch 12: loss 0.0");
+    assert_line(&out, "client", "accuracy on images it has not seen: 9");
+}
+
+#[test]
+fn pipeline_learns_the_same_with_and_without_micro_batches() {
+    let out = run("pipeline");
+    assert_line(&out, "driver", "step 30: loss ");
+    assert_line(&out, "driver", "as a whole ");
+}
+
+#[test]
+fn embedding_server_teaches_every_trainer() {
+    let out = run("embedding_server");
+    for trainer in ["trainer1", "trainer2", "trainer3"] {
+        assert_line(&out, "table", &format!("{trainer}: loss from "));
+    }
+    // A row is 32 bytes, so the table did not travel.
+    let moved = out.lines().find_map(|line| line.split("a step moved ").nth(1));
+    let moved: u64 = moved
+        .and_then(|text| text.split(' ').next()?.parse().ok())
+        .unwrap();
+    assert!((1..100).contains(&moved), "{out}");
+}
+
+#[test]
+fn rnn_learns_a_text() {
+    let out = run("rnn");
+    assert_line(&out, "trainer", "step 250: loss 0.");
+    assert_line(&out, "trainer", "it says: The ");
+}
+
+#[test]
 fn an_example_whose_worker_fails_exits_non_zero_and_names_it() {
     // No worker can listen on this, whichever of them gets to it first.
     let output = finish("chain", example("chain").env("TELEGRAD_ADDRESS", "nowhere"));

@@ -1,5 +1,7 @@
 //! Gradients with candle.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use candle_core::{Device, Tensor, TensorId, Var};
 use telegrad_rpc::{Error, Result};
 use telegrad_wire::{RawTensor, TensorMeta};
@@ -8,14 +10,32 @@ use super::seed::Seed;
 use crate::backend::{AutogradBackend, Root};
 use crate::births::Birth;
 
-/// candle walks graphs by recursion, some 200 bytes of stack for each operation in a row. With less than this
-/// left it gets a stack of its own.
-const STACK_NEEDED: usize = 4 << 20;
+/// candle walks graphs by recursion, and frees them so. For each operation in a row that takes some 200 bytes of
+/// stack, and more when candle is not optimised.
+const STACK_PER_OPERATION: usize = 4 << 10;
+
+/// Where the stack may not do, this one does: for a million operations. It is made each time, which takes as long
+/// as a small call, so that is not done without need.
 const STACK: usize = 256 << 20;
+
+/// Nobody has that much left but on such a stack.
+const STACK_FOR_ANY: usize = STACK / 2;
 
 /// candle's tensors.
 #[derive(Debug, Default)]
-pub struct Candle;
+pub struct Candle {
+    /// How many operations the largest graph had that was seen here.
+    largest: AtomicUsize,
+}
+
+impl Candle {
+    /// Runs `f`, with room for any graph that was seen before.
+    fn with_room<R>(&self, f: impl FnOnce() -> R) -> R {
+        let needed = self.largest.load(Relaxed).saturating_mul(STACK_PER_OPERATION);
+        // Some for what is not operations.
+        stacker::maybe_grow(needed.saturating_add(64 << 10).min(STACK_FOR_ANY), STACK, f)
+    }
+}
 
 impl AutogradBackend for Candle {
     type Tensor = Tensor;
@@ -75,11 +95,12 @@ impl AutogradBackend for Candle {
     }
 
     fn leaves(&self, roots: &[Tensor]) -> Vec<TensorId> {
-        stacker::maybe_grow(STACK_NEEDED, STACK, || {
+        stacker::maybe_grow(STACK_FOR_ANY, STACK, || {
             let mut leaves = Vec::new();
             let mut seen = rustc_hash::FxHashSet::default();
             for root in roots {
                 let nodes = root.sorted_nodes();
+                self.largest.fetch_max(nodes.len(), Relaxed);
                 let variables = nodes
                     .iter()
                     .filter(|node| node.is_variable())
@@ -106,7 +127,7 @@ impl AutogradBackend for Candle {
         let Some(start) = start else {
             return Ok(Vec::new());
         };
-        let found = stacker::maybe_grow(STACK_NEEDED, STACK, || start.backward())?;
+        let found = self.with_room(|| start.backward())?;
         let gradient_of = |leaf: &TensorId| {
             // What candle gives may hang on to the graph that it was found in.
             let gradient = found.get_id(*leaf)?.detach();
@@ -117,6 +138,10 @@ impl AutogradBackend for Candle {
 
     fn changed_since(&self, leaf: TensorId, birth: &Birth) -> Option<String> {
         super::param::changed_since(leaf, birth)
+    }
+
+    fn discard(&self, held: impl Send) {
+        self.with_room(|| drop(held));
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -132,8 +132,7 @@ impl Param {
         }
         match &self.0.variable {
             Some(variable) => {
-                variable.set(value)?;
-                note_change(variable.id(), &self.0.name);
+                change(variable, value, &self.0.name)?;
             }
             None => {
                 let leaf = Var::from_tensor(value)?.into_inner();
@@ -192,16 +191,19 @@ impl Current {
     }
 }
 
-/// Notes that a variable was changed in place.
-fn note_change(leaf: TensorId, name: &str) {
+/// Changes a variable in place. Whoever asks meanwhile whether it was changed waits: a pass that ran into the
+/// change would else not hear of it.
+fn change(variable: &Var, value: &Tensor, name: &str) -> Result<()> {
     /// With more entries than this, those that concern nobody go.
     const MANY: usize = 1024;
     let mut changed = CHANGED.write();
-    changed.insert(leaf, (name.into(), births::tick()));
+    variable.set(value)?;
+    changed.insert(variable.id(), (name.into(), births::tick()));
     if changed.len() > MANY {
         let needed = births::oldest().unwrap_or(u64::MAX);
         changed.retain(|_, (_, when)| *when >= needed);
     }
+    Ok(())
 }
 
 /// The name of the parameter that this leaf is, if it is changed in place and was after this birth.

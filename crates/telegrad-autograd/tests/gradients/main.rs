@@ -1,14 +1,30 @@
 //! Gradients across workers are those of the same model in one process.
 
 mod shapes;
+mod crossing;
+mod passes;
+mod unused;
+mod contexts;
+mod parameters;
+mod operations;
+mod errors;
+mod time_limits;
+mod deep;
+mod late;
+mod concurrency;
+mod failure;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use candle_core::{Device, Tensor};
+use candle_core::{Device, Tensor, Var};
 use telegrad_autograd::candle::Candle;
-use telegrad_autograd::{AutogradInfo, AutogradWorld, Context, Param};
-use telegrad_rpc::{RRef, Result, World, remote};
-use telegrad_testkit::Cluster;
+use telegrad_autograd::{AutogradError, AutogradInfo, AutogradWorld, Backward, Context, Mode, Param};
+use telegrad_rpc::{Error, RRef, Result, World, remote};
+use telegrad_testkit::{Board, Cluster, wait_until};
+
+/// What happens at all has happened by then, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `tanh(x · w)`, with a parameter that lives where the layer does.
 struct Layer {
@@ -54,6 +70,10 @@ impl Layer {
     fn weight(&self) -> Tensor {
         self.weight.value()
     }
+
+    fn set(&self, value: Tensor) -> Result<u64> {
+        self.weight.set(&value)
+    }
 }
 
 /// The layer's function, here and there.
@@ -72,6 +92,61 @@ fn numbers(shape: (usize, usize), seed: u64) -> Result<Tensor> {
 #[remote]
 fn info() -> Result<AutogradInfo> {
     World::current()?.autograd_info()
+}
+
+/// Layers on these workers, and copies of their weights here.
+fn layers(world: &World, on: &[u32]) -> (Vec<RRef<Layer>>, Vec<Var>) {
+    let layers: Vec<_> = on
+        .iter()
+        .enumerate()
+        .map(|(nth, rank)| world.remote(*rank, Layer::new, (3, nth as u64)).unwrap())
+        .collect();
+    let weights = layers
+        .iter()
+        .map(|layer| Var::from_tensor(&layer.rpc_sync(Layer::weight, ()).unwrap()).unwrap());
+    let weights = weights.collect();
+    (layers, weights)
+}
+
+/// Compares the gradients of this context with those of the same model here.
+#[track_caller]
+fn check(layers: &[RRef<Layer>], weights: &[Var], loss_here: &Tensor) {
+    let expected = loss_here.backward().unwrap();
+    for (layer, weight) in layers.iter().zip(weights) {
+        let found = layer.rpc_sync(Layer::gradient, ()).unwrap();
+        match expected.get(weight) {
+            Some(expected) => assert_close(&found.expect("no gradient"), expected),
+            None => assert!(found.is_none(), "a gradient of what the loss does not depend on"),
+        }
+    }
+}
+
+/// A number to start a pass from.
+fn loss(y: &Tensor) -> Result<Tensor> {
+    Ok(y.sqr()?.sum_all()?)
+}
+
+/// The text of an error that is autograd's own.
+#[track_caller]
+fn autograd_error(error: &Error) -> &AutogradError {
+    let Error::Other(inner) = error else {
+        panic!("not of autograd: {error}")
+    };
+    inner
+        .downcast_ref()
+        .unwrap_or_else(|| panic!("not of autograd: {error}"))
+}
+
+/// Runs the body on rank 0; the others are there to be called. Nothing is left of it on any of them.
+fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
+    let board = cluster.board();
+    with_autograd(cluster).run(move |world| {
+        if world.rank() == 0 {
+            body(world.clone(), board.clone());
+            assert_nothing_left(&world);
+        }
+        world.barrier().unwrap();
+    });
 }
 
 /// With autograd.
@@ -96,13 +171,18 @@ fn assert_close(found: &Tensor, expected: &Tensor) {
 fn assert_nothing_left(world: &World) {
     for rank in 0..world.size() as u32 {
         let info = world.rpc_sync(rank, info, ()).unwrap();
-        let left = (
-            info.contexts,
-            info.sent,
-            info.received,
-            info.gradients,
-            info.passes,
-        );
-        assert_eq!(left, (0, 0, 0, 0, 0), "on worker {rank}");
+        assert_eq!(info, AutogradInfo::default(), "on worker {rank}");
     }
+}
+
+/// Nothing is left on these workers, soon.
+#[track_caller]
+fn wait_for_nothing(world: &World, on: &[u32]) {
+    let left = || -> Vec<_> {
+        let infos = on
+            .iter()
+            .map(|rank| (rank, world.rpc_sync(*rank, info, ()).unwrap()));
+        infos.filter(|(_, info)| info.contexts > 0).collect()
+    };
+    wait_until(PATIENCE, || left().is_empty(), || format!("{:?}", left()));
 }

@@ -1,6 +1,5 @@
 //! The shapes that a model over several workers can have.
 
-use candle_core::Var;
 use telegrad_testkit::on_threads_and_processes;
 
 use super::*;
@@ -9,31 +8,9 @@ on_threads_and_processes! { 4 =>
     a_chain_over_four_workers
     a_chain_of_nested_calls
     a_worker_visited_twice
-}
-
-/// Layers on these workers, and copies of their weights here.
-fn layers(world: &World, on: &[u32]) -> (Vec<RRef<Layer>>, Vec<Var>) {
-    let layers: Vec<_> = on
-        .iter()
-        .enumerate()
-        .map(|(nth, rank)| world.remote(*rank, Layer::new, (3, nth as u64)).unwrap())
-        .collect();
-    let weights = layers
-        .iter()
-        .map(|layer| Var::from_tensor(&layer.rpc_sync(Layer::weight, ()).unwrap()).unwrap());
-    let weights = weights.collect();
-    (layers, weights)
-}
-
-fn check(layers: &[RRef<Layer>], weights: &[Var], loss_here: &Tensor) {
-    let expected = loss_here.backward().unwrap();
-    for (layer, weight) in layers.iter().zip(weights) {
-        let found = layer.rpc_sync(Layer::gradient, ()).unwrap();
-        assert_close(
-            &found.expect("no gradient"),
-            expected.get(weight).expect("no expectation"),
-        );
-    }
+    a_parameter_that_several_calls_share
+    a_result_that_is_used_twice
+    a_pass_that_starts_on_another_worker
 }
 
 fn a_chain_over_four_workers(cluster: Cluster) {
@@ -109,5 +86,74 @@ fn a_worker_visited_twice(cluster: Cluster) {
             assert_nothing_left(&world);
         }
         world.barrier().unwrap();
+    });
+}
+
+/// By two calls from here, and by one from another worker.
+fn a_parameter_that_several_calls_share(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let (layers, weights) = layers(&world, &[1, 2]);
+        let (a, b) = (numbers((2, 3), 1).unwrap(), numbers((2, 3), 2).unwrap());
+        let through = |context: &Context| {
+            let shared = &layers[0];
+            let y = shared.rpc_sync(Layer::forward, (a.clone(),))?;
+            let z = shared.rpc_sync(Layer::forward, (b.clone(),))?;
+            let nested = (y.clone(), vec![shared.clone()]);
+            let w = layers[1].rpc_sync(Layer::forward_through, nested)?;
+            context.backward(&[loss(&((y + z)? + w)?)?])?;
+            let y = apply(&a, &weights[0])?;
+            let z = apply(&b, &weights[0])?;
+            let w = apply(&apply(&y, &weights[1])?, &weights[0])?;
+            check(&layers, &weights, &loss(&((y + z)? + w)?)?);
+            Ok(())
+        };
+        world.context(through).unwrap();
+    });
+}
+
+fn a_result_that_is_used_twice(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let (layers, weights) = layers(&world, &[1, 2, 3]);
+        let x = numbers((2, 3), 9).unwrap();
+        let through = |context: &Context| {
+            let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
+            let left = layers[1].rpc_async(Layer::forward, (y.clone(),))?;
+            let right = layers[2].rpc_async(Layer::forward, (y.clone(),))?;
+            let all = ((left.wait()? * right.wait()?)? + y)?;
+            context.backward(&[loss(&all)?])?;
+            let y = apply(&x, &weights[0])?;
+            let product = (apply(&y, &weights[1])? * apply(&y, &weights[2])?)?;
+            check(&layers, &weights, &loss(&(product + y)?)?);
+            Ok(())
+        };
+        world.context(through).unwrap();
+    });
+}
+
+/// Takes the loss where this runs, and not where the context was opened.
+#[remote]
+fn learn(layers: Vec<RRef<Layer>>, x: Tensor) -> Result<()> {
+    let mut y = x;
+    for layer in &layers {
+        y = layer.rpc_sync(Layer::forward, (y,))?;
+    }
+    Context::<Candle>::current()?.backward(&[loss(&y)?])
+}
+
+fn a_pass_that_starts_on_another_worker(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let (layers, weights) = layers(&world, &[1, 0, 2, 3]);
+        let x = numbers((2, 3), 9).unwrap();
+        let through = |_: &Context| {
+            let first = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
+            world.rpc_sync(3, learn, (layers[1..].to_vec(), first))?;
+            let mut here = x.clone();
+            for weight in &weights {
+                here = apply(&here, weight)?;
+            }
+            check(&layers, &weights, &loss(&here)?);
+            Ok(())
+        };
+        world.context(through).unwrap();
     });
 }

@@ -155,10 +155,7 @@ impl There {
     fn new(world: &World) -> Result<Self> {
         let (front, mut params) = if world.size() == 2 {
             let front = front_layers()?;
-            let params = front.parameters().into_iter();
-            let params = params
-                .map(|param| RRef::hold(world, param))
-                .collect::<Result<Vec<_>>>()?;
+            let params = nn::share(world, &front)?;
             (Front::Here(front), params)
         } else {
             let front = RemoteModule::new(world, "w2", front, ())?;

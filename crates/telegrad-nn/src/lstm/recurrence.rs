@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor};
 
 use crate::activation::sigmoid_of;
-use crate::matrix::product;
+use crate::matrix::{product, product_transposed, transposed};
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, read};
 
@@ -53,7 +53,11 @@ fn forward<T: Real>(
     start: &Tensor,
 ) -> Result<(Steps<T>, Vec<T>)> {
     let (state, hidden) = (sizes.state(), sizes.hidden);
-    let from_hidden = weight.detach().t()?;
+    // A copy pays off when it is used more than once.
+    let from_hidden = match sizes.time {
+        1 => None,
+        _ => Some(transposed::<T>(weight)?),
+    };
     let (mut value, mut cell) = read([start], |[start]: [&[T]; 1]| {
         (start[..state].to_vec(), start[state..].to_vec())
     })?;
@@ -65,7 +69,10 @@ fn forward<T: Real>(
     for step in 0..sizes.time {
         let before = value[step * state..].to_vec();
         let before = Tensor::from_vec(before, (sizes.n, hidden), gates.device())?;
-        let recurrent = product::<T>(&before, &from_hidden)?;
+        let recurrent = match &from_hidden {
+            Some(from_hidden) => product::<T>(&before, from_hidden)?,
+            None => product_transposed::<T>(&before, weight)?,
+        };
         let gates = &mut steps.gates[step * 4 * state..][..4 * state];
         gates
             .iter_mut()

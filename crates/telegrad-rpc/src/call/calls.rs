@@ -1,7 +1,7 @@
 //! The calls under way to one worker.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub(crate) struct Call {
     pub(crate) purpose: Purpose,
     /// The context of a layer that it belongs to.
     pub(crate) context: Option<ContextId>,
+    /// What the layer has noted of the request.
+    recorded: OnceLock<Recorded>,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
 }
@@ -99,8 +101,20 @@ impl Call {
             promise,
             purpose,
             context,
+            recorded: OnceLock::new(),
             detached,
         }
+    }
+
+    /// Notes what the layer has noted of the request.
+    pub(crate) fn note(&self, recorded: Recorded) {
+        // A request is made once.
+        let _ = self.recorded.set(recorded);
+    }
+
+    /// What the layer has noted of the request.
+    pub(crate) fn recorded(&self) -> Option<&Recorded> {
+        self.recorded.get()
     }
 
     /// Whether its time has run out.

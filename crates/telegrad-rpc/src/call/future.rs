@@ -211,11 +211,11 @@ impl<T: Wire> RpcFuture<T> {
     /// Takes the result if it is there.
     fn take(&mut self) -> Option<Result<T>> {
         let result = match &self.state {
-            State::Call(pending, _) => pending
-                .call
-                .promise
-                .take()?
-                .and_then(|reply| pending.decode(reply)),
+            State::Call(pending, _) => {
+                let reply = pending.call.promise.take()?;
+                let result = reply.and_then(|reply| pending.decode(reply));
+                result.inspect_err(|_| pending.nothing_came_of_it())
+            }
             State::Callback(_, promise) => promise.take()?,
             State::Over => return None,
         };
@@ -299,6 +299,11 @@ impl Pending {
         }
     }
 
+    /// Nobody will build on what the request brought.
+    fn nothing_came_of_it(&self) {
+        self.worker.not_recorded(self.call.context, self.call.recorded());
+    }
+
     /// Has replies received in the background, because no thread waits for this one.
     fn watch(&mut self) {
         if !self.watched {
@@ -331,6 +336,7 @@ impl Drop for Pending {
         let detached = self.call.detached.load(std::sync::atomic::Ordering::SeqCst);
         if !detached && !self.call.promise.done() {
             self.outbound.cancel(&self.call);
+            self.nothing_came_of_it();
         }
     }
 }

@@ -226,7 +226,7 @@ impl Responder {
             function: self.function.name,
             is_reply: true,
         });
-        let recorded = worker.record(crossing, &outgoing.payload.tensors)?;
+        let (told, recorded) = worker.record(crossing, &outgoing.payload.tensors)?;
         let unsendable = |error: WireError| {
             worker.not_recorded(self.context, recorded.as_ref());
             Error::other(error)
@@ -238,7 +238,7 @@ impl Responder {
             recorded: recorded.clone(),
             ..Section::default()
         };
-        outgoing.header.context = self.context.map_or(0, |context| context.0);
+        outgoing.header.context = told.map_or(0, |context| context.0);
         if !section.is_empty() {
             outgoing.header.flags |= HAS_SECTION;
             let payload = std::mem::take(&mut outgoing.payload);

@@ -142,9 +142,12 @@ impl Worker {
                 function: function.name,
                 is_reply: false,
             });
-            let recorded = self.record(crossing, &payload.tensors)?;
+            let (told, recorded) = self.record(crossing, &payload.tensors)?;
             let handed = hand_over(self, &mut payload, life, outbound.calls.number);
             let handed = handed.inspect_err(|_| self.not_recorded(context, recorded.as_ref()));
+            if let Some(recorded) = &recorded {
+                call.note(recorded.clone());
+            }
             let section = Section {
                 object: object.map(|handle| handle.reference),
                 creates,
@@ -156,7 +159,7 @@ impl Worker {
                 self.not_recorded(context, section.recorded.as_ref());
             };
             let mut message = Outgoing::new(FrameKind::Request, id, payload);
-            message.header.context = context.map_or(0, |context| context.0);
+            message.header.context = told.map_or(0, |context| context.0);
             if !section.is_empty() {
                 message.header.flags |= HAS_SECTION;
                 let payload = section.prepend(message.payload);

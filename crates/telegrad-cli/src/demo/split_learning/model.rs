@@ -80,7 +80,7 @@ impl Head {
     }
 
     fn parameters(&self) -> Result<Vec<RRef<Param>>> {
-        share(&World::current()?, self.linear.parameters())
+        nn::share(&World::current()?, &self.linear)
     }
 }
 
@@ -90,11 +90,6 @@ fn outcome(linear: &Linear, x: &Tensor, labels: &Tensor) -> Result<(Tensor, u32)
     let right = logits.detach().argmax(1)?.eq(labels)?;
     let right = right.to_dtype(DType::U32)?.sum_all()?.to_scalar()?;
     Ok((nn::cross_entropy(&logits, labels)?, right))
-}
-
-fn share(world: &World, params: Vec<Param>) -> Result<Vec<RRef<Param>>> {
-    let params = params.into_iter();
-    params.map(|param| RRef::hold(world, param)).collect()
 }
 
 impl Model {
@@ -122,10 +117,10 @@ impl Model {
 
     /// References to all parameters.
     pub(super) fn parameters(&self, world: &World) -> Result<Vec<RRef<Param>>> {
-        let mut all = share(world, self.first.parameters())?;
+        let mut all = nn::share(world, &self.first)?;
         all.extend(self.middle.remote_parameters()?);
         all.extend(match &self.last {
-            Last::Here(linear) => share(world, linear.parameters())?,
+            Last::Here(linear) => nn::share(world, linear)?,
             Last::There(head) => head.rpc_sync(Head::parameters, ())?,
         });
         Ok(all)

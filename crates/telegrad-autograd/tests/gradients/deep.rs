@@ -1,0 +1,78 @@
+//! Graphs of many operations in a row, which candle walks and frees by recursion.
+
+use super::*;
+
+/// More than candle itself has room for on a thread.
+const OPERATIONS: usize = 20_000;
+
+#[remote]
+fn many(x: Tensor, operations: usize) -> Result<Tensor> {
+    let mut y = x;
+    for _ in 0..operations {
+        y = y.affine(1.0, 0.001)?;
+    }
+    Ok(y)
+}
+
+#[remote]
+fn refuse(_x: Tensor) -> Result<Tensor> {
+    Err(Error::other("too much work"))
+}
+
+fn weight() -> Param {
+    Param::new(&Tensor::new(&[1f32, 2.0], &Device::Cpu).unwrap()).unwrap()
+}
+
+#[test]
+fn thousands_of_operations_in_a_row_on_every_worker() {
+    on_rank_0(Cluster::threads(3), |world, _| {
+        let weight = weight();
+        let through = |context: &Context| {
+            let y = many((weight.tensor() * 3.0)?, OPERATIONS)?;
+            let y = world.rpc_sync(1, many, (y, OPERATIONS))?;
+            let y = world.rpc_sync(2, many, (y, OPERATIONS))?;
+            // One that is not used.
+            world.rpc_sync(2, many, (y.clone(), OPERATIONS))?;
+            let y = many(y, OPERATIONS)?;
+            context.backward(&[y.sum_all()?])?;
+            let found = context.gradients()?.get(&weight)?.expect("no gradient");
+            assert_eq!(found.to_vec1::<f32>()?, [3.0, 3.0]);
+            Ok(())
+        };
+        world.context(through).unwrap();
+    });
+}
+
+/// What only autograd holds on to may be longer than what candle can free on a thread.
+const MORE: usize = 10 * OPERATIONS;
+
+#[test]
+fn what_a_pass_went_through_is_freed_however_long_it_is() {
+    on_rank_0(Cluster::threads(2), |world, _| {
+        let through = |context: &Context| {
+            let y = world.rpc_sync(1, many, (weight().tensor(), MORE))?;
+            context.backward(&[y.sum_all()?])
+        };
+        world.context(through).unwrap();
+    });
+}
+
+#[test]
+fn what_no_pass_went_through_is_freed_however_long_it_is() {
+    on_rank_0(Cluster::threads(2), |world, _| {
+        let through = |_: &Context| world.rpc_sync(1, many, (weight().tensor(), MORE)).map(drop);
+        world.context(through).unwrap();
+    });
+}
+
+#[test]
+fn what_was_sent_in_a_call_that_failed_is_freed_however_long_it_is() {
+    on_rank_0(Cluster::threads(2), |world, _| {
+        let through = |_: &Context| {
+            let x = many(weight().tensor(), MORE)?;
+            world.rpc_sync(1, refuse, (x,)).unwrap_err();
+            Ok(())
+        };
+        world.context(through).unwrap();
+    });
+}

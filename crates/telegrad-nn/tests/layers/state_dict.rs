@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Device, Tensor};
+use telegrad_nn::{Error, Linear, Module, Relu, Rng, Sequential, load, load_state_dict, save, state_dict};
+
+use crate::gradient::numbers;
+
+fn net(seed: u64) -> Sequential {
+    let mut rng = Rng::new(seed);
+    Sequential::new()
+        .push(Linear::new(3, 4, &mut rng).unwrap())
+        .push(Relu)
+        .push(Linear::new(4, 2, &mut rng).unwrap())
+}
+
+fn values(module: &dyn Module) -> Vec<Vec<f64>> {
+    module
+        .parameters()
+        .iter()
+        .map(|param| numbers(&param.value()))
+        .collect()
+}
+
+#[test]
+fn a_file_brings_all_parameters_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("net.safetensors");
+    let (a, b) = (net(1), net(2));
+    save(&a, &path).unwrap();
+    assert_ne!(values(&a), values(&b));
+    load(&b, &path).unwrap();
+    assert_eq!(values(&a), values(&b));
+    // Only that file is left, and it can be replaced.
+    save(&net(3), &path).unwrap();
+    load(&b, &path).unwrap();
+    assert_eq!(values(&net(3)), values(&b));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_state_is_a_snapshot() {
+    let module = net(1);
+    let state = state_dict(&module);
+    let names: Vec<&String> = state.keys().collect();
+    assert_eq!(names, ["0.bias", "0.weight", "2.bias", "2.weight"]);
+    assert!(state.values().all(|value| !value.track_op()));
+    let before = values(&module);
+    load_state_dict(&module, &state_dict(&net(2))).unwrap();
+    assert_ne!(values(&module), before);
+    load_state_dict(&module, &state).unwrap();
+    assert_eq!(values(&module), before);
+}
+
+#[test]
+fn floats_of_another_size_are_converted() {
+    let module = net(1);
+    let state = state_dict(&net(2)).into_iter();
+    let state: BTreeMap<_, _> = state
+        .map(|(name, value)| (name, value.to_dtype(DType::F64).unwrap()))
+        .collect();
+    load_state_dict(&module, &state).unwrap();
+    assert_eq!(values(&module), values(&net(2)));
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_changes_nothing() {
+    let module = net(1);
+    let whole = state_dict(&net(2));
+
+    let mut state = whole.clone();
+    state.remove("0.weight");
+    state.remove("2.bias");
+    let error = load_state_dict(&module, &state).unwrap_err();
+    assert!(matches!(error, Error::Missing(_)));
+    assert_eq!(
+        error.to_string(),
+        "no value for the parameters `0.weight`, `2.bias`"
+    );
+
+    let mut state = whole.clone();
+    state.insert(
+        "3.weight".into(),
+        Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap(),
+    );
+    let error = load_state_dict(&module, &state).unwrap_err();
+    assert_eq!(error.to_string(), "the module has no parameters `3.weight`");
+
+    let mut state = whole.clone();
+    state.insert(
+        "2.weight".into(),
+        Tensor::zeros((4, 2), DType::F32, &Device::Cpu).unwrap(),
+    );
+    let error = load_state_dict(&module, &state).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "parameter `2.weight` is a F32 [2, 4], the value to load a F32 [4, 2]"
+    );
+
+    let mut state = whole;
+    state.insert(
+        "2.weight".into(),
+        Tensor::zeros((2, 4), DType::U32, &Device::Cpu).unwrap(),
+    );
+    assert!(matches!(
+        load_state_dict(&module, &state),
+        Err(Error::Misfit { .. })
+    ));
+    assert_eq!(values(&module), values(&net(1)));
+}
+
+#[test]
+fn a_file_that_is_missing_or_broken_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("none.safetensors");
+    let error = load(&net(1), &missing).unwrap_err().to_string();
+    assert!(error.contains("none.safetensors"), "{error}");
+    let broken = dir.path().join("broken.safetensors");
+    std::fs::write(&broken, b"not a file of tensors").unwrap();
+    assert!(matches!(load(&net(1), &broken), Err(Error::File { .. })));
+    assert!(save(&net(1), dir.path().join("no/such/dir.safetensors")).is_err());
+}
