@@ -16,8 +16,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The output does not lead back to an input that has gradients: training would go on without them.
     #[error(
-        "the gradient is lost in {layer}: its input has one, its output has none (an operation without a backward pass, or a \
-         detached tensor)"
+        "the gradient is lost in {layer}: its input or its parameters have one, its output has none (an operation without a \
+         backward pass, or a detached tensor)"
     )]
     LostGradient {
         /// Where.

@@ -31,6 +31,9 @@ pub(crate) fn node<T: Real>(
     backward: impl Fn(Pass) -> Gradients + Send + Sync + 'static,
 ) -> Result<Tensor> {
     let shape = shape.into();
+    if value.len() != shape.elem_count() {
+        bail!("{name}: {} numbers for the shape {:?}", value.len(), shape.dims());
+    }
     if !args.iter().any(|arg| arg.track_op()) {
         return Tensor::from_vec(value, shape, &Device::Cpu);
     }

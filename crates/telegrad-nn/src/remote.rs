@@ -1,5 +1,6 @@
 //! Modules on other workers.
 
+use std::any::type_name;
 use std::fmt;
 
 use candle_core::Tensor;
@@ -9,22 +10,30 @@ use telegrad_rpc::{FreeFn, RRef, Result, RpcFuture, To, World, join_all, remote}
 use crate::{Error, Module, share, tracked};
 
 /// A module of any type, where a [`RemoteModule`] refers to it.
-pub struct AnyModule(Box<dyn Module>);
+pub struct AnyModule {
+    module: Box<dyn Module>,
+    /// Its type, for errors.
+    name: &'static str,
+}
 
 impl AnyModule {
     /// The module.
-    pub fn new(module: impl Module + 'static) -> Self {
-        Self(Box::new(module))
+    pub fn new<M: Module + 'static>(module: M) -> Self {
+        Self {
+            module: Box::new(module),
+            name: type_name::<M>(),
+        }
     }
 
     /// Applies it here, and then what is elsewhere.
     fn through(&self, x: &Tensor, rest: &[RRef<AnyModule>]) -> Result<Tensor> {
-        let y = self.0.forward(x)?;
-        if !y.track_op() && y.dtype().is_float() && !self.0.parameters().is_empty() {
-            let layer = "a remote module".into();
+        let y = self.module.forward(x)?;
+        // Its own parameters must learn as well, whatever the input.
+        if !y.track_op() && y.dtype().is_float() && !self.module.parameters().is_empty() {
+            let layer = self.name.into();
             return Err(Error::LostGradient { layer }.into());
         }
-        let y = tracked("a remote module", &[x], y)?;
+        let y = tracked(self.name, &[x], y)?;
         match rest.split_first() {
             Some((next, rest)) => next.rpc_sync(AnyModule::forward, (y, rest.to_vec())),
             None => Ok(y),
@@ -39,22 +48,24 @@ impl AnyModule {
     }
 
     fn parameters(&self) -> Result<Vec<RRef<Param>>> {
-        share(&World::current()?, &*self.0)
+        share(&World::current()?, &*self.module)
     }
 
     fn parameter_names(&self) -> Vec<String> {
-        let named = self.0.named_parameters().into_iter();
+        let named = self.module.named_parameters().into_iter();
         named.map(|(name, _)| name).collect()
     }
 
     fn set_training(&self, training: bool) {
-        self.0.set_training(training);
+        self.module.set_training(training);
     }
 }
 
 impl fmt::Debug for AnyModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(AnyModule::parameter_names(self)).finish()
+        f.debug_tuple(self.name)
+            .field(&AnyModule::parameter_names(self))
+            .finish()
     }
 }
 
@@ -99,7 +110,8 @@ impl RemoteModule {
     /// Applies the module, on its worker.
     ///
     /// # Errors
-    /// Whatever making or applying it failed with; that it loses the gradient of its input; what calls can fail with.
+    /// Whatever making or applying it failed with; that it loses the gradient of its input or of its parameters, by the
+    /// name of its type; what calls can fail with.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_async(x)?.wait()
     }
@@ -149,9 +161,15 @@ impl RemoteModule {
         self.0.owner_name()
     }
 
-    /// The module itself, to call it from elsewhere or to hand it on.
+    /// The module itself, to hand it on: whoever gets it makes a `RemoteModule` of it again.
     pub fn rref(&self) -> &RRef<AnyModule> {
         &self.0
+    }
+}
+
+impl From<RRef<AnyModule>> for RemoteModule {
+    fn from(module: RRef<AnyModule>) -> Self {
+        Self(module)
     }
 }
 
@@ -225,7 +243,7 @@ impl RemoteSequential {
     /// # Errors
     /// As [`RemoteModule::train`].
     pub fn train(&self) -> Result<()> {
-        self.0.iter().try_for_each(RemoteModule::train)
+        self.set_training(true)
     }
 
     /// Puts all of them into evaluation.
@@ -233,6 +251,14 @@ impl RemoteSequential {
     /// # Errors
     /// As [`RemoteModule::eval`].
     pub fn eval(&self) -> Result<()> {
-        self.0.iter().try_for_each(RemoteModule::eval)
+        self.set_training(false)
+    }
+
+    fn set_training(&self, training: bool) -> Result<()> {
+        let asked = self
+            .0
+            .iter()
+            .map(|stage| stage.0.rpc_async(AnyModule::set_training, (training,)));
+        join_all(asked.collect::<Result<Vec<_>>>()?).wait().map(drop)
     }
 }

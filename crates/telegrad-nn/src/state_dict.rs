@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use candle_core::{Device, Tensor, safetensors};
@@ -70,10 +71,24 @@ pub fn load_state_dict(module: &dyn Module, state: &BTreeMap<String, Tensor>) ->
 pub fn save(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let tensors = state_dict(module).into_iter().collect();
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    safetensors::save(&tensors, &unfinished).map_err(|error| file(path, &error))?;
-    fs::rename(&unfinished, path).map_err(|error| file(path, &error))
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // Beside the old one, which it replaces when all of it is on the disk.
+    let unfinished = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(|error| file(path, &error))?;
+    safetensors::save(&tensors, unfinished.path()).map_err(|error| file(path, &error))?;
+    unfinished
+        .as_file()
+        .sync_all()
+        .map_err(|error| file(path, &error))?;
+    unfinished
+        .persist(path)
+        .map_err(|error| file(path, &error.error))?;
+    Ok(())
 }
 
 /// Reads a module's parameters from a safetensors file, as [`load_state_dict`] does.

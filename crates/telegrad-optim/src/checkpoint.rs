@@ -7,6 +7,7 @@ use std::path::Path;
 
 use candle_core::{DType, Tensor, Var};
 use safetensors::{Dtype, SafeTensors};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telegrad_autograd::Param;
 use telegrad_rpc::Result;
@@ -20,7 +21,7 @@ pub(crate) mod file;
 use file::{Content, Piece, damaged};
 
 /// Of the files that this crate writes. A later number is for files that it cannot read.
-const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 /// Where the metadata has the header.
 const KEY: &str = "telegrad-optim";
@@ -148,11 +149,12 @@ impl<A: Algorithm> Optimizer<A> {
 
     fn load_as(&mut self, path: &Path, values: bool) -> Result<()> {
         let bytes = file::read(path)?;
-        self.load_bytes(path, &bytes, values)
+        let loaded = self.read_bytes(path, &bytes, values)?;
+        self.take(loaded)
     }
 
-    /// Takes over what a file holds. The path is for errors.
-    pub(crate) fn load_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
+    /// What a file holds, if it is one of this optimiser. The path is for errors.
+    pub(crate) fn read_bytes(&self, path: &Path, bytes: &[u8], values: bool) -> Result<Loaded<A>> {
         let (header, tensors) = open(path, bytes)?;
         if header.algorithm != A::NAME {
             let (expected, found) = (A::NAME, header.algorithm);
@@ -173,8 +175,10 @@ impl<A: Algorithm> Optimizer<A> {
             return Err(OptimError::NoValues { path: path.into() }.into());
         }
         // All first, so that it is loaded whole or not at all.
-        let mut loaded = Vec::new();
-        let mut new_values = Vec::new();
+        let mut loaded = Loaded {
+            groups: Vec::new(),
+            values: Vec::new(),
+        };
         for (number, (group, saved)) in self.groups.iter().zip(header.groups).enumerate() {
             let what = format!("the number of parameters of group {number}");
             same(path, &what, &group.params.len(), &saved.params.len())?;
@@ -204,20 +208,32 @@ impl<A: Algorithm> Optimizer<A> {
                 };
                 states.push(place.state(&options, saved.step)?);
                 if values {
-                    new_values.push((param.clone(), place.value()?));
+                    loaded.values.push((param.clone(), place.value()?));
                 }
             }
-            loaded.push((options, states));
+            loaded.groups.push((options, states));
         }
-        for ((group, states), (options, loaded)) in self.groups.iter_mut().zip(&mut self.states).zip(loaded) {
+        Ok(loaded)
+    }
+
+    /// Goes on from there.
+    pub(crate) fn take(&mut self, loaded: Loaded<A>) -> Result<()> {
+        let groups = self.groups.iter_mut().zip(&mut self.states);
+        for ((group, states), (options, loaded)) in groups.zip(loaded.groups) {
             group.options = options;
             *states = loaded;
         }
-        for (param, value) in new_values {
+        for (param, value) in loaded.values {
             param.set(&value)?;
         }
         Ok(())
     }
+}
+
+/// What a file holds, before anything has been changed.
+pub(crate) struct Loaded<A> {
+    groups: Vec<(A, Vec<Option<State>>)>,
+    values: Vec<(Param, Tensor)>,
 }
 
 /// A parameter and where a file has what is its.
@@ -279,13 +295,22 @@ impl Place<'_> {
 
 /// The header and the tensors of a file.
 fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Header, SafeTensors<'a>), OptimError> {
+    open_with(path, bytes, KEY)
+}
+
+/// The tensors of a file, and the header that its metadata has under a key.
+pub(crate) fn open_with<'a, H: DeserializeOwned>(
+    path: &Path,
+    bytes: &'a [u8],
+    key: &str,
+) -> Result<(H, SafeTensors<'a>), OptimError> {
     let tensors = SafeTensors::deserialize(bytes).map_err(|error| damaged(path, error))?;
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| damaged(path, error))?;
     let header = metadata
         .metadata()
         .as_ref()
-        .and_then(|metadata| metadata.get(KEY));
-    let header = header.ok_or_else(|| damaged(path, format!("its metadata has no `{KEY}`")))?;
+        .and_then(|metadata| metadata.get(key));
+    let header = header.ok_or_else(|| damaged(path, format!("its metadata has no `{key}`")))?;
     let Versioned { version: found } = serde_json::from_str(header).map_err(|error| damaged(path, error))?;
     if found > VERSION {
         return Err(OptimError::Version {

@@ -6,13 +6,15 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use parking_lot::Mutex;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 use telegrad_autograd::{Context, Param};
-use telegrad_rpc::{Error, RRef, Result, RpcFuture, World};
+use telegrad_rpc::{Error, RRef, Result, RpcFuture, WorkerInfo, World};
 use telegrad_wire::Wire;
 
+use crate::check::Check;
 use crate::checkpoint::file::{self, Content, Piece, damaged};
+use crate::checkpoint::{VERSION, open_with};
 use crate::local::{Local, LocalGroup, Travels};
 use crate::{OptimError, Schedule, clip_factor};
 
@@ -32,7 +34,51 @@ pub struct RemoteGroup<A> {
 ///
 /// Each worker that owns parameters keeps their state and makes their steps; a step is one message to each of
 /// them, all at the same time. Steps of several contexts may be made at once: on each owner they follow each
-/// other.
+/// other, also those of other optimisers of the same parameters, and none is lost.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use telegrad_autograd::{AutogradWorld, Param};
+/// use telegrad_optim::{DistributedOptimizer, Sgd};
+/// use telegrad_rpc::{Options, RRef, Result, World, init_with, remote};
+///
+/// struct Model(Param);
+///
+/// #[remote]
+/// impl Model {
+///     fn new() -> Result<Self> {
+///         Ok(Self(Param::new(&Tensor::new(&[4f32, -2.0], &Device::Cpu)?)?))
+///     }
+///
+///     fn loss(&self) -> Result<Tensor> {
+///         Ok(self.0.tensor().sqr()?.sum_all()?)
+///     }
+///
+///     fn params(&self) -> Result<Vec<RRef<Param>>> {
+///         Ok(vec![RRef::hold(&World::current()?, self.0.clone())?])
+///     }
+/// }
+///
+/// # let options = Options {
+/// #     init_method: "mem://docs-distributed-optimizer?rank=0&world_size=1".into(),
+/// #     layer: Some(telegrad_autograd::layer::<telegrad_autograd::candle::Candle>),
+/// #     ..Options::default()
+/// # };
+/// # let world = init_with("ps", options)?;
+/// let model = world.remote("ps", Model::new, ())?;
+/// let params = model.rpc_sync(Model::params, ())?;
+/// let optimizer = DistributedOptimizer::new(&world, params, Sgd { lr: 0.25, ..Sgd::default() })?;
+/// for _ in 0..3 {
+///     world.context(|context| {
+///         context.backward(&[model.rpc_sync(Model::loss, ())?])?;
+///         optimizer.step(context)
+///     })?;
+/// }
+/// assert_eq!(model.rpc_sync(Model::loss, ())?.to_scalar::<f32>()?, 0.3125);
+/// # drop((optimizer, model));
+/// # world.shutdown()?;
+/// # Ok::<(), telegrad_rpc::Error>(())
+/// ```
 pub struct DistributedOptimizer<A> {
     owners: Vec<RRef<Local>>,
     progress: Mutex<Progress>,
@@ -51,6 +97,7 @@ struct Progress {
 /// What a file says besides what the owners do.
 #[derive(Serialize, Deserialize)]
 struct Header {
+    version: u64,
     progress: Progress,
     owners: Vec<String>,
 }
@@ -67,43 +114,56 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// An optimiser of groups of parameters with options of their own.
     ///
     /// # Errors
-    /// When there are no parameters, one is given twice, or options make no sense. When an owner cannot be asked.
+    /// When there are no parameters, or options make no sense. [`OptimError::Owners`] with every owner that cannot be
+    /// asked, or whose parameters cannot be optimised: because one of them is given twice, for instance.
     pub fn with_groups(world: &World, groups: Vec<RemoteGroup<A>>) -> Result<Self> {
-        let mut by_owner: BTreeMap<u32, Vec<LocalGroup>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<u32, WorkerInfo> = BTreeMap::new();
         for group in &groups {
             group.options.check()?;
             for param in &group.params {
-                by_owner.entry(param.owner().rank).or_default();
+                let owner = param.owner();
+                by_owner.insert(owner.rank, owner);
             }
         }
         if by_owner.is_empty() {
             return Err(OptimError::NoParameters.into());
         }
-        for (rank, local) in &mut by_owner {
+        let ask = |owner: &WorkerInfo| {
             // Every owner has every group, so that groups have the same number everywhere.
-            for group in &groups {
-                let here = group.params.iter().filter(|param| param.owner().rank == *rank);
-                local.push(LocalGroup {
+            let here = groups.iter().map(|group| {
+                let here = group
+                    .params
+                    .iter()
+                    .filter(|param| param.owner().rank == owner.rank);
+                LocalGroup {
                     params: here.cloned().collect(),
                     method: group.options.clone().into(),
-                });
+                }
+            });
+            let local = world.remote(owner.rank, Local::new, (here.collect(),))?;
+            // What is wrong shows now, not at the first step.
+            let ready = local.rpc_async(Local::ready, ())?;
+            Ok((local, ready))
+        };
+        let asked: Vec<_> = by_owner.values().map(ask).collect();
+        let (mut owners, mut failed) = (Vec::with_capacity(asked.len()), Vec::new());
+        for (owner, asked) in by_owner.into_values().zip(asked) {
+            match asked.and_then(|(local, ready)| ready.wait().map(|()| local)) {
+                Ok(local) => owners.push(local),
+                Err(error) => failed.push((owner.name, error)),
             }
         }
-        let owners = by_owner
-            .into_iter()
-            .map(|(rank, groups)| world.remote(rank, Local::new, (groups,)))
-            .collect::<Result<Vec<_>>>()?;
+        if !failed.is_empty() {
+            return Err(OptimError::Owners(failed).into());
+        }
         let lrs = groups.iter().map(|group| group.options.lr()).collect();
-        let optimizer = Self {
+        Ok(Self {
             owners,
             progress: Mutex::new(Progress { step: 0, lrs }),
             schedule: None,
             max_norm: None,
             of: PhantomData,
-        };
-        // What is wrong shows now, not at the first step.
-        optimizer.on_owners(|owner| owner.rpc_async(Local::ready, ()))?;
-        Ok(optimizer)
+        })
     }
 
     /// Has the learning rate follow a schedule: that of each group is the base.
@@ -122,15 +182,7 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// # Errors
     /// When it is not positive.
     pub fn with_max_norm(mut self, max_norm: f64) -> Result<Self> {
-        if max_norm.is_nan() || max_norm <= 0.0 {
-            return Err(OptimError::Option {
-                of: "clipping",
-                option: "max_norm",
-                value: max_norm,
-                must: "must be positive",
-            }
-            .into());
-        }
+        Check("clipping").holds(max_norm > 0.0, "max_norm", max_norm, "must be positive")?;
         self.max_norm = Some(max_norm);
         Ok(self)
     }
@@ -138,21 +190,36 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// Moves every parameter by its gradient in this context. One without is left alone.
     ///
     /// # Errors
-    /// [`OptimError::Owners`] with what went wrong on each of them. Those that it does not name have made the step.
+    /// [`OptimError::Owners`] with what went wrong on each of them: nothing has been moved there. Those that it does not
+    /// name have made the step. It counts when all have made it.
+    ///
+    /// With clipping, [`OptimError::Norm`] and [`OptimError::NotFinite`] when there is no norm to clip to: nobody has made
+    /// the step then.
     pub fn step(&self, context: &Context) -> Result<()> {
         let lrs = self.lrs();
         context.enter(|| {
             let scale = match self.max_norm {
-                Some(max_norm) => {
-                    let sums = self.on_owners(|owner| owner.rpc_async(Local::squared_norm, ()))?;
-                    clip_factor(sums.iter().sum::<f64>().sqrt(), max_norm)
-                }
+                Some(max_norm) => clip_factor(self.norm()?, max_norm),
                 None => 1.0,
             };
             self.on_owners(|owner| owner.rpc_async(Local::step, (lrs.clone(), scale)))
         })?;
         self.progress.lock().step += 1;
         Ok(())
+    }
+
+    /// The norm of the gradients of all owners together, in the context that this is called in.
+    fn norm(&self) -> Result<f64> {
+        let squares = self.ask_owners(|owner| owner.rpc_async(Local::squared_norm, ()));
+        let squares = squares.map_err(OptimError::Norm)?;
+        let strange = self.owners().into_iter().zip(&squares);
+        let strange = strange.filter(|(_, squares)| !squares.is_finite());
+        let strange: Vec<_> = strange.map(|(owner, _)| owner).collect();
+        if strange.is_empty() {
+            Ok(squares.iter().sum::<f64>().sqrt())
+        } else {
+            Err(OptimError::NotFinite(strange).into())
+        }
     }
 
     /// The learning rate of the next step, for each group.
@@ -171,15 +238,7 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// # Errors
     /// When there is no such group, or it makes no sense.
     pub fn set_lr(&self, group: usize, lr: f64) -> Result<()> {
-        if lr.is_nan() || lr < 0.0 {
-            return Err(OptimError::Option {
-                of: A::NAME,
-                option: "lr",
-                value: lr,
-                must: "must not be negative",
-            }
-            .into());
-        }
+        Check(A::NAME).not_negative("lr", lr)?;
         let mut progress = self.progress.lock();
         let groups = progress.lrs.len();
         let slot = progress.lrs.get_mut(group);
@@ -201,13 +260,16 @@ impl<A: Travels> DistributedOptimizer<A> {
     }
 
     /// Writes everything that is needed to go on from here, the parameters' values with it, to a file of this
-    /// worker. The file holds either all of it or what it held before.
+    /// worker. The file holds either all of it or what it held before. The schedule and the clipping are not in it.
+    ///
+    /// A step that is made meanwhile may be in it for some owners and not for others.
     ///
     /// # Errors
     /// When an owner cannot be asked, or the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let states = self.on_owners(|owner| owner.rpc_async(Local::save, (true,)))?;
         let header = Header {
+            version: VERSION,
             progress: self.progress.lock().clone(),
             owners: self.owners(),
         };
@@ -224,47 +286,71 @@ impl<A: Travels> DistributedOptimizer<A> {
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, or is of other workers, parameters or another algorithm. When an
-    /// owner cannot be asked.
+    /// owner cannot be asked. Nothing has changed then, unless an owner was lost at the last moment.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let bytes = file::read(path)?;
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error))?;
-        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(path, error))?;
-        let metadata = metadata.metadata().as_ref();
-        let header = metadata.and_then(|metadata| metadata.get(KEY));
-        let header = header.ok_or_else(|| damaged(path, format!("its metadata has no `{KEY}`")))?;
-        let Header { progress, owners } =
-            serde_json::from_str(header).map_err(|error| damaged(path, error))?;
-        if owners != self.owners() {
+        let (header, tensors): (Header, _) = open_with(path, &bytes, KEY)?;
+        let Header { progress, owners, .. } = header;
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        let (expected, found) = (sorted(self.owners()), sorted(owners));
+        if found != expected {
+            let (path, expected, found) = (path.into(), expected.join(", "), found.join(", "));
             return Err(OptimError::OtherOwners {
-                path: path.into(),
-                expected: self.owners().join(", "),
-                found: owners.join(", "),
+                path,
+                expected,
+                found,
             }
             .into());
         }
-        let mut states = Vec::with_capacity(owners.len());
-        for owner in &owners {
-            let state = tensors.tensor(owner).map_err(|error| damaged(path, error))?;
-            let data = state.data().to_vec();
+        for lr in &progress.lrs {
+            let checked = Check(A::NAME).not_negative("lr", *lr);
+            checked.map_err(|error| damaged(path, error))?;
+        }
+        let groups = self.progress.lock().lrs.len();
+        if progress.lrs.len() != groups {
+            let why = format!(
+                "it has the learning rates of {} groups, not {groups}",
+                progress.lrs.len()
+            );
+            return Err(damaged(path, why).into());
+        }
+        let mut states = Vec::with_capacity(self.owners.len());
+        for owner in &self.owners {
+            let state = tensors.tensor(owner.owner_name());
+            let data = state.map_err(|error| damaged(path, error))?.data().to_vec();
             let length = data.len();
             states.push(Tensor::from_vec(data, length, &Device::Cpu)?);
         }
         let mut states = states.into_iter();
-        self.on_owners(|owner| {
+        let read = self.on_owners(|owner| {
             let state = states.next().ok_or(Error::ShutDown)?;
-            owner.rpc_async(Local::load, (path.display().to_string(), state, true))
-        })?;
+            owner.rpc_async(Local::read, (path.display().to_string(), state, true))
+        });
+        // All of them can, or none does.
+        if let Err(error) = read {
+            let _ = self.on_owners(|owner| owner.rpc_async(Local::forget, ()));
+            return Err(error);
+        }
+        self.on_owners(|owner| owner.rpc_async(Local::take, ()))?;
         *self.progress.lock() = progress;
         Ok(())
     }
 
     /// Asks all owners at the same time; what all of them answer, or what went wrong with any.
-    fn on_owners<T: Wire>(
+    fn on_owners<T: Wire>(&self, ask: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>) -> Result<Vec<T>> {
+        self.ask_owners(ask)
+            .map_err(|failed| OptimError::Owners(failed).into())
+    }
+
+    fn ask_owners<T: Wire>(
         &self,
-        mut ask: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
-    ) -> Result<Vec<T>> {
-        let asked: Vec<_> = self.owners.iter().map(&mut ask).collect();
+        ask: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
+    ) -> Result<Vec<T>, Vec<(String, Error)>> {
+        let asked: Vec<_> = self.owners.iter().map(ask).collect();
         let (mut answers, mut failed) = (Vec::with_capacity(asked.len()), Vec::new());
         for (owner, call) in self.owners.iter().zip(asked) {
             match call.and_then(RpcFuture::wait) {
@@ -275,7 +361,7 @@ impl<A: Travels> DistributedOptimizer<A> {
         if failed.is_empty() {
             Ok(answers)
         } else {
-            Err(OptimError::Owners(failed).into())
+            Err(failed)
         }
     }
 }

@@ -89,6 +89,15 @@ pub enum OptimError {
     /// Something failed on the owners of parameters; on the others it was done.
     #[error("{}", Owners(.0))]
     Owners(Vec<(String, Error)>),
+    /// The norm of the gradients of all owners could not be had from these. Nobody has made a step.
+    #[error("the norm of all gradients is not known, and no step was made: {}", Owners(.0))]
+    Norm(Vec<(String, Error)>),
+    /// Gradients to clip are infinite or not numbers, on these workers. Nobody has made a step.
+    #[error(
+        "the gradients of the parameters of worker {} are infinite or not numbers: they cannot be clipped, and no step was \
+         made", Names(.0)
+    )]
+    NotFinite(Vec<String>),
     /// Groups of one distributed optimiser with different algorithms.
     #[error("all groups of an optimiser have the same algorithm, not `{0}` and `{1}`")]
     Mixed(&'static str, &'static str),
@@ -178,6 +187,19 @@ impl std::fmt::Display for Owners<'_> {
         for (nth, (worker, error)) in self.0.iter().enumerate() {
             let between = if nth == 0 { "" } else { "; " };
             write!(f, "{between}for the parameters of worker `{worker}`: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Names of workers.
+struct Names<'a>(&'a [String]);
+
+impl std::fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (nth, worker) in self.0.iter().enumerate() {
+            let between = if nth == 0 { "" } else { ", " };
+            write!(f, "{between}`{worker}`")?;
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! Optimisers: what moves parameters along their gradients.
 //!
 //! This is a crate of its own because parameters and gradients must not know how they are used. It may
-//! depend on every crate of Telegrad below it; what it has so far needs parameters and no network.
+//! depend on every crate of Telegrad below it.
 //!
 //! Read it in this order: [`Algorithm`] is one rule for one parameter, as a struct of its options
 //! ([`Sgd`], [`Adam`] and the others: torch's options, defaults and arithmetic); [`Optimizer`] applies it
 //! to groups of parameters and keeps a [`State`] for each; `checkpoint` writes that to a file and reads it
-//! back; a [`Schedule`] says which learning rate a step has.
+//! back; a [`Schedule`] says which learning rate a step has. [`DistributedOptimizer`] is for parameters on many
+//! workers: `local` is the part of it that each of those has.
 //!
 //! ```
 //! use candle_core::{Device, Tensor};

@@ -5,9 +5,10 @@ use std::path::Path;
 use candle_core::{Device, Tensor};
 use telegrad_autograd::candle::Candle;
 use telegrad_autograd::{Context, Gradients, Param};
-use telegrad_rpc::{RRef, Result, remote};
+use telegrad_rpc::{Error, RRef, Result, remote};
 use telegrad_wire::Wire;
 
+use crate::checkpoint::Loaded;
 use crate::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, OptimError, Optimizer, ParamGroup, RMSprop, Rprop,
     Sgd, squared_norm,
@@ -21,31 +22,54 @@ trait Any: Send + Sync {
     fn step(&mut self, lrs: &[f64], scale: f64, context: &Context) -> Result<()>;
     fn params(&self) -> Vec<Param>;
     fn to_bytes(&self, values: bool) -> Result<Vec<u8>>;
-    fn load_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()>;
+    fn read_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()>;
+    fn take(&mut self) -> Result<()>;
+    fn forget(&mut self);
 }
 
-impl<A: Algorithm> Any for Optimizer<A> {
+/// An optimiser, and what it is about to load.
+struct Owned<A> {
+    optimizer: Optimizer<A>,
+    coming: Option<Loaded<A>>,
+}
+
+impl<A: Algorithm> Any for Owned<A> {
     fn step(&mut self, lrs: &[f64], scale: f64, context: &Context) -> Result<()> {
-        for (group, lr) in lrs.iter().enumerate() {
-            self.set_lr(group, *lr)?;
-        }
-        for param in Optimizer::params(self) {
-            context.check_update(param)?;
-        }
         let gradients = context.gradients()?;
-        self.step_scaled(scale, |param| gradients.get(param))
+        for (group, lr) in lrs.iter().enumerate() {
+            self.optimizer.set_lr(group, *lr)?;
+        }
+        self.optimizer.step_scaled(scale, |param| {
+            let gradient = gradients.get(param)?;
+            if gradient.is_some() {
+                context.check_update(param)?;
+            }
+            Ok(gradient)
+        })
     }
 
     fn params(&self) -> Vec<Param> {
-        Optimizer::params(self).cloned().collect()
+        self.optimizer.params().cloned().collect()
     }
 
     fn to_bytes(&self, values: bool) -> Result<Vec<u8>> {
-        Optimizer::to_bytes(self, values)
+        self.optimizer.to_bytes(values)
     }
 
-    fn load_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
-        Optimizer::load_bytes(self, path, bytes, values)
+    fn read_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
+        self.coming = Some(self.optimizer.read_bytes(path, bytes, values)?);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<()> {
+        let coming = self.coming.take();
+        let coming =
+            coming.ok_or_else(|| Error::other("there is nothing to load: something else was loaded"))?;
+        self.optimizer.take(coming)
+    }
+
+    fn forget(&mut self) {
+        self.coming = None;
     }
 }
 
@@ -92,9 +116,19 @@ impl Local {
         Ok(Tensor::from_vec(bytes, length, &Device::Cpu)?)
     }
 
-    /// Goes on from there. The path is for errors.
-    pub(crate) fn load(&mut self, path: String, bytes: Tensor, values: bool) -> Result<()> {
-        self.0.load_bytes(Path::new(&path), &bytes.to_vec1()?, values)
+    /// Looks at what is to be loaded, and keeps it. The path is for errors.
+    pub(crate) fn read(&mut self, path: String, bytes: Tensor, values: bool) -> Result<()> {
+        self.0.read_bytes(Path::new(&path), &bytes.to_vec1()?, values)
+    }
+
+    /// Goes on from what was read.
+    pub(crate) fn take(&mut self) -> Result<()> {
+        self.0.take()
+    }
+
+    /// Lets go of what was read.
+    pub(crate) fn forget(&mut self) {
+        self.0.forget();
     }
 }
 
@@ -142,7 +176,8 @@ macro_rules! methods {
                                     other => return Err(OptimError::Mixed($algorithm::NAME, other.name()).into()),
                                 }
                             }
-                            Ok(Box::new(Optimizer::with_groups(same)?))
+                            let optimizer = Optimizer::with_groups(same)?;
+                            Ok(Box::new(Owned { optimizer, coming: None }))
                         }
                     )*
                     None => Err(OptimError::NoParameters.into()),

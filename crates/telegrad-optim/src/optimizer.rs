@@ -20,6 +20,9 @@ pub struct ParamGroup<A> {
 
 /// Moves parameters along their gradients, and keeps what the algorithm needs to know of each.
 ///
+/// A parameter may have several optimisers, each with a state of its own. Their steps may be made at the same time:
+/// none is lost.
+///
 /// ```
 /// use candle_core::{Device, Tensor};
 /// use telegrad_autograd::Param;

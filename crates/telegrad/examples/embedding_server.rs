@@ -24,8 +24,9 @@ const LR: f64 = 8.0;
 /// The large table.
 struct Table {
     rows: Vec<f32>,
-    /// What has been looked up in contexts that have not made their step.
-    looked_up: HashMap<u64, (Vec<u32>, Param)>,
+    /// What each context that has not made its step has looked up. A trainer has one context at a time, so what it
+    /// looked up in an earlier one, which has failed, goes when it comes again.
+    looked_up: HashMap<u32, (u64, Vec<(Vec<u32>, Param)>)>,
 }
 
 #[remote]
@@ -40,24 +41,31 @@ impl Table {
 
     /// The rows of these things. They are a parameter of their own as long as the context lasts.
     fn look_up(&mut self, things: Vec<u32>) -> Result<Tensor> {
-        let context: Context = Context::current()?;
+        let context = Context::current()?;
         let mut found = Vec::with_capacity(things.len() * WIDTH);
         for thing in &things {
             found.extend_from_slice(&self.rows[*thing as usize * WIDTH..][..WIDTH]);
         }
         let rows = Param::new(&Tensor::from_vec(found, (things.len(), WIDTH), &Device::Cpu)?)?;
         let tensor = rows.tensor();
-        self.looked_up.insert(context.id().0, (things, rows));
+        let (opener, number) = (context.id().opener(), context.id().number());
+        let of_trainer = self.looked_up.entry(opener).or_default();
+        if of_trainer.0 != number {
+            *of_trainer = (number, Vec::new());
+        }
+        of_trainer.1.push((things, rows));
         Ok(tensor)
     }
 
     /// Moves the rows that the context has looked up, and no others.
     fn step(&mut self) -> Result<()> {
-        let context: Context = Context::current()?;
-        let Some((things, rows)) = self.looked_up.remove(&context.id().0) else {
-            return Ok(());
-        };
-        if let Some(gradient) = context.gradients()?.get(&rows)? {
+        let context = Context::current()?;
+        let (_, looked_up) = self.looked_up.remove(&context.id().opener()).unwrap_or_default();
+        let gradients = context.gradients()?;
+        for (things, rows) in looked_up {
+            let Some(gradient) = gradients.get(&rows)? else {
+                continue;
+            };
             for (thing, gradient) in things.iter().zip(gradient.to_vec2::<f32>()?) {
                 let row = &mut self.rows[*thing as usize * WIDTH..][..WIDTH];
                 for (value, gradient) in row.iter_mut().zip(gradient) {

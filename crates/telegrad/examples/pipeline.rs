@@ -10,9 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use telegrad::data::Images;
-use telegrad::nn::{
-    self, AnyModule, Conv2d, Conv2dOptions, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential,
-};
+use telegrad::nn::{Conv2d, Conv2dOptions, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential};
 use telegrad::prelude::*;
 
 const BATCH: u32 = 128;

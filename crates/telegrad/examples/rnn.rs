@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
-use telegrad::nn::{self, AnyModule, Embedding, Linear, Lstm, Rng};
+use telegrad::nn::{Embedding, Linear, Lstm, Rng};
 use telegrad::prelude::*;
 
 const TEXT: &str = include_str!("../../../data/lighthouse.txt");

@@ -10,7 +10,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
 use telegrad::data::Images;
-use telegrad::nn::{self, Linear, Relu, Rng, Sequential};
+use telegrad::nn::{Linear, Relu, Rng, Sequential};
 use telegrad::prelude::*;
 
 const BATCH: usize = 32;

@@ -29,7 +29,8 @@
 //! ```
 //!
 //! Where to go from here: [`init`] and [`Options`] for how workers find each other, [`World`] for
-//! what can be done with them, [`RRef`] for values that stay where they are, [`remote`] for which
+//! what can be done with them, [`RRef`] for values that stay where they are, [`AutogradWorld::context`] for gradients across
+//! workers, [`nn`] and [`optim`] for layers and optimisers, [`remote`] for which
 //! functions can be called, [`ops`] for the
 //! tensor operators that every worker has, [`launch`] to start the processes of a world.
 
@@ -43,8 +44,8 @@ pub mod ops;
 
 pub use init::{init, init_with};
 pub use telegrad_autograd::{
-    AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Context, Gradients, Mode, Param,
-    candle,
+    AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Birth, Context, Gradients, Mode,
+    Param, Root, candle, layer,
 };
 pub use telegrad_net::{Spin, TensorAlloc};
 /// Layers, initialisers, losses, and modules on other workers.
@@ -63,11 +64,11 @@ pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, W
 /// What most programs want: `use telegrad::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        AutogradWorld, Backward, Context, Error, Options, Param, RRef, Result, RpcFuture, Transport, Wire,
-        WorkerInfo, World, is_cancelled, join_all, register, remote,
+        AutogradError, AutogradWorld, Backward, Context, Error, Mode, Options, Param, RRef, Result,
+        RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all, register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};
-    pub use telegrad_nn::{Module, RemoteModule, RemoteSequential};
+    pub use telegrad_nn::{self as nn, AnyModule, Module, RemoteModule, RemoteSequential};
     pub use telegrad_optim::{Adam, AdamW, DistributedOptimizer, Sgd};
 }
 

@@ -93,10 +93,14 @@ enum Method {
     Adamax,
 }
 
+/// Far more than anybody waits for.
+const MOST: usize = 1_000_000;
+
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
+        Ok(number @ 1..=MOST) => Ok(number),
         Ok(0) => Err("it must be 1 or more".into()),
-        Ok(number) => Ok(number),
+        Ok(_) => Err(format!("it must be {MOST} or less")),
         Err(_) => Err("it must be a whole number, 1 or more".into()),
     }
 }
@@ -126,7 +130,7 @@ fn train(args: &Args) -> Result<(), Error> {
         .into());
     }
     // What cannot be written at the end is better said at the start.
-    plot::write(&args.plot, &[], 0.0)?;
+    plot::check(&args.plot)?;
     let servers = args.processes.saturating_sub(1).max(1);
     let mut names = vec!["client".to_owned()];
     if servers == 1 {

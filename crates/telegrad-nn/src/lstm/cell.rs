@@ -78,7 +78,7 @@ impl LstmCell {
             let expected = "a weight_hh [4·hidden, hidden]";
             return Err(Error::shape("LstmCell", expected, weight_hh.shape()));
         };
-        if gates != 4 * hidden {
+        if gates != 4 * hidden || hidden == 0 {
             let expected = "a weight_hh [4·hidden, hidden]";
             return Err(Error::shape("LstmCell", expected, weight_hh.shape()));
         }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use candle_core::Tensor;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use telegrad_rpc::Result;
+use tempfile::{Builder, NamedTempFile};
 
 use crate::OptimError;
 use crate::stored::{with_elements, with_stored};
@@ -84,12 +85,12 @@ pub(crate) fn write(path: &Path, metadata: (String, String), pieces: Vec<Piece<'
         path: path.into(),
         source,
     };
-    let beside = Beside::new(path).map_err(failed)?;
-    let mut out = BufWriter::with_capacity(GATHERED, &beside.file);
+    let new = beside(path).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(GATHERED, new.as_file());
     write_to(&mut out, metadata, pieces)?.map_err(failed)?;
     out.flush().map_err(failed)?;
     drop(out);
-    beside.replace(path).map_err(failed)?;
+    replace(new, path).map_err(failed)?;
     Ok(())
 }
 
@@ -140,54 +141,24 @@ fn header(metadata: (String, String), pieces: &[Piece<'_>]) -> Result<Vec<u8>, s
     Ok(header)
 }
 
-/// A file that is going to be another one. It is removed if that does not happen.
-struct Beside {
-    file: File,
-    path: PathBuf,
-    /// The folder of both.
-    folder: PathBuf,
+/// A new file beside another one, which it will replace. It is removed if that does not happen.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Builder::new()
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
 }
 
-impl Beside {
-    fn new(path: &Path) -> io::Result<Self> {
-        // Two savers of one path, in one program or in two, must not write into the same file.
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = path
-            .file_name()
-            .ok_or_else(|| io::Error::other("this is not the name of a file"))?;
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
-            _ => PathBuf::from("."),
-        };
-        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{process}-{count}.tmp"));
-        let path = folder.join(temporary);
-        // One that a killed process of the same number left is nobody's.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)?;
-        Ok(Self { file, path, folder })
+/// Puts a file into its place when all of it is on the disk.
+fn replace(new: NamedTempFile, path: &Path) -> io::Result<()> {
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|error| error.error)?;
+    // The name is in the folder, which is written on its own. Where folders cannot be, there is nothing to do.
+    if let Some(Ok(folder)) = path.parent().map(File::open) {
+        let _ = folder.sync_all();
     }
-
-    fn replace(&self, path: &Path) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.path, path)?;
-        // The name is in the folder, which is written on its own. Where folders cannot be, there is
-        // nothing to do.
-        if let Ok(folder) = File::open(&self.folder) {
-            let _ = folder.sync_all();
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        // After the renaming there is nothing left to remove.
-        let _ = fs::remove_file(&self.path);
-    }
+    Ok(())
 }

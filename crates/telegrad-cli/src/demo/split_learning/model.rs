@@ -15,7 +15,7 @@ const CHANNELS: usize = 16;
 
 /// Widths between the blocks that servers have: first what the client gives, of each channel a quarter of the
 /// places.
-const BLOCKS: [usize; 3] = [CHANNELS * SIDE * SIDE / 4, 128, 64];
+const BLOCKS: [usize; 4] = [CHANNELS * SIDE * SIDE / 4, 128, 64, 64];
 
 /// A network of which the client, this worker, has the first layers and the servers the rest; with labels on the
 /// client, it has the last layer too.
