@@ -3,6 +3,7 @@
 mod backend;
 mod param;
 mod seed;
+mod stack;
 
 pub use backend::Candle;
 pub use param::Param;

@@ -1,7 +1,8 @@
 //! Passes and contexts as calls between workers.
 //!
 //! A gradient is delivered by a call, which is answered when everything that it set off has been done: whoever
-//! starts a pass knows from the answers that it has come to rest. Each answer says how much more is held at the
+//! starts a pass knows from the answers that it has come to rest. What a worker finds for the one that called it goes
+//! back with the answer, so that a network split in two costs one call. Each answer says how much more is held at the
 //! end than before, so their sum is zero when nothing waits anywhere, and the pass is complete. When
 //! something does, because a result was not used, it is found out which ones matter, and the pass goes on without
 //! the others. A pass in which every result is used pays nothing for that.
@@ -79,7 +80,7 @@ pub(crate) fn run(
     first: Progress,
     limit: &Limit,
 ) -> Result<()> {
-    let held = deliver(&limit.on(world), context, pass, first)?;
+    let (held, _) = deliver(&limit.on(world), part, (context, pass), first, None)?;
     if held == 0 {
         return Ok(());
     }
@@ -96,9 +97,11 @@ pub(crate) fn run(
         .into_iter()
         .map(|worker| on.rpc_async(worker, proceed, (context, pass)))
         .collect::<Result<Vec<_>>>()?;
-    let mut held = held + deliver(&on, context, pass, part.proceed(context, pass)?)?;
+    let here = part.proceed(context, pass)?;
+    let mut held = held + deliver(&on, part, (context, pass), here, None)?.0;
     for call in calls {
-        held += call.wait()?.held()?;
+        let back = call.wait()?.progress(part, context, pass)?;
+        held += deliver(&on, part, (context, pass), back, None)?.0;
     }
     if held != 0 {
         let text = format!("{held} gradients were left over");
@@ -107,17 +110,32 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Sends gradients to where they are wanted; how much is held in the end.
-fn deliver(world: &World, context: ContextId, pass: PassInfo, progress: Progress) -> Result<i64> {
-    let Progress { shipments, mut held } = progress;
-    let calls = shipments
-        .into_iter()
-        .map(|(to, shipment)| world.rpc_async(to, gradients, (context, pass, shipment)))
-        .collect::<Result<Vec<_>>>()?;
-    for call in calls {
-        held += call.wait()?.held()?;
+/// Sends gradients to where they are wanted, and goes on with what comes back; how much is held in the end, and what is
+/// for the caller.
+fn deliver(
+    world: &World,
+    part: &dyn Part,
+    (context, pass): (ContextId, PassInfo),
+    progress: Progress,
+    caller: Option<Rank>,
+) -> Result<(i64, Shipment)> {
+    let (mut held, mut for_caller) = (0, Shipment(Vec::new()));
+    let mut left = vec![progress];
+    while let Some(progress) = left.pop() {
+        held += progress.held;
+        let mut calls = Vec::with_capacity(progress.shipments.len());
+        for (to, shipment) in progress.shipments {
+            if Some(to) == caller {
+                for_caller.0.extend(shipment.0);
+            } else {
+                calls.push(world.rpc_async(to, gradients, (context, pass, shipment))?);
+            }
+        }
+        for call in calls {
+            left.push(call.wait()?.progress(part, context, pass)?);
+        }
     }
-    Ok(held)
+    Ok((held, for_caller))
 }
 
 /// Finds out which results the loss depends on; the workers that have any.
@@ -288,25 +306,33 @@ fn patient(world: &World) -> World {
 /// How it went with gradients that were sent on.
 #[derive(Debug, Wire)]
 enum Delivery {
-    /// So much more is held than before.
-    Held(i64),
+    /// So much more is held than before, and these are for whoever called.
+    Done(i64, Shipment),
     /// The time was up before this worker had answered.
     Late(String),
 }
 
 impl Delivery {
-    fn of(result: Result<i64>) -> Result<Self> {
+    fn of(result: Result<(i64, Shipment)>) -> Result<Self> {
         match result {
-            Ok(held) => Ok(Self::Held(held)),
+            Ok((held, back)) => Ok(Self::Done(held, back)),
             Err(Error::Timeout { worker, .. }) => Ok(Self::Late(worker)),
             Err(error) => Err(error),
         }
     }
 
-    /// How much is held, or the error that somebody was late.
-    fn held(self) -> Result<i64> {
+    /// What it leads to here, or the error that somebody was late.
+    fn progress(self, part: &dyn Part, context: ContextId, pass: PassInfo) -> Result<Progress> {
         match self {
-            Self::Held(held) => Ok(held),
+            Self::Done(held, back) => {
+                let mut progress = if back.0.is_empty() {
+                    Progress::default()
+                } else {
+                    part.take(context, pass, back)?
+                };
+                progress.held += held;
+                Ok(progress)
+            }
             Self::Late(worker) => Err(Error::Timeout {
                 function: "telegrad::autograd::gradients".into(),
                 worker,
@@ -325,12 +351,24 @@ enum Answer {
     Ended,
 }
 
+/// Goes on with a pass, and answers the one that called.
+fn answer(
+    world: &World,
+    part: &dyn Part,
+    pass: (ContextId, PassInfo),
+    progress: Progress,
+) -> Result<Delivery> {
+    let caller = telegrad_rpc::caller().map(|caller| caller.rank);
+    Delivery::of(deliver(&inheriting(world), part, pass, progress, caller))
+}
+
 /// Runs on whoever sent messages: brings the gradients of their tensors.
 #[remote(name = "telegrad::autograd::gradients")]
 fn gradients(context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<Delivery> {
     let world = World::current()?;
-    let progress = part_of(&world)?.take(context, pass, shipment)?;
-    Delivery::of(deliver(&inheriting(&world), context, pass, progress))
+    let part = part_of(&world)?;
+    let progress = part.take(context, pass, shipment)?;
+    answer(&world, &*part, (context, pass), progress)
 }
 
 /// Runs on whoever sent messages: says which of them matter.
@@ -350,8 +388,9 @@ fn discover(context: ContextId, pass: PassInfo, sent: Vec<u64>) -> Result<Vec<Ra
 #[remote(name = "telegrad::autograd::proceed")]
 fn proceed(context: ContextId, pass: PassInfo) -> Result<Delivery> {
     let world = World::current()?;
-    let progress = part_of(&world)?.proceed(context, pass)?;
-    Delivery::of(deliver(&inheriting(&world), context, pass, progress))
+    let part = part_of(&world)?;
+    let progress = part.proceed(context, pass)?;
+    answer(&world, &*part, (context, pass), progress)
 }
 
 /// Asks which messages are waited for that do not matter.

@@ -17,6 +17,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use telegrad::launch::{THREADS, threads_each};
 use tracing_subscriber::EnvFilter;
 
 /// Received tensors need large blocks all the time; this keeps them for the next one.
@@ -67,6 +68,14 @@ fn main() -> ExitCode {
 
 /// Anything that can end a command.
 type Error = Box<dyn std::error::Error>;
+
+/// Has this process, and those that it starts, compute with no more threads than so many of them have cores for.
+fn share_cores(processes: usize) {
+    if std::env::var_os(THREADS).is_none() {
+        // SAFETY: commands call this first of all, when there is no other thread yet.
+        unsafe { std::env::set_var(THREADS, threads_each(processes).to_string()) };
+    }
+}
 
 /// Prints a whole text. A reader that has seen enough is no failure.
 fn print(text: &[u8]) -> ExitCode {

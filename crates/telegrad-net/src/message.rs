@@ -12,8 +12,9 @@ use crate::Credit;
 /// Longest frame, header excluded, that travels on the control lane; longer ones take the bulk lane.
 ///
 /// Copying this much twice costs less than waking the thread that reads the bulk lane, and it is a
-/// small enough share of a socket buffer that a call behind it does not notice.
-pub const INLINE_LIMIT: u64 = 64 * 1024;
+/// small enough share of a socket buffer that a call behind it does not notice. It is 64 KiB of tensors and
+/// what goes with them: their sizes tend to be powers of two.
+pub const INLINE_LIMIT: u64 = 68 * 1024;
 
 /// A message on its way out.
 #[derive(Debug)]

@@ -199,18 +199,23 @@ impl<A: Travels> DistributedOptimizer<A> {
         let lrs = self.lrs();
         context.enter(|| {
             let scale = match self.max_norm {
-                Some(max_norm) => clip_factor(self.norm()?, max_norm),
+                Some(max_norm) => clip_factor(self.norm(context)?, max_norm),
                 None => 1.0,
             };
-            self.on_owners(|owner| owner.rpc_async(Local::step, (lrs.clone(), scale)))
+            let there = |owner: &RRef<Local>| owner.rpc_async(Local::step, (lrs.clone(), scale));
+            let here = |owner: &RRef<Local>| owner.local_value_mut()?.step_in(context, &lrs, scale);
+            self.ask_owners(there, here)
+                .map_err(|failed| Error::from(OptimError::Owners(failed)))
         })?;
         self.progress.lock().step += 1;
         Ok(())
     }
 
     /// The norm of the gradients of all owners together, in the context that this is called in.
-    fn norm(&self) -> Result<f64> {
-        let squares = self.ask_owners(|owner| owner.rpc_async(Local::squared_norm, ()));
+    fn norm(&self, context: &Context) -> Result<f64> {
+        let there = |owner: &RRef<Local>| owner.rpc_async(Local::squared_norm, ());
+        let here = |owner: &RRef<Local>| owner.local_value()?.squared_norm_in(context);
+        let squares = self.ask_owners(there, here);
         let squares = squares.map_err(OptimError::Norm)?;
         let strange = self.owners().into_iter().zip(&squares);
         let strange = strange.filter(|(_, squares)| !squares.is_finite());
@@ -342,18 +347,39 @@ impl<A: Travels> DistributedOptimizer<A> {
 
     /// Asks all owners at the same time; what all of them answer, or what went wrong with any.
     fn on_owners<T: Wire>(&self, ask: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>) -> Result<Vec<T>> {
-        self.ask_owners(ask)
+        let mut ask = ask;
+        let asked: Vec<_> = self.owners.iter().map(|owner| Some(ask(owner))).collect();
+        self.answers(asked, |_| Err(Error::ShutDown))
             .map_err(|failed| OptimError::Owners(failed).into())
     }
 
+    /// The same, without a call for what is on this worker: that is done here, while the others are at it.
     fn ask_owners<T: Wire>(
         &self,
-        ask: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
+        mut there: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
+        here: impl FnMut(&RRef<Local>) -> Result<T>,
     ) -> Result<Vec<T>, Vec<(String, Error)>> {
-        let asked: Vec<_> = self.owners.iter().map(ask).collect();
+        let ask = |owner: &RRef<Local>| (!owner.is_owner()).then(|| there(owner));
+        let asked = self.owners.iter().map(ask).collect();
+        self.answers(asked, here)
+    }
+
+    /// Waits for what was asked; what was not is done here, first of all.
+    fn answers<T: Wire>(
+        &self,
+        asked: Vec<Option<Result<RpcFuture<T>>>>,
+        mut here: impl FnMut(&RRef<Local>) -> Result<T>,
+    ) -> Result<Vec<T>, Vec<(String, Error)>> {
+        let mut done: Vec<_> = (self.owners.iter().zip(&asked))
+            .map(|(owner, call)| call.is_none().then(|| here(owner)))
+            .collect();
         let (mut answers, mut failed) = (Vec::with_capacity(asked.len()), Vec::new());
-        for (owner, call) in self.owners.iter().zip(asked) {
-            match call.and_then(RpcFuture::wait) {
+        for ((owner, call), done) in self.owners.iter().zip(asked).zip(&mut done) {
+            let answer = match call {
+                Some(call) => call.and_then(RpcFuture::wait),
+                None => done.take().unwrap_or(Err(Error::ShutDown)),
+            };
+            match answer {
                 Ok(answer) => answers.push(answer),
                 Err(error) => failed.push((owner.owner_name().to_owned(), error)),
             }

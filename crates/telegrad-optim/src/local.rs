@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
-use telegrad_autograd::candle::Candle;
-use telegrad_autograd::{Context, Gradients, Param};
+use telegrad_autograd::{Context, Param};
 use telegrad_rpc::{Error, RRef, Result, remote};
 use telegrad_wire::Wire;
 
@@ -96,17 +95,12 @@ impl Local {
 
     /// Moves the parameters by the gradients of the context that this is called in.
     pub(crate) fn step(&mut self, lrs: Vec<f64>, scale: f64) -> Result<()> {
-        self.0.step(&lrs, scale, &Context::<Candle>::current()?)
+        self.step_in(&Context::current()?, &lrs, scale)
     }
 
     /// The squared norm of the gradients of the context that this is called in.
     pub(crate) fn squared_norm(&self) -> Result<f64> {
-        let gradients: Gradients = Context::<Candle>::current()?.gradients()?;
-        let mut sum = 0.0;
-        for param in self.0.params() {
-            sum += squared_norm(&gradients.get(&param)?)?;
-        }
-        Ok(sum)
+        self.squared_norm_in(&Context::current()?)
     }
 
     /// Everything that is needed to go on from here.
@@ -129,6 +123,24 @@ impl Local {
     /// Lets go of what was read.
     pub(crate) fn forget(&mut self) {
         self.0.forget();
+    }
+}
+
+/// For whoever is on the same worker.
+impl Local {
+    /// Moves the parameters by the gradients of a context.
+    pub(crate) fn step_in(&mut self, context: &Context, lrs: &[f64], scale: f64) -> Result<()> {
+        self.0.step(lrs, scale, context)
+    }
+
+    /// The squared norm of the gradients of a context.
+    pub(crate) fn squared_norm_in(&self, context: &Context) -> Result<f64> {
+        let gradients = context.gradients()?;
+        let mut sum = 0.0;
+        for param in self.0.params() {
+            sum += squared_norm(&gradients.get(&param)?)?;
+        }
+        Ok(sum)
     }
 }
 

@@ -9,6 +9,8 @@
 //!   colour of its own when that stream is a terminal, unless `NO_COLOR` is set.
 //! - Workers read nothing: their standard input is `/dev/null`, because several processes that read
 //!   one terminal take each other's input.
+//! - Workers share the cores: unless `RAYON_NUM_THREADS` is set, each computes with as many threads as there are cores
+//!   for it, and at least with one. Threads that wait for each other while others run in between cost more than they bring.
 //! - The world fails with its first worker that fails. The others get `SIGTERM`, and `SIGKILL` when
 //!   the grace period is over.
 //! - `SIGINT` and `SIGTERM` are passed on to every worker, with the grace period too; a second one
@@ -56,6 +58,15 @@ use printer::Printer;
 use signals::Signals;
 use supervisor::Supervisor;
 use worker::Worker;
+
+/// How many threads a process computes tensors with.
+pub const THREADS: &str = "RAYON_NUM_THREADS";
+
+/// How many threads each of so many workers on this machine should compute with.
+pub fn threads_each(workers: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / workers.max(1)).max(1)
+}
 
 /// How long workers have to end by themselves, unless [`Launch::grace`] says otherwise: enough to
 /// write a small checkpoint, short enough to wait for at a terminal.

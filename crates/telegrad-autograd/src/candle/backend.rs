@@ -1,41 +1,17 @@
 //! Gradients with candle.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
 use candle_core::{Device, Tensor, TensorId, Var};
 use telegrad_rpc::{Error, Result};
 use telegrad_wire::{RawTensor, TensorMeta};
 
 use super::seed::Seed;
+use super::stack::with_room;
 use crate::backend::{AutogradBackend, Root};
 use crate::births::Birth;
 
-/// candle walks graphs by recursion, and frees them so. For each operation in a row that takes some 200 bytes of
-/// stack, and more when candle is not optimised.
-const STACK_PER_OPERATION: usize = 4 << 10;
-
-/// Where the stack may not do, this one does: for a million operations. It is made each time, which takes as long
-/// as a small call, so that is not done without need.
-const STACK: usize = 256 << 20;
-
-/// Nobody has that much left but on such a stack.
-const STACK_FOR_ANY: usize = STACK / 2;
-
 /// candle's tensors.
 #[derive(Debug, Default)]
-pub struct Candle {
-    /// How many operations the largest graph had that was seen here.
-    largest: AtomicUsize,
-}
-
-impl Candle {
-    /// Runs `f`, with room for any graph that was seen before.
-    fn with_room<R>(&self, f: impl FnOnce() -> R) -> R {
-        let needed = self.largest.load(Relaxed).saturating_mul(STACK_PER_OPERATION);
-        // Some for what is not operations.
-        stacker::maybe_grow(needed.saturating_add(64 << 10).min(STACK_FOR_ANY), STACK, f)
-    }
-}
+pub struct Candle;
 
 impl AutogradBackend for Candle {
     type Tensor = Tensor;
@@ -95,12 +71,11 @@ impl AutogradBackend for Candle {
     }
 
     fn leaves(&self, roots: &[Tensor]) -> Vec<TensorId> {
-        stacker::maybe_grow(STACK_FOR_ANY, STACK, || {
+        with_room(|| {
             let mut leaves = Vec::new();
             let mut seen = rustc_hash::FxHashSet::default();
             for root in roots {
                 let nodes = root.sorted_nodes();
-                self.largest.fetch_max(nodes.len(), Relaxed);
                 let variables = nodes
                     .iter()
                     .filter(|node| node.is_variable())
@@ -127,7 +102,7 @@ impl AutogradBackend for Candle {
         let Some(start) = start else {
             return Ok(Vec::new());
         };
-        let found = self.with_room(|| start.backward())?;
+        let found = with_room(|| start.backward())?;
         let gradient_of = |leaf: &TensorId| {
             // What candle gives may hang on to the graph that it was found in.
             let gradient = found.get_id(*leaf)?.detach();
@@ -141,7 +116,7 @@ impl AutogradBackend for Candle {
     }
 
     fn discard(&self, held: impl Send) {
-        self.with_room(|| drop(held));
+        with_room(|| drop(held));
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use telegrad::Transport;
 
 use crate::peer::Workers;
-use crate::{Error, fail};
+use crate::{Error, fail, share_cores};
 use model::Model;
 use report::Report;
 use training::Training;
@@ -121,6 +121,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn train(args: &Args) -> Result<(), Error> {
+    share_cores(args.processes as usize);
     let (data, test) = telegrad::data::digits()?;
     if args.batch > data.len() {
         return Err(format!(

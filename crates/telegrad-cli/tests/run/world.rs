@@ -55,3 +55,17 @@ fn workers_read_nothing() {
     let world = run_sh("-n 2", "cat; echo end");
     assert_eq!(world.lines(2), ["worker0 | end", "worker1 | end"]);
 }
+
+#[test]
+fn workers_share_the_cores_unless_told_otherwise() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let threads = |workers: usize| (cores / workers).max(1).to_string();
+    for workers in [1, 2, 7] {
+        let world = run_sh(&format!("-n {workers}"), "echo threads $RAYON_NUM_THREADS");
+        assert_eq!(
+            world.line("w0"),
+            format!("threads {}", threads(workers)),
+            "{workers} workers"
+        );
+    }
+}

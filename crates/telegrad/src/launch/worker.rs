@@ -11,6 +11,7 @@ use rustix::process::{
     set_parent_process_death_signal, waitid,
 };
 
+use super::THREADS;
 use super::lines::Lines;
 use super::stream::Stream;
 use super::{Ending, Launch, LaunchError};
@@ -45,6 +46,9 @@ impl Worker {
     ) -> Result<Self, LaunchError> {
         let name = &launch.names[rank];
         let mut command = Command::new(&launch.program);
+        if std::env::var_os(THREADS).is_none() {
+            command.env(THREADS, super::threads_each(launch.names.len()).to_string());
+        }
         command
             .args(&launch.args)
             .envs(launch.env.iter().map(|(key, value)| (key, value)))
