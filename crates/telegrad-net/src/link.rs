@@ -123,7 +123,7 @@ impl Default for LinkOptions {
             max_message: 16 << 30,
             window: 256 << 20,
             // About the cost of the sleep and wake-up that it saves.
-            spin: Duration::from_micros(50),
+            spin: Duration::from_micros(200),
             peer_timeout: Duration::from_secs(10),
             traffic: Arc::default(),
         }

@@ -19,7 +19,9 @@ use crate::peer::Process;
 pub(super) const PING: usize = 100;
 
 /// Polling before sleeping, as links do by default.
-const SPIN: Duration = Duration::from_micros(50);
+fn spin() -> Duration {
+    telegrad::Options::default().spin
+}
 
 /// Which socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl Floor {
         Ok(Self {
             socket: Socket {
                 fd,
-                spin: Spin::new(SPIN),
+                spin: Spin::new(spin()),
             },
             process,
         })
@@ -134,7 +136,7 @@ pub(crate) fn serve(address: &str) -> Result<(), Error> {
     };
     let mut socket = Socket {
         fd,
-        spin: Spin::new(SPIN),
+        spin: Spin::new(spin()),
     };
     let mut buffer = vec![0_u8; 64 * 1024];
     let mut kept = Vec::new();
