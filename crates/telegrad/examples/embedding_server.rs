@@ -26,8 +26,11 @@ struct Table {
     rows: Vec<f32>,
     /// What each context that has not made its step has looked up. A trainer has one context at a time, so what it
     /// looked up in an earlier one, which has failed, goes when it comes again.
-    looked_up: HashMap<u32, (u64, Vec<(Vec<u32>, Param)>)>,
+    looked_up: HashMap<u32, LookedUp>,
 }
+
+/// The number of a context, and which rows it has looked up.
+type LookedUp = (u64, Vec<(Vec<u32>, Param)>);
 
 #[remote]
 impl Table {
