@@ -1,5 +1,6 @@
 //! Gradients across workers are those of the same model in one process.
 
+mod taking_part;
 mod shapes;
 mod crossing;
 mod passes;
