@@ -14,78 +14,41 @@ on_threads_and_processes! { 4 =>
 }
 
 fn a_chain_over_four_workers(cluster: Cluster) {
-    with_autograd(cluster).run(|world| {
-        if world.rank() == 0 {
-            let (layers, weights) = layers(&world, &[1, 2, 3]);
-            let x = numbers((2, 3), 9).unwrap();
-            world
-                .context(|context| {
-                    let mut y = x.clone();
-                    for layer in &layers {
-                        y = layer.rpc_sync(Layer::forward, (y,))?;
-                    }
-                    context.backward(&[y.sqr()?.sum_all()?])?;
-                    let mut here = x.clone();
-                    for weight in &weights {
-                        here = apply(&here, weight)?;
-                    }
-                    check(&layers, &weights, &here.sqr()?.sum_all()?);
-                    Ok(())
-                })
-                .unwrap();
-            assert_nothing_left(&world);
-        }
-        world.barrier().unwrap();
-    });
+    chain(cluster, &[1, 2, 3], one_by_one);
 }
 
 fn a_chain_of_nested_calls(cluster: Cluster) {
-    with_autograd(cluster).run(|world| {
-        if world.rank() == 0 {
-            let (layers, weights) = layers(&world, &[1, 2, 3]);
-            let x = numbers((2, 3), 9).unwrap();
-            world
-                .context(|context| {
-                    let (first, rest) = layers.split_first().unwrap();
-                    let y = first.rpc_sync(Layer::forward_through, (x.clone(), rest.to_vec()))?;
-                    context.backward(&[y.sqr()?.sum_all()?])?;
-                    let mut here = x.clone();
-                    for weight in &weights {
-                        here = apply(&here, weight)?;
-                    }
-                    check(&layers, &weights, &here.sqr()?.sum_all()?);
-                    Ok(())
-                })
-                .unwrap();
-            assert_nothing_left(&world);
-        }
-        world.barrier().unwrap();
+    chain(cluster, &[1, 2, 3], |layers, x| {
+        let (first, rest) = layers.split_first().unwrap();
+        first.rpc_sync(Layer::forward_through, (x, rest.to_vec()))
     });
 }
 
 fn a_worker_visited_twice(cluster: Cluster) {
-    with_autograd(cluster).run(|world| {
-        if world.rank() == 0 {
-            let (layers, weights) = layers(&world, &[1, 2, 1, 2, 0]);
-            let x = numbers((2, 3), 9).unwrap();
-            world
-                .context(|context| {
-                    let mut y = x.clone();
-                    for layer in &layers {
-                        y = layer.rpc_sync(Layer::forward, (y,))?;
-                    }
-                    context.backward(&[y.sqr()?.sum_all()?])?;
-                    let mut here = x.clone();
-                    for weight in &weights {
-                        here = apply(&here, weight)?;
-                    }
-                    check(&layers, &weights, &here.sqr()?.sum_all()?);
-                    Ok(())
-                })
-                .unwrap();
-            assert_nothing_left(&world);
-        }
-        world.barrier().unwrap();
+    chain(cluster, &[1, 2, 1, 2, 0], one_by_one);
+}
+
+/// Calls each layer from here.
+fn one_by_one(layers: &[RRef<Layer>], x: Tensor) -> Result<Tensor> {
+    layers
+        .iter()
+        .try_fold(x, |x, layer| layer.rpc_sync(Layer::forward, (x,)))
+}
+
+/// Layers on these workers, one after the other.
+fn chain(cluster: Cluster, on: &'static [u32], forward: fn(&[RRef<Layer>], Tensor) -> Result<Tensor>) {
+    on_rank_0(cluster, move |world, _| {
+        let (layers, weights) = layers(&world, on);
+        let x = numbers((2, 3), 9).unwrap();
+        let through = |context: &Context| {
+            context.backward(&[loss(&forward(&layers, x.clone())?)?])?;
+            let here = weights
+                .iter()
+                .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
+            check(&layers, &weights, &loss(&here)?);
+            Ok(())
+        };
+        world.context(through).unwrap();
     });
 }
 
