@@ -20,7 +20,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use crate::classes::{class_of_size, size_of_class};
+use crate::shm::{is_adopted, leave_heap};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Blocks from this size on are kept; smaller ones are the system allocator's.
@@ -73,7 +76,7 @@ impl TensorAlloc {
 
     /// A block of this class, null when there is no memory, and whether it is known to be all zeros.
     fn take(&self, class: usize) -> (*mut u8, bool) {
-        let size = size_of_class(class);
+        let size = size_of_class(LARGE, class);
         // A thread that panicked while holding the lock did not leave the lists broken: nothing
         // between taking and releasing it can panic.
         let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -107,7 +110,7 @@ impl TensorAlloc {
     /// # Safety
     /// `start` came from `take(class)` and is not used any more.
     unsafe fn give(&self, start: *mut u8, class: usize) {
-        let size = size_of_class(class);
+        let size = size_of_class(LARGE, class);
         let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if free.bytes + size > KEEP {
             drop(free);
@@ -128,6 +131,26 @@ impl TensorAlloc {
     }
 }
 
+impl TensorAlloc {
+    /// Moves the content of a block to a new one.
+    ///
+    /// # Safety
+    /// `start` was allocated with `old`, and `new` is valid and not of size zero.
+    unsafe fn moved(&self, start: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+        // SAFETY: passed on from this function's contract.
+        let moved = unsafe { self.alloc(new) };
+        if !moved.is_null() {
+            // SAFETY: both blocks are at least as large as the smaller layout, and different: the old one
+            // is still allocated. After the copy nobody uses it, and it was allocated with `old`.
+            unsafe {
+                ptr::copy_nonoverlapping(start, moved, old.size().min(new.size()));
+                self.dealloc(start, old);
+            }
+        }
+        moved
+    }
+}
+
 impl Default for TensorAlloc {
     fn default() -> Self {
         Self::new()
@@ -140,24 +163,39 @@ fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() < LARGE || layout.align() > PAGE {
         return None;
     }
-    let class = (0..CLASSES).find(|&class| size_of_class(class) >= layout.size())?;
-    Some(class)
+    let class = class_of_size(LARGE, layout.size());
+    (class < CLASSES).then_some(class)
 }
 
-/// `LARGE` times 1, 1.25, 1.5, 1.75, 2, 2.5, …
-fn size_of_class(class: usize) -> usize {
-    (LARGE / 4 * (4 + class % 4)) << (class / 4)
+/// Where the block went that [`is_installed`] asked for.
+static PROBE: AtomicUsize = AtomicUsize::new(0);
+
+/// No other request has this size.
+const PROBE_SIZE: usize = LARGE + 12_345;
+
+/// Whether the global allocator of this program is a [`TensorAlloc`].
+pub(crate) fn is_installed() -> bool {
+    PROBE.store(0, SeqCst);
+    let block = Vec::<u8>::with_capacity(PROBE_SIZE);
+    PROBE.load(SeqCst) == block.as_ptr().addr()
 }
 
 // SAFETY: requests that `class_of` does not claim go to the system allocator, on both ways. The
 // others get a block that is at least as large as its class, page-aligned, and owned by nobody
 // else: fresh from the kernel, or from a list that it has just been taken off. `class_of` gives the
-// same class for the same layout, so a block returns to the list it was made for. Checked under
+// same class for the same layout, so a block returns to the list it was made for. Memory that was
+// adopted from another process is in no class: both ways back ask for it first. Checked under
 // Miri-like reasoning only: Miri knows neither `mmap` nor `madvise`.
 unsafe impl GlobalAlloc for TensorAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
-            Some(class) => self.take(class).0,
+            Some(class) => {
+                let start = self.take(class).0;
+                if layout.size() == PROBE_SIZE {
+                    PROBE.store(start.addr(), SeqCst);
+                }
+                start
+            }
             // SAFETY: the caller's promise about `layout` is passed on.
             None => unsafe { System.alloc(layout) },
         }
@@ -183,30 +221,27 @@ unsafe impl GlobalAlloc for TensorAlloc {
         // SAFETY: the caller promises that `new_size`, rounded up to the alignment, is a valid size,
         // and the alignment is that of a valid layout.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        match (class_of(layout), class_of(new)) {
+        let classes = (class_of(layout), class_of(new));
+        match classes {
+            _ if is_adopted(start) => {
+                // SAFETY: as below: it is a block of another kind, but as long as its layout says.
+                unsafe { self.moved(start, layout, new) }
+            }
             // SAFETY: as `dealloc`, the block is the system allocator's, and it stays so: `dealloc`
             // will find no class for the new layout either.
             (None, None) => unsafe { System.realloc(start, layout, new_size) },
             // The block is as large as its class, so there is room, and `dealloc` finds the same class.
             (Some(old), Some(same)) if old == same => start,
-            _ => {
-                // SAFETY: `new` is valid and not of size zero, which the caller promises.
-                let moved = unsafe { self.alloc(new) };
-                if !moved.is_null() {
-                    // SAFETY: both blocks are at least as large as the smaller layout, and different:
-                    // the old one is still allocated. After the copy nobody uses it, and it was
-                    // allocated with `layout`.
-                    unsafe {
-                        ptr::copy_nonoverlapping(start, moved, layout.size().min(new_size));
-                        self.dealloc(start, layout);
-                    }
-                }
-                moved
-            }
+            // SAFETY: `new` is valid and not of size zero, which the caller promises, as it does that the block
+            // was allocated with `layout`.
+            _ => unsafe { self.moved(start, layout, new) },
         }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        if leave_heap(start) {
+            return;
+        }
         match class_of(layout) {
             // SAFETY: by the caller's promise `start` was allocated with this layout, so by `take(class)`.
             Some(class) => unsafe { self.give(start, class) },

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
-use crate::handshake::{Hello, Lane, Welcome, introduce};
+use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
 use crate::listen::admit_mem;
+use crate::shm::Region;
 use crate::socket::SocketLink;
 use crate::stream::Stream;
 use crate::{Address, Link, LinkOptions, Poller, Sink};
@@ -30,7 +31,7 @@ pub struct DialError {
 
 /// What a new link needs from this side.
 pub struct Dialer<'a> {
-    /// What to say of ourselves; `window`, `lane` and `link` are filled in.
+    /// What to say of ourselves; `window`, `lane`, `link` and `shares` are filled in.
     pub hello: Hello,
     /// Takes what arrives.
     pub sink: Arc<dyn Sink>,
@@ -71,6 +72,15 @@ pub fn dial(
     if let Address::Mem(name) = address {
         return admit_mem(name, &hello, sink, options).map_err(|why| failed(why, true));
     }
+    let region = match address {
+        Address::Unix(_) if options.share_memory => Region::create()
+            .inspect_err(
+                |error| tracing::warn!(peer = hello.to.name, %error, "no memory to share: Unix sockets it is"),
+            )
+            .ok(),
+        _ => None,
+    };
+    hello.shares = region.is_some();
     let lane = |lane| {
         let stream = connect(address, &options, deadline).map_err(broken)?;
         let hello = Hello {
@@ -86,8 +96,23 @@ pub fn dial(
     let (control, welcome) = lane(Lane::Control)?;
     let (bulk, _) = lane(Lane::Bulk)?;
     let poller = poller().map_err(broken)?;
+    let region = match region {
+        None => None,
+        Some(region) => {
+            let shared = offer(&control, region, deadline);
+            let shared = shared.map_err(|error| failed(error.to_string(), false))?;
+            if shared.is_none() {
+                tracing::warn!(
+                    peer = hello.to.name,
+                    "the worker does not share memory: Unix sockets it is"
+                );
+            }
+            shared
+        }
+    };
     let link = SocketLink::start(
         (control, bulk),
+        region,
         hello.to.clone(),
         sink,
         options.clone(),

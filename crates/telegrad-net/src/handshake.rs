@@ -2,20 +2,25 @@
 //!
 //! Each side sends eight bytes first, magic and version, so that a stranger or another version is
 //! recognised before anything else is read. Then the dialling side sends a `Hello` frame and gets
-//! a `Welcome` or a `Reject` with the reason. This happens once per lane.
+//! a `Welcome` or a `Reject` with the reason. This happens once per lane. A dialler on the same host that
+//! has said so then passes the descriptors of memory to share, and gets a byte that says whether it is.
 
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::event::PollFlags;
 use telegrad_wire::{
     CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank, Wire, WorldId,
 };
 use thiserror::Error;
 
 use crate::message::Outgoing;
+use crate::shm::Region;
 use crate::stream::{Stream, StreamError};
 
 /// Raised with every change of the frames or of the messages in them.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The first four bytes on every connection.
 pub const PREFACE: [u8; 4] = *b"TGRD";
@@ -60,6 +65,8 @@ pub struct Hello {
     pub lane: Lane,
     /// Joins the lanes of one link: the same random number on each.
     pub link: u64,
+    /// Memory to share follows, once both lanes are there.
+    pub shares: bool,
 }
 
 /// What the accepting side answers.
@@ -139,6 +146,49 @@ pub(crate) fn answer(
         Err(why) => append(&mut out, FrameKind::Reject, &why.to_owned())?,
     }
     write(stream, &out, deadline)
+}
+
+/// The answer to memory that is offered: it is shared, or not.
+const SHARED: u8 = 1;
+
+/// The dialling side's part in sharing memory; nothing, with the reason in the log, when that is not to be.
+pub(crate) fn offer(
+    stream: &Stream,
+    (region, fds): (Arc<Region>, [OwnedFd; 2]),
+    deadline: Instant,
+) -> Result<Option<Arc<Region>>, HandshakeError> {
+    let passed = stream.try_pass(&[fds[0].as_fd(), fds[1].as_fd()]);
+    passed.map_err(|error| HandshakeError::Broken(error.describe()))?;
+    let answer = read_exact(stream, 1, deadline)?;
+    Ok((answer == [SHARED]).then_some(region))
+}
+
+/// The accepting side's part in sharing memory.
+pub(crate) fn accept_offer(
+    stream: &Stream,
+    is_wanted: bool,
+    deadline: Instant,
+) -> Result<Option<Arc<Region>>, HandshakeError> {
+    let mut fds = Vec::new();
+    loop {
+        match stream.try_receive(&mut |fd| {
+            fds.push(fd);
+            Ok(())
+        }) {
+            Ok(()) => break,
+            Err(StreamError::WouldBlock) if stream.wait(PollFlags::IN, None, Some(deadline)) => {}
+            Err(StreamError::WouldBlock) => return Err(HandshakeError::Silent { got: 0 }),
+            Err(error) => return Err(HandshakeError::Broken(error.describe())),
+        }
+    }
+    let region = <[OwnedFd; 2]>::try_from(fds)
+        .map_err(|_| std::io::Error::other("it was not passed"))
+        .and_then(Region::open)
+        .inspect_err(|error| tracing::warn!(%error, "memory offered to be shared cannot be used"))
+        .ok()
+        .filter(|_| is_wanted);
+    write(stream, &[region.is_some().into()], deadline)?;
+    Ok(region)
 }
 
 fn append(out: &mut Vec<u8>, kind: FrameKind, value: &impl Wire) -> Result<(), HandshakeError> {

@@ -25,7 +25,9 @@ mod address;
 mod handshake;
 mod dial;
 mod listen;
+mod classes;
 mod alloc;
+mod shm;
 
 pub use address::{Address, host_id};
 pub use alloc::TensorAlloc;
@@ -36,5 +38,6 @@ pub use link::{Closed, Flush, Link, LinkOptions, Role, Roles, SendError, Sink, T
 pub use listen::{Host, Listener, listen};
 pub use message::{INLINE_LIMIT, Incoming, Outgoing};
 pub use poller::Poller;
+pub use shm::shared_tensor;
 pub use spin::Spin;
 pub use traffic::Traffic;

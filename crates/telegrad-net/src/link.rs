@@ -109,6 +109,8 @@ pub struct LinkOptions {
     pub window: u64,
     /// How long a waiting thread polls before it sleeps; see [`Spin`](crate::Spin).
     pub spin: Duration,
+    /// Whether to share memory with workers on the same host.
+    pub share_memory: bool,
     /// When an unreachable TCP peer counts as lost.
     pub peer_timeout: Duration,
     /// Counts bytes and frames.
@@ -125,6 +127,7 @@ impl Default for LinkOptions {
             // A sleep and a wake-up cost up to 100 µs where cores halt, and whoever waits for a small step of a model waits
             // about twice that. Threads let others run while they poll.
             spin: Duration::from_micros(200),
+            share_memory: true,
             peer_timeout: Duration::from_secs(10),
             traffic: Arc::default(),
         }

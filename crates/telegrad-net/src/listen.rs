@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::EventFlags;
 
-use crate::handshake::{HandshakeError, Hello, Lane, Welcome, answer, listen as hear};
+use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, answer, listen as hear};
 use crate::mem::MemLink;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
@@ -322,13 +322,20 @@ impl Greeting {
                 // Answered before the link exists: the dialler sends nothing before the answer, and
                 // what it sends then waits in the socket.
                 answer(&stream, Ok(&welcome), self.deadline)?;
+                let options = options_for(host, &hello);
+                let region = if hello.shares {
+                    accept_offer(&control, options.share_memory, self.deadline)?
+                } else {
+                    None
+                };
                 let sink = host.sink(&hello);
                 let peer = hello.from.clone();
                 let link = SocketLink::start(
                     (control, stream),
+                    region,
                     peer,
                     sink,
-                    options_for(host, &hello),
+                    options,
                     self.poller.clone(),
                     true,
                 )

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use telegrad_wire::{
-    Buffer, CallId, FrameHeader, FrameKind, HEADER_LEN, Payload, RawTensor, TensorMeta, TensorSource,
-    TensorTable, WireError,
+    Buffer, CallId, FrameHeader, FrameKind, HEADER_LEN, IS_LENT, Payload, RawTensor, TensorMeta,
+    TensorSource, TensorTable, WireError,
 };
 
 use crate::Credit;
+use crate::shm::{Borrowed, LOAN_LEN, Loan};
 
 /// Longest frame, header excluded, that travels on the control lane; longer ones take the bulk lane.
 ///
@@ -15,6 +16,27 @@ use crate::Credit;
 /// small enough share of a socket buffer that a call behind it does not notice. It is 64 KiB of tensors and
 /// what goes with them: their sizes tend to be powers of two.
 pub const INLINE_LIMIT: u64 = 68 * 1024;
+
+/// Shortest tensor that is lent and not copied into the frame.
+const LEND_FROM: usize = 8 * 1024;
+
+/// Shortest tensor that stays where it was lent; a shorter one is copied, and the memory given back at once.
+const KEEP_FROM: usize = 64 * 1024;
+
+/// Shows tensors to the other end.
+pub(crate) trait Lender {
+    /// Lends a tensor, if that is possible now.
+    fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan>;
+
+    /// Takes back a loan that was never sent.
+    fn not_lent(&self, loan: Loan);
+}
+
+/// Knows what the other end shows.
+pub(crate) trait Lent {
+    /// The memory of a loan; nothing when there is none such.
+    fn borrow(&self, loan: &Loan, len: usize) -> Option<Borrowed>;
+}
 
 /// A message on its way out.
 #[derive(Debug)]
@@ -104,6 +126,48 @@ impl Sealed {
         }
     }
 
+    /// Lends the tensors that are long enough, so that the rest is a small frame: that frame, with its header.
+    /// Nothing when it would not be small, or memory cannot be lent now.
+    pub(crate) fn lend(&self, lender: &dyn Lender) -> Option<Vec<u8>> {
+        let is_lent = |tensor: &dyn TensorSource| tensor.byte_len().is_some_and(|len| len >= LEND_FROM);
+        let lendable = self.tensors.iter().filter(|tensor| is_lent(&***tensor));
+        let lent: u64 = lendable
+            .filter_map(|tensor| tensor.byte_len())
+            .map(|len| len as u64)
+            .sum();
+        if lent == 0 || self.header.length - lent > INLINE_LIMIT / 2 {
+            return None;
+        }
+        let mut loans = Vec::new();
+        for (index, tensor) in (0..).zip(&self.tensors) {
+            if is_lent(&**tensor) {
+                let Some(loan) = lender.lend(index, &**tensor) else {
+                    loans.into_iter().for_each(|loan| lender.not_lent(loan));
+                    return None;
+                };
+                loans.push(loan);
+            }
+        }
+        let records = size_of::<u16>() + loans.len() * LOAN_LEN;
+        let header = FrameHeader {
+            length: self.header.length - lent + records as u64,
+            flags: self.header.flags | IS_LENT,
+            ..self.header
+        };
+        let mut frame = Vec::with_capacity(HEADER_LEN + header.length as usize);
+        frame.extend_from_slice(&header.to_bytes());
+        frame.extend_from_slice(&self.body);
+        frame.extend_from_slice(&self.table);
+        frame.extend_from_slice(&(loans.len() as u16).to_le_bytes());
+        for loan in loans {
+            frame.extend_from_slice(&loan.to_bytes());
+        }
+        for tensor in self.tensors.iter().filter(|tensor| !is_lent(&***tensor)) {
+            tensor.with_bytes(&mut |bytes| frame.extend_from_slice(bytes));
+        }
+        Some(frame)
+    }
+
     /// Back to the message it was, to hand it back to a sender.
     pub(crate) fn unseal(self) -> Outgoing {
         Outgoing {
@@ -134,20 +198,26 @@ pub struct Incoming<'a> {
 
 impl<'a> Incoming<'a> {
     /// Takes a complete frame apart; `frame` is what follows the header.
-    pub(crate) fn parse(header: FrameHeader, frame: &'a [u8]) -> Result<Self, WireError> {
+    pub(crate) fn parse(
+        mut header: FrameHeader,
+        frame: &'a [u8],
+        lent: &dyn Lent,
+    ) -> Result<Self, WireError> {
         let (body, rest) = frame.split_at(header.body_len as usize);
-        let (table, mut data) = rest.split_at(header.table_len as usize);
-        let mut tensors = Vec::new();
-        if header.tensors > 0 || !data.is_empty() {
+        let (table, data) = rest.split_at(header.table_len as usize);
+        let tensors = if header.flags & IS_LENT != 0 {
+            let (metas, bytes) = TensorTable::entries(table, header.tensors)?;
+            // From here on it is the same message as over any other link.
+            header.flags &= !IS_LENT;
+            header.length = ((body.len() + table.len()) as u64).saturating_add(bytes);
+            let (loans, data) = loans(data)?;
+            tensors(metas, data, loans, lent)?
+        } else if header.tensors > 0 || !data.is_empty() {
             let metas = TensorTable::read(table, header.tensors, data.len() as u64)?;
-            tensors.reserve(metas.len());
-            for meta in metas {
-                let (bytes, rest) = data.split_at(byte_len(&meta));
-                data = rest;
-                let buffer = Buffer::copy_from(meta.dtype, bytes);
-                tensors.push(RawTensor::new(meta, buffer)?);
-            }
-        }
+            tensors(metas, data, &[], lent)?
+        } else {
+            Vec::new()
+        };
         Ok(Self {
             header,
             body: Cow::Borrowed(body),
@@ -156,6 +226,54 @@ impl<'a> Incoming<'a> {
             more: false,
         })
     }
+}
+
+/// The records of lent tensors at the start of `data`, and the bytes of the others.
+fn loans(data: &[u8]) -> Result<(&[[u8; LOAN_LEN]], &[u8]), WireError> {
+    let split = || {
+        let (count, rest) = data.split_first_chunk::<2>()?;
+        let (records, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*count)) * LOAN_LEN)?;
+        Some((records.as_chunks::<LOAN_LEN>().0, rest))
+    };
+    split().ok_or_else(|| broken("the list of lent tensors is cut short"))
+}
+
+/// The tensors of a frame: lent ones where they were lent, the others from `data`, all of which they take.
+fn tensors(
+    metas: Vec<TensorMeta>,
+    mut data: &[u8],
+    loans: &[[u8; LOAN_LEN]],
+    lent: &dyn Lent,
+) -> Result<Vec<RawTensor>, WireError> {
+    let mut loans = loans.iter().map(Loan::from_bytes).peekable();
+    let mut tensors = Vec::with_capacity(metas.len());
+    for (index, meta) in (0_usize..).zip(metas) {
+        let len = byte_len(&meta);
+        let buffer = match loans.next_if(|loan| usize::from(loan.tensor) == index) {
+            Some(loan) => {
+                let borrowed = lent
+                    .borrow(&loan, len)
+                    .ok_or_else(|| broken("a tensor is lent in memory that is not shared"))?;
+                borrowed.into_buffer(meta.dtype, KEEP_FROM)
+            }
+            None => {
+                let (bytes, rest) = data
+                    .split_at_checked(len)
+                    .ok_or_else(|| broken("there are fewer bytes than the tensors have"))?;
+                data = rest;
+                Buffer::copy_from(meta.dtype, bytes)
+            }
+        };
+        tensors.push(RawTensor::new(meta, buffer)?);
+    }
+    if !data.is_empty() || loans.next().is_some() {
+        return Err(broken("there is more than the tensors have"));
+    }
+    Ok(tensors)
+}
+
+fn broken(what: &str) -> WireError {
+    WireError::TensorTable { what: what.into() }
 }
 
 /// Bytes of a tensor that the table reader has accepted.

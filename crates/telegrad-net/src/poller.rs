@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use slab::Slab;
@@ -29,6 +29,17 @@ pub(crate) trait Source: Send + Sync {
     fn glance(&self) -> bool {
         false
     }
+
+    /// Whether a glance costs next to nothing.
+    fn is_cheap(&self) -> bool {
+        false
+    }
+
+    /// Nobody will glance any more, so the descriptor has to say when there are messages. False when there
+    /// are some already.
+    fn rest(&self) -> bool {
+        true
+    }
 }
 
 /// Watches descriptors and calls whoever they belong to. Runs as a [`Role`]: one thread at a time.
@@ -36,6 +47,8 @@ pub struct Poller {
     epoll: OwnedFd,
     wake: OwnedFd,
     sources: RwLock<Slab<Weak<dyn Source>>>,
+    /// Sources to look at, whatever their descriptors say.
+    nudged: Mutex<Vec<usize>>,
     closed: AtomicBool,
     /// Where the poller's own role runs, and those that it starts.
     roles: Arc<dyn Roles>,
@@ -55,13 +68,14 @@ impl Poller {
             epoll,
             wake,
             sources,
+            nudged: Mutex::default(),
             closed: AtomicBool::new(false),
             roles,
         });
         let role = Polling {
             poller: poller.clone(),
             spin: Spin::new(spin),
-            hot: None,
+            hot: Vec::new(),
         };
         poller.roles.start(Box::new(role));
         Ok(poller)
@@ -70,8 +84,18 @@ impl Poller {
     /// Stops watching; the role ends at its next turn.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         // Cannot fail: the counter is far from its limit.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Has a source looked at as if its descriptor were readable.
+    pub(crate) fn nudge(&self, key: usize) {
+        self.nudged.lock().push(key);
+        self.wake();
     }
 
     pub(crate) fn roles(&self) -> &Arc<dyn Roles> {
@@ -123,12 +147,24 @@ impl std::fmt::Debug for Poller {
     }
 }
 
+/// Sources that are glanced at, at most.
+const MAX_HOT: usize = 64;
+
+/// Glances in vain after which a source is left to its descriptor, when others have messages all the time.
+const PATIENCE: u32 = 1000;
+
 /// The role of the thread that polls.
 struct Polling {
     poller: Arc<Poller>,
     spin: Spin,
-    /// Where messages arrived last.
-    hot: Option<Arc<dyn Source>>,
+    /// Where messages arrived lately: the last one, and those before it that are cheap to look at.
+    hot: Vec<Hot>,
+}
+
+struct Hot {
+    source: Arc<dyn Source>,
+    /// Glances in vain since the last message.
+    in_vain: u32,
 }
 
 /// Also when it never got a thread: then there is nobody to watch anything.
@@ -143,55 +179,101 @@ impl Role for Polling {
         if self.poller.closed.load(SeqCst) {
             return Turn::Done;
         }
-        if let Some(hot) = self.hot.take() {
-            let mut looks = 0_u32;
-            let found = self.spin.poll(|| {
-                if hot.glance() {
-                    return Some(Some(hot.clone()));
-                }
-                // The others are not forgotten meanwhile.
-                looks += 1;
-                if looks.is_multiple_of(16) {
-                    self.poller.wait(Some(Duration::ZERO))
-                } else {
-                    None
-                }
-            });
-            if let Some(hot) = found {
-                self.hot = hot;
+        if !self.hot.is_empty() {
+            if self.glance() {
+                return Turn::Again;
+            }
+            // Those with something to read after all stay.
+            self.hot.retain(|hot| !hot.source.rest());
+            if !self.hot.is_empty() {
                 return Turn::Again;
             }
         }
         let start = Instant::now();
-        if let Some(hot) = self.poller.wait(None) {
+        if self.poller.wait(None, &mut self.hot) {
             self.spin.slept(start.elapsed());
-            self.hot = hot;
         }
         Turn::Again
     }
 }
 
+impl Polling {
+    /// Looks at the hot sources for a moment; true when there was anything to do.
+    fn glance(&mut self) -> bool {
+        let Self { poller, spin, hot } = self;
+        // Once in any case: what has come must not wait until polling is worth it.
+        if look(hot) {
+            return true;
+        }
+        let mut looks = 0_u32;
+        spin.poll(|| {
+            looks += 1;
+            let found = look(hot) || {
+                // The others are not forgotten meanwhile.
+                looks.is_multiple_of(16) && poller.wait(Some(Duration::ZERO), hot)
+            };
+            found.then_some(())
+        })
+        .is_some()
+    }
+}
+
 impl Poller {
-    /// Waits for events and deals with them. `None` when there were none, else the last source
-    /// that had messages, if any had.
-    fn wait(&self, timeout: Option<Duration>) -> Option<Option<Arc<dyn Source>>> {
+    /// Waits for events and deals with them; false when there were none. Sources that had messages become
+    /// hot.
+    fn wait(&self, timeout: Option<Duration>, hot: &mut Vec<Hot>) -> bool {
         let mut events = [Event {
             flags: EventFlags::empty(),
             data: EventData::new_u64(WAKE),
         }; BATCH];
         let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
         let count = epoll::wait(self.epoll.as_fd(), &mut events, timeout.as_ref()).unwrap_or(0);
-        if count == 0 {
-            return None;
-        }
-        let mut hot = None;
-        for event in &events[..count] {
-            if let Some(source) = self.source(event.data.u64())
-                && source.ready(event.flags)
+        let mut look = |key: u64, flags: EventFlags| {
+            if let Some(source) = self.source(key)
+                && source.ready(flags)
             {
-                hot = Some(source);
+                heat(hot, source);
+            }
+        };
+        for event in &events[..count] {
+            let key = event.data.u64();
+            if key == WAKE && !self.closed.load(SeqCst) {
+                let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
+                let nudged = std::mem::take(&mut *self.nudged.lock());
+                nudged
+                    .into_iter()
+                    .for_each(|key| look(key as u64, EventFlags::IN));
+            } else {
+                look(key, event.flags);
             }
         }
-        Some(hot)
+        count > 0
+    }
+}
+
+/// Looks at each source once; true when one had messages.
+fn look(hot: &mut Vec<Hot>) -> bool {
+    let mut found = false;
+    hot.retain_mut(|hot| {
+        hot.in_vain += 1;
+        if hot.source.glance() {
+            hot.in_vain = 0;
+            found = true;
+        }
+        hot.in_vain < PATIENCE || !hot.source.rest()
+    });
+    found
+}
+
+/// Adds a source that had messages.
+fn heat(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
+    if let Some(known) = hot.iter_mut().find(|hot| Arc::ptr_eq(&hot.source, &source)) {
+        return known.in_vain = 0;
+    }
+    // A glance at those that are not cheap is a system call: one of them is enough.
+    let is_cheap = source.is_cheap();
+    hot.retain(|hot| hot.source.is_cheap() || is_cheap || !hot.source.rest());
+    if hot.len() < MAX_HOT || !source.rest() {
+        hot.push(Hot { source, in_vain: 0 });
     }
 }

@@ -1,10 +1,12 @@
-//! The link over two sockets, Unix or TCP: one for small frames, one for large ones.
+//! The link over two sockets, Unix or TCP: one for small frames, one for large ones. Between workers that
+//! share memory small frames go through rings instead, and most large ones become small.
 //!
 //! Who reads the control lane changes with the load. While one thread waits for one reply, it
 //! reads the socket itself and no other thread wakes up. As soon as a second thread waits, or
 //! somebody wants to be called back, the poller reads for all of them and what arrives together
 //! is dealt with together. [`SocketLink::wait`] makes that choice.
 
+mod control;
 mod bulk;
 mod reader;
 mod writer;
@@ -20,17 +22,22 @@ use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
 
 use self::bulk::{BulkFrame, BulkLane};
+use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
 use crate::credit::{GiveBack, Owed, Window, costs_credit, units};
 use crate::message::{INLINE_LIMIT, Incoming, Sealed};
 use crate::poller::{Poller, Source};
+use crate::shm::Region;
 use crate::stream::{Stream, StreamError};
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
 /// Unwritten bytes of small frames beyond which this link takes no more requests from either side.
 /// Several times what a socket holds, so that it is reached only when the peer does not read.
 const MAX_BACKLOG: usize = 4 << 20;
+
+/// Longest frame that is not worth lending from: a few short copies cost less than the books.
+const LENDING_FROM: u64 = 16 * 1024;
 
 /// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
 /// the bulk lane has ended. Next to nothing between peers that read, even where they hardly get to
@@ -48,7 +55,7 @@ pub(crate) struct SocketLink {
     options: LinkOptions,
     poller: Arc<Poller>,
 
-    control: Stream,
+    control: Control,
     /// Held by the one thread that reads the control lane.
     reader: Mutex<ControlReader>,
     writer: ControlWriter,
@@ -84,6 +91,8 @@ struct Interest {
     key: Option<usize>,
     reading: bool,
     writing: bool,
+    /// A thread that has read for itself leaves that to the poller.
+    is_left: bool,
 }
 
 impl SocketLink {
@@ -91,6 +100,7 @@ impl SocketLink {
     /// start is read in the background until it closes: the side that answers calls.
     pub(crate) fn start(
         (control, bulk): (Stream, Stream),
+        region: Option<Arc<Region>>,
         peer: Identity,
         sink: Arc<dyn Sink>,
         options: LinkOptions,
@@ -102,13 +112,14 @@ impl SocketLink {
             peer,
             sink,
             poller: poller.clone(),
-            control,
+            control: Control::new(control, region),
             reader: Mutex::new(ControlReader::new(options.spin)),
             writer: ControlWriter::default(),
             interest: Mutex::new(Interest {
                 key: None,
                 reading: watched,
                 writing: false,
+                is_left: false,
             }),
             bulk: BulkLane::new(bulk),
             answers: watched,
@@ -137,8 +148,12 @@ impl SocketLink {
     fn watch_control(self: &Arc<Self>) -> std::io::Result<()> {
         let mut interest = self.interest.lock();
         let source: Weak<SocketLink> = Arc::downgrade(self);
-        let key = self.poller.add(self.control.as_fd(), source, interest.flags())?;
+        let flags = interest.flags(self.control.is_shared());
+        let key = self.poller.add(self.control.as_fd(), source, flags)?;
         interest.key = Some(key);
+        if interest.reading && !self.control.rest() {
+            self.poller.nudge(key);
+        }
         Ok(())
     }
 
@@ -163,7 +178,7 @@ impl SocketLink {
         }
         let Some(me) = self.arc() else { return false };
         while self.closed.get().is_none() {
-            match reader.next_frame() {
+            match reader.next_frame(&self.control) {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
                 Err(error) => {
@@ -208,6 +223,7 @@ impl SocketLink {
     /// Reads as the only one who waits, until done or the deadline.
     fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) {
         let over = || waiting.done() || self.closed.get().is_some();
+        self.control.attend();
         // The deadline also counts while others' messages keep coming.
         while !over() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             if self.read_batch(reader) {
@@ -243,11 +259,21 @@ impl SocketLink {
                 || deadline.is_none_or(|deadline| Instant::now() < deadline)
         };
         self.leader_sleeps.store(false, SeqCst);
+        self.answer_bells();
+        self.control.attend();
         if let Some(wake) = wake {
             // Takes back a wake-up that came; none is there most of the time.
             let _ = rustix::io::read(wake, &mut [0_u8; 8]);
         }
         awake
+    }
+
+    /// Takes bells. They say that there is something to read, which the caller sees to, or room to write.
+    fn answer_bells(&self) {
+        self.control.answer_bells();
+        if self.control.is_shared() && self.writer.is_stuck() {
+            self.write_out();
+        }
     }
 
     fn wake_fd(&self) -> Option<&OwnedFd> {
@@ -260,13 +286,19 @@ impl SocketLink {
 
     /// Changes what the poller watches the control lane for.
     fn set_interest(&self, change: impl FnOnce(&mut Interest)) {
+        let is_shared = self.control.is_shared();
         let mut interest = self.interest.lock();
-        let before = interest.flags();
+        let (before, was_reading) = (interest.flags(is_shared), interest.reading);
         change(&mut interest);
-        if let Some(key) = interest.key
-            && interest.flags() != before
-        {
-            self.poller.modify(key, self.control.as_fd(), interest.flags());
+        let Some(key) = interest.key else { return };
+        if interest.flags(is_shared) != before {
+            self.poller
+                .modify(key, self.control.as_fd(), interest.flags(is_shared));
+        }
+        // What came while nobody was to look is not announced any more.
+        let is_left = std::mem::take(&mut interest.is_left) || !was_reading;
+        if interest.reading && is_left && !self.control.rest() {
+            self.poller.nudge(key);
         }
     }
 
@@ -310,7 +342,9 @@ impl SocketLink {
                 Written::All | Written::Ended(_) => return,
                 // It takes ours along, and does not wait for the socket either.
                 Written::ByOther => self.writer.settle(),
-                Written::Stuck if self.control.wait(PollFlags::OUT, None, Some(until)) => {}
+                Written::Stuck if self.control.wait(PollFlags::OUT, None, Some(until)) => {
+                    self.control.answer_bells();
+                }
                 Written::Stuck => return,
             }
             if Instant::now() >= until {
@@ -322,6 +356,10 @@ impl SocketLink {
     /// Takes what the peer still sends until it has closed as well. TCP answers anything that comes
     /// after the end by throwing away what the other side has not read yet: the goodbye.
     fn hear_out(&self, until: Instant) {
+        if self.control.is_shared() {
+            // What is in shared memory stays there.
+            return;
+        }
         self.control.shutdown_write();
         while self.control.wait(PollFlags::IN, None, Some(until)) && Instant::now() < until {
             let skipped = self
@@ -351,6 +389,7 @@ impl SocketLink {
     fn bulk_ended(&self, why: &str) {
         let until = Instant::now() + LAST_WORDS;
         while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
+            self.answer_bells();
             match self.reader.try_lock() {
                 Some(mut reader) => drop(self.read_batch(&mut reader)),
                 // Somebody reads for itself and comes to the end as well.
@@ -363,8 +402,7 @@ impl SocketLink {
         self.end(false, why);
     }
 
-    fn send_small(&self, sealed: &Sealed, flush: Flush) {
-        self.writer.append(sealed);
+    fn write_if_due(&self, flush: Flush) {
         if flush == Flush::Now || self.writer.is_due() {
             self.write_out();
         }
@@ -407,7 +445,7 @@ impl SocketLink {
             return;
         }
         last();
-        self.control.shutdown();
+        self.control.end();
         self.bulk.close(&self.poller);
         if let Some(key) = self.interest.lock().key.take() {
             self.poller.remove(key, self.control.as_fd());
@@ -440,8 +478,17 @@ impl Link for SocketLink {
         }
         sealed.header.credit = self.owed.take();
         self.options.traffic.sent(length + HEADER_LEN as u64);
+        if self.control.is_shared()
+            && length > LENDING_FROM
+            && let Some(frame) = sealed.lend(&self.control)
+        {
+            self.writer.append_bytes(&frame);
+            self.write_if_due(flush);
+            return Ok(());
+        }
         if length <= INLINE_LIMIT {
-            self.send_small(&sealed, flush);
+            self.writer.append(&sealed);
+            self.write_if_due(flush);
             return Ok(());
         }
         let (costs, credit) = (costs_credit(&sealed.header), sealed.header.credit);
@@ -503,7 +550,11 @@ impl Link for SocketLink {
         }
         let left = self.waiters.fetch_sub(1, SeqCst) - 1;
         if left > 0 || self.watchers.load(SeqCst) > 0 {
-            self.set_interest(|interest| interest.reading = true);
+            self.set_interest(|interest| {
+                interest.reading = true;
+                // Another thread may have read for itself since somebody last asked for this.
+                interest.is_left = true;
+            });
         }
     }
 
@@ -564,6 +615,15 @@ impl Source for SocketLink {
         if !flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
             return false;
         }
+        if self.control.is_shared() {
+            self.answer_bells();
+            // It may have been for a thread that reads for itself.
+            self.interrupt();
+            let is_over = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            if !is_over && !self.is_read_in_background() {
+                return false;
+            }
+        }
         let Some(mut reader) = self.reader.try_lock() else {
             // Somebody reads for itself and sees the end as well. Until then, look away: the end
             // of a connection would be reported again and again.
@@ -572,13 +632,25 @@ impl Source for SocketLink {
             }
             return false;
         };
-        self.read_batch(&mut reader)
+        self.control.attend();
+        let found = self.read_batch(&mut reader);
+        drop(reader);
+        found || !self.rest()
     }
 
     fn glance(&self) -> bool {
         let reads = self.closed.get().is_none() && self.is_read_in_background();
         let reader = if reads { self.reader.try_lock() } else { None };
         reader.is_some_and(|mut reader| self.read_batch(&mut reader))
+    }
+
+    fn is_cheap(&self) -> bool {
+        self.control.is_shared()
+    }
+
+    fn rest(&self) -> bool {
+        // Whoever reads in the poller's place rests by itself, and an ended link has nothing to say.
+        self.closed.get().is_some() || !self.is_read_in_background() || self.control.rest()
     }
 }
 
@@ -598,12 +670,13 @@ impl Drop for SocketLink {
 }
 
 impl Interest {
-    fn flags(&self) -> EventFlags {
+    /// With rings there is never anything to write to the socket; but it says when a ring has room again.
+    fn flags(&self, is_shared: bool) -> EventFlags {
         // The end of the connection is always of interest: calls must fail at once, and the next
         // one must find out that it needs a new connection.
         let mut flags = EventFlags::RDHUP;
-        flags.set(EventFlags::IN, self.reading);
-        flags.set(EventFlags::OUT, self.writing);
+        flags.set(EventFlags::IN, self.reading || (is_shared && self.writing));
+        flags.set(EventFlags::OUT, self.writing && !is_shared);
         flags
     }
 }

@@ -1,6 +1,6 @@
 //! One connected socket, Unix or TCP, with exactly the operations that links need.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,10 +9,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg,
+};
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::Spin;
+
+/// Descriptors that one message passes at most.
+const MAX_PASSED: usize = 2;
 
 /// A connected stream socket.
 #[derive(Debug)]
@@ -148,6 +154,42 @@ impl Stream {
                 Err(StreamError::WouldBlock) => return Err(StreamError::TimedOut),
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    /// Passes descriptors, with one byte. Only a Unix socket can.
+    pub(crate) fn try_pass(&self, fds: &[BorrowedFd<'_>]) -> Result<(), StreamError> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED))];
+        let mut passed = SendAncillaryBuffer::new(&mut space);
+        passed.push(SendAncillaryMessage::ScmRights(fds));
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendmsg(&self.0, &[IoSlice::new(&[0])], &mut passed, flags)?;
+        Ok(())
+    }
+
+    /// Reads some bytes and forgets them; `take` gets the descriptors that were passed with them.
+    pub(crate) fn try_receive(
+        &self,
+        take: &mut dyn FnMut(OwnedFd) -> io::Result<()>,
+    ) -> Result<(), StreamError> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED))];
+        let mut passed = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0; 64];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let got = recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut passed, flags)?;
+        for message in passed.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                fds.into_iter()
+                    .try_for_each(&mut *take)
+                    .map_err(StreamError::Failed)?;
+            }
+        }
+        if got.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(StreamError::Failed(io::Error::other("no descriptors are left")));
+        }
+        if got.bytes == 0 {
+            return Err(StreamError::Ended);
         }
         Ok(())
     }

@@ -196,6 +196,7 @@ impl Member {
             window: 0,
             lane: Lane::Control,
             link: 0,
+            shares: false,
         };
         let dialer = Dialer {
             hello,

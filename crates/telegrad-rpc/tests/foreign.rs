@@ -164,6 +164,7 @@ fn some_hello() -> Hello {
         digest: 0,
         lane: Lane::Control,
         link: 0,
+        shares: false,
         window: 1 << 20,
     }
 }

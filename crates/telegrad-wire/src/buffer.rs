@@ -1,25 +1,71 @@
 //! Memory that a tensor's bytes are received into.
 
+use std::any::Any;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use bytemuck::Pod;
 
 use crate::DType;
 
+/// Memory beside the heap that the bytes of a tensor can lie in: shared with another process, for one.
+///
+/// # Safety
+/// [`bytes`](Self::bytes) gives the same memory every time, nobody writes to it while this lives, and it
+/// is aligned for every element type. [`into_heap`](Self::into_heap) keeps the promise in its description.
+pub unsafe trait Outside: Any + Send + Sync {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+
+    /// Makes the memory part of the heap: the global allocator will take it back, as a block with the
+    /// length of `bytes` and the alignment of any element type, and nobody else has a hold on it. Gives
+    /// the memory back as it is when that is not possible.
+    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>>;
+
+    /// The memory, to downcast.
+    fn as_any(&self) -> &dyn Any;
+}
+
 /// The bytes of one received tensor, in an allocation that a tensor library can take over.
 ///
 /// The bytes lie in a `Vec` of words as wide as the tensor's elements, so that the same allocation
 /// becomes a `Vec<f32>` (or of whatever the element type is) without a copy: see [`Buffer::into_vec`].
+/// Or they lie [`Outside`] the heap, and become part of it then.
 #[derive(Clone)]
 pub struct Buffer(Words);
 
-#[derive(Clone)]
 enum Words {
     One(Vec<u8>),
     Two(Vec<u16>),
     Four(Vec<u32>),
     Eight(Vec<u64>),
+    /// And the width that a copy of it is to have.
+    Outside(Box<dyn Outside>, usize),
+}
+
+/// A clone is on the heap.
+impl Clone for Words {
+    fn clone(&self) -> Self {
+        match self {
+            Self::One(v) => Self::One(v.clone()),
+            Self::Two(v) => Self::Two(v.clone()),
+            Self::Four(v) => Self::Four(v.clone()),
+            Self::Eight(v) => Self::Eight(v.clone()),
+            Self::Outside(memory, width) => Self::copied(*width, memory.bytes()),
+        }
+    }
+}
+
+impl Words {
+    fn copied(width: usize, bytes: &[u8]) -> Self {
+        match width {
+            1 => Self::One(bytes.to_vec()),
+            2 => Self::Two(copied(bytes)),
+            4 => Self::Four(copied(bytes)),
+            _ => Self::Eight(copied(bytes)),
+        }
+    }
 }
 
 impl Buffer {
@@ -72,12 +118,20 @@ impl Buffer {
 
     /// A buffer of `dtype` elements with a copy of `bytes`, whose length must be a multiple of the element's.
     pub fn copy_from(dtype: DType, bytes: &[u8]) -> Self {
-        Self(match dtype.size() {
-            1 => Words::One(bytes.to_vec()),
-            2 => Words::Two(copied(bytes)),
-            4 => Words::Four(copied(bytes)),
-            _ => Words::Eight(copied(bytes)),
-        })
+        Self(Words::copied(dtype.size(), bytes))
+    }
+
+    /// The `dtype` elements that lie in `memory`.
+    pub fn from_outside(dtype: DType, memory: Box<dyn Outside>) -> Self {
+        Self(Words::Outside(memory, dtype.size()))
+    }
+
+    /// The memory, when it is not on the heap.
+    pub fn outside(&self) -> Option<&dyn Outside> {
+        match &self.0 {
+            Words::Outside(memory, _) => Some(&**memory),
+            _ => None,
+        }
     }
 
     /// The bytes.
@@ -87,6 +141,7 @@ impl Buffer {
             Words::Two(v) => bytemuck::cast_slice(v),
             Words::Four(v) => bytemuck::cast_slice(v),
             Words::Eight(v) => bytemuck::cast_slice(v),
+            Words::Outside(memory, _) => memory.bytes(),
         }
     }
 
@@ -97,6 +152,7 @@ impl Buffer {
             Words::Two(v) => cast_or_copy(v),
             Words::Four(v) => cast_or_copy(v),
             Words::Eight(v) => cast_or_copy(v),
+            Words::Outside(memory, _) => on_heap(memory),
         }
     }
 }
@@ -144,5 +200,19 @@ fn cast_or_copy<W: Pod, T: Pod>(words: Vec<W>) -> Vec<T> {
     match bytemuck::try_cast_vec(words) {
         Ok(v) => v,
         Err((_, words)) => bytemuck::pod_collect_to_vec(&words),
+    }
+}
+
+fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Vec<T> {
+    let bytes = memory.bytes().len();
+    if size_of::<T>() == 0 || bytes == 0 || !bytes.is_multiple_of(size_of::<T>()) {
+        return bytemuck::pod_collect_to_vec(memory.bytes());
+    }
+    let count = bytes / size_of::<T>();
+    match memory.into_heap() {
+        // SAFETY: by the contract of `Outside` the block has `bytes` bytes, all initialised, is aligned for
+        // any element type, is owned by nobody else, and the global allocator takes it back with this layout.
+        Ok(start) => unsafe { Vec::from_raw_parts(start.cast().as_ptr(), count, count) },
+        Err(memory) => bytemuck::pod_collect_to_vec(memory.bytes()),
     }
 }

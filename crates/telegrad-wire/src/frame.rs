@@ -13,6 +13,10 @@ pub const HAS_SECTION: u8 = 1;
 /// Such a message may be lost or come twice without harm.
 pub const IS_CONTROL: u8 = 2;
 
+/// Flag of a frame in which the bytes of some tensors are not there: they lie in memory that the receiver
+/// is shown instead. Only the two ends of a link know of it.
+pub const IS_LENT: u8 = 4;
+
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -72,7 +76,7 @@ impl FrameKind {
 /// | 48..56 | `span` | the span that caused this frame, 0 for none |
 /// | 56..60 | `credit` | credit units given back to the receiver of this frame |
 /// | 60 | `kind` | a [`FrameKind`] |
-/// | 61 | `flags` | 1: [`HAS_SECTION`]; 2: [`IS_CONTROL`]; others: 0 |
+/// | 61 | `flags` | 1: [`HAS_SECTION`]; 2: [`IS_CONTROL`]; 4: [`IS_LENT`]; others: 0 |
 /// | 62..64 | `tensors` | number of entries in the tensor table |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
@@ -96,7 +100,7 @@ pub struct FrameHeader {
     pub credit: u32,
     /// What the frame is for.
     pub kind: FrameKind,
-    /// [`HAS_SECTION`] and [`IS_CONTROL`], if they apply.
+    /// [`HAS_SECTION`], [`IS_CONTROL`] and [`IS_LENT`], if they apply.
     pub flags: u8,
     /// Number of tensors in the table.
     pub tensors: u16,

@@ -50,12 +50,12 @@ mod table;
 mod tensor;
 mod wire;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Outside};
 pub use decoder::{Arrived, Decoder, MAX_DEPTH};
 pub use dtype::DType;
 pub use encoder::{Encoder, Payload, Reference};
 pub use error::WireError;
-pub use frame::{FrameHeader, FrameKind, HAS_SECTION, HEADER_LEN, IS_CONTROL};
+pub use frame::{FrameHeader, FrameKind, HAS_SECTION, HEADER_LEN, IS_CONTROL, IS_LENT};
 pub use ids::{CallId, ContextId, Incarnation, Rank, WorldId};
 pub use outcome::{BoxError, Outcome};
 #[cfg(feature = "serde")]

@@ -40,7 +40,21 @@ impl TensorTable {
     ///
     /// # Errors
     /// When the table is cut short or too long, an entry makes no sense, or the sum is another.
-    pub fn read(mut table: &[u8], count: u16, data_len: u64) -> Result<Vec<TensorMeta>, WireError> {
+    pub fn read(table: &[u8], count: u16, data_len: u64) -> Result<Vec<TensorMeta>, WireError> {
+        let (metas, sum) = Self::entries(table, count)?;
+        if sum != data_len {
+            return Err(WireError::TensorTable {
+                what: format!("tensors of {sum} bytes in a frame that has {data_len} for them"),
+            });
+        }
+        Ok(metas)
+    }
+
+    /// Reads `count` entries that take all of `table`, and how many bytes their tensors have.
+    ///
+    /// # Errors
+    /// When the table is cut short or too long, or an entry makes no sense.
+    pub fn entries(mut table: &[u8], count: u16) -> Result<(Vec<TensorMeta>, u64), WireError> {
         let broken = |what: String| WireError::TensorTable { what };
         // An entry is at least two bytes, so this allocates no more than the frame's own order.
         let mut metas = Vec::with_capacity(usize::from(count).min(table.len() / 2));
@@ -81,11 +95,6 @@ impl TensorTable {
                 table.len()
             )));
         }
-        if sum != data_len {
-            return Err(broken(format!(
-                "tensors of {sum} bytes in a frame that has {data_len} for them"
-            )));
-        }
-        Ok(metas)
+        Ok((metas, sum))
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Buffer, DType, WireError};
+use crate::{Buffer, DType, Outside, WireError};
 
 /// Element type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,12 @@ pub trait TensorSource: Send + Sync + 'static {
 
     /// The tensor, to downcast.
     fn as_any(&self) -> &dyn Any;
+
+    /// The memory of a tensor that does not lie on the heap and never changes, and whether nobody but this
+    /// source holds it. Where the receiver can be shown that memory, it need not be copied.
+    fn outside(&self) -> Option<(&dyn Outside, bool)> {
+        None
+    }
 }
 
 /// A tensor as the core knows it: element type, shape and bytes, of no particular library.
@@ -162,5 +168,10 @@ impl TensorSource for RawTensor {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn outside(&self) -> Option<(&dyn Outside, bool)> {
+        let memory = self.0.data.outside()?;
+        Some((memory, Arc::strong_count(&self.0) == 1))
     }
 }

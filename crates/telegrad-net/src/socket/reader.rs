@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
 
+use super::Control;
 use crate::Spin;
-use crate::message::{INLINE_LIMIT, Incoming};
-use crate::stream::{Stream, StreamError};
+use crate::message::{INLINE_LIMIT, Incoming, Lent};
+use crate::stream::StreamError;
 
 /// Room for the longest frame and as much again, so that a read rarely ends inside a frame.
 const CAPACITY: usize = 2 * (HEADER_LEN + INLINE_LIMIT as usize);
@@ -39,7 +40,7 @@ impl ControlReader {
     }
 
     /// Reads what is there now. All complete frames must have been taken before.
-    pub(crate) fn fill(&mut self, stream: &Stream) -> Fill {
+    pub(crate) fn fill(&mut self, control: &Control) -> Fill {
         // At most one incomplete frame is left; it moves to the front only when it has to.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -47,7 +48,7 @@ impl ControlReader {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        match stream.try_read(&mut self.buffer[self.end..]) {
+        match control.try_read(&mut self.buffer[self.end..]) {
             Ok(got) => {
                 self.end += got;
                 Fill::Some
@@ -58,7 +59,7 @@ impl ControlReader {
     }
 
     /// The next complete frame.
-    pub(crate) fn next_frame(&mut self) -> Result<Option<Incoming<'_>>, WireError> {
+    pub(crate) fn next_frame(&mut self, lent: &dyn Lent) -> Result<Option<Incoming<'_>>, WireError> {
         let ready = &self.buffer[self.start..self.end];
         let Some((header, rest)) = ready.split_first_chunk::<HEADER_LEN>() else {
             return Ok(None);
@@ -69,7 +70,7 @@ impl ControlReader {
         };
         self.start += HEADER_LEN + frame.len();
         let more = self.end - self.start >= HEADER_LEN;
-        Incoming::parse(header, frame).map(|message| Some(Incoming { more, ..message }))
+        Incoming::parse(header, frame, lent).map(|message| Some(Incoming { more, ..message }))
     }
 
     /// Forgets what has been read.
@@ -78,9 +79,9 @@ impl ControlReader {
     }
 
     /// Reads what is there now and forgets it.
-    pub(crate) fn skip(&mut self, stream: &Stream) -> Fill {
+    pub(crate) fn skip(&mut self, control: &Control) -> Fill {
         self.discard();
-        self.fill(stream)
+        self.fill(control)
     }
 
     /// Whether part of a frame is there.

@@ -7,8 +7,9 @@
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use super::Control;
 use crate::message::Sealed;
-use crate::stream::{Stream, StreamError};
+use crate::stream::StreamError;
 
 /// Waiting bytes from which on delaying them further saves nothing.
 const DUE: usize = 8 * 1024;
@@ -58,6 +59,13 @@ impl ControlWriter {
         self.backlog.fetch_add(state.waiting.len() - before, SeqCst);
     }
 
+    /// Adds a frame that is complete.
+    pub(crate) fn append_bytes(&self, frame: &[u8]) {
+        let mut state = self.state.lock();
+        state.waiting.extend_from_slice(frame);
+        self.backlog.fetch_add(frame.len(), SeqCst);
+    }
+
     /// Bytes not yet written.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog.load(SeqCst)
@@ -90,7 +98,7 @@ impl ControlWriter {
     }
 
     /// Writes until nothing waits or the socket is full.
-    pub(crate) fn write(&self, stream: &Stream) -> Written {
+    pub(crate) fn write(&self, control: &Control) -> Written {
         let mut state = self.state.lock();
         if state.writing {
             return Written::ByOther;
@@ -114,7 +122,7 @@ impl ControlWriter {
             let active = std::mem::take(&mut state.active);
             let written = state.written;
             drop(state);
-            let result = stream.try_write(&active[written..]);
+            let result = control.try_write(&active[written..]);
             state = self.state.lock();
             state.active = active;
             state.writing = false;

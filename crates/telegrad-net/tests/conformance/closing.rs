@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use telegrad_net::{Closed, Flush, LinkOptions, SendError};
 use telegrad_wire::FrameKind;
 
-use crate::harness::{Answer, Inbox, Kind, Pair, frame, on_every_link, on_sockets, pair, pattern};
+use crate::harness::{Answer, Inbox, Kind, Pair, between_processes, frame, on_every_link, pair, pattern};
 use crate::raw::{self, dialled_by_hand};
 
 on_every_link! {
@@ -21,7 +21,7 @@ on_every_link! {
     a_goodbye_is_heard_through_a_flood,
     a_link_dies_alone,
 }
-on_sockets! { dropping_a_link_in_the_middle_of_a_large_frame }
+between_processes! { dropping_a_link_in_the_middle_of_a_large_frame }
 
 fn graceful(why: &str) -> Closed {
     Closed {

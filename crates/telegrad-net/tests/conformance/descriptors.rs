@@ -4,11 +4,11 @@ use telegrad_net::{Flush, LinkOptions};
 use telegrad_wire::FrameKind;
 
 use crate::harness::{
-    Answer, Hosting, Inbox, Kind, Side, command_alone, frame, limited, on_sockets, pattern, told,
+    Answer, Hosting, Inbox, Kind, Side, between_processes, command_alone, frame, limited, pattern, told,
 };
 use crate::raw::{connect, shake_hands};
 
-on_sockets! { two_hundred_links_leave_nothing_open }
+between_processes! { two_hundred_links_leave_nothing_open }
 
 fn two_hundred_links_leave_nothing_open(kind: Kind) {
     // In a process of its own: other tests open and close descriptors too.
@@ -31,7 +31,10 @@ fn open() -> usize {
 #[ignore = "run in a process of its own"]
 fn rounds() {
     let Some(kind) = told() else { return };
-    let kind = if kind == "Unix" { Kind::Unix } else { Kind::Tcp };
+    let kind = [Kind::Shared, Kind::Unix, Kind::Tcp]
+        .into_iter()
+        .find(|known| format!("{known:?}") == kind)
+        .unwrap();
     limited(move || {
         let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::echoing());
         let side = Side::new();

@@ -7,7 +7,8 @@ use telegrad_net::{Address, Closed, Flush, LinkOptions, SendError, Waiting};
 use telegrad_wire::FrameKind;
 
 use crate::harness::{
-    Answer, End, Hosting, Inbox, Kind, LIMIT, Side, command_alone, frame, limited, on_sockets, pattern, told,
+    Answer, End, Hosting, Inbox, Kind, LIMIT, Side, between_processes, command_alone, frame, limited,
+    on_sockets, pattern, told,
 };
 use crate::raw::{self, answered_by_hand, dialled_by_hand, fall_silent};
 
@@ -21,8 +22,8 @@ on_sockets! {
     the_bulk_lane_alone_ends,
     a_peer_that_dies_inside_a_control_frame,
     a_peer_that_dies_inside_a_bulk_frame,
-    a_killed_process,
 }
+between_processes! { a_killed_process }
 
 const BY_OTHER_SIDE: &str = "the connection was closed by the other side";
 

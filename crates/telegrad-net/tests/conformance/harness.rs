@@ -24,6 +24,9 @@ pub(crate) const SHORT: Duration = Duration::from_millis(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mem,
+    /// Shared memory, with Unix sockets beside it.
+    Shared,
+    /// Unix sockets alone.
     Unix,
     Tcp,
 }
@@ -35,6 +38,23 @@ macro_rules! on_every_link {
             use crate::harness::{Kind, limited};
             #[test]
             fn mem() { limited(|| super::$case(Kind::Mem)); }
+            #[test]
+            fn shared() { limited(|| super::$case(Kind::Shared)); }
+            #[test]
+            fn unix() { limited(|| super::$case(Kind::Unix)); }
+            #[test]
+            fn tcp() { limited(|| super::$case(Kind::Tcp)); }
+        }
+    )* };
+}
+
+/// The same for what a link within a process cannot show.
+macro_rules! between_processes {
+    ($($case:ident),* $(,)?) => { $(
+        mod $case {
+            use crate::harness::{Kind, limited};
+            #[test]
+            fn shared() { limited(|| super::$case(Kind::Shared)); }
             #[test]
             fn unix() { limited(|| super::$case(Kind::Unix)); }
             #[test]
@@ -56,7 +76,7 @@ macro_rules! on_sockets {
     )* };
 }
 
-pub(crate) use {on_every_link, on_sockets};
+pub(crate) use {between_processes, on_every_link, on_sockets};
 
 /// Runs a test that fails, rather than hangs, when it does not end.
 pub(crate) fn limited(test: impl FnOnce() + Send + 'static) {
@@ -451,6 +471,11 @@ pub(crate) struct TestHost {
 
 impl Hosting {
     pub(crate) fn start(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> Self {
+        // Diallers offer it by default, so that links of kind `Unix` are those whose host refuses.
+        let options = LinkOptions {
+            share_memory: kind == Kind::Shared,
+            ..options
+        };
         Self::start_at(&fresh_address(kind), options, inbox, None)
     }
 
@@ -546,6 +571,7 @@ pub(crate) fn hello(lane: Lane) -> Hello {
         window: 0,
         lane,
         link: 0,
+        shares: false,
     }
 }
 
@@ -561,7 +587,7 @@ pub(crate) fn fresh_address(kind: Kind) -> Address {
     };
     match kind {
         Kind::Mem => Address::Mem(name()),
-        Kind::Unix => Address::Unix(name()),
+        Kind::Shared | Kind::Unix => Address::Unix(name()),
         Kind::Tcp => Address::Tcp("127.0.0.1:0".parse().unwrap()),
     }
 }

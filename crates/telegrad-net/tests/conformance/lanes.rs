@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use telegrad_net::{Flush, LinkOptions, SendError};
 use telegrad_wire::{CallId, DType, FrameKind, RawTensor, TensorSource};
 
-use crate::harness::{Inbox, Kind, SHORT, frame, on_every_link, on_sockets, pair, pattern, tensor, tensors};
+use crate::harness::{
+    Inbox, Kind, SHORT, between_processes, frame, on_every_link, on_sockets, pair, pattern, tensor, tensors,
+};
 use crate::raw::{self, answered_by_hand, dialled_by_hand, read_frame};
 
 on_every_link! { small_frames_overtake_a_large_one }
@@ -20,10 +22,10 @@ on_sockets! {
     a_reader_that_trickles_does_not_keep_a_sender,
     a_message_that_was_not_sent_costs_no_credit,
     a_large_frame_right_before_the_end_arrives,
-    one_thread_reads_however_many_frames_come,
     without_a_thread_to_read_large_frames_the_link_ends,
     without_a_thread_to_finish_a_large_frame_the_link_ends,
 }
+between_processes! { one_thread_reads_however_many_frames_come }
 
 const LARGE: usize = 64 << 20;
 

@@ -16,3 +16,7 @@ mod half_open;
 mod nonsense;
 mod handshake;
 mod descriptors;
+
+/// So that lent memory becomes vectors.
+#[global_allocator]
+static ALLOC: telegrad_net::TensorAlloc = telegrad_net::TensorAlloc::new();

@@ -48,6 +48,10 @@ pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbo
         }
     });
     let side = Side::new();
+    let options = LinkOptions {
+        share_memory: false,
+        ..options
+    };
     let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), options).unwrap();
     WithRaw {
         end: End { link, inbox },

@@ -1,0 +1,274 @@
+//! Where the bytes of tensors lie that other processes are shown.
+//!
+//! The arena of a process consists of segments, each a piece of shared memory that a peer maps once. Blocks
+//! are cut from them, used, given back and used again: touching fresh memory costs several times what
+//! copying into it does.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use rustix::mm::{Advice, madvise};
+use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, WireError};
+
+use super::{Lending, Memory};
+use crate::classes::{class_of_size, size_of_class};
+
+/// The smallest block, and the unit of the others.
+const BASE: usize = 16 * 1024;
+
+/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors take the bulk lane: what is lent stays
+/// in memory for a while, and nobody wants that of a tensor that fills the machine.
+const CLASSES: usize = 4 * 16 + 1;
+
+/// Length of a segment, unless a block needs more. Only what is used of it takes memory.
+const SEGMENT: usize = 256 << 20;
+
+/// Bytes of free blocks that stay in memory.
+const KEEP: usize = 512 << 20;
+
+/// Memory that other processes can be shown.
+pub(crate) struct Arena {
+    state: Mutex<State>,
+}
+
+struct State {
+    segments: u32,
+    /// The newest segment, and how much of it has been cut.
+    newest: Option<(Arc<Segment>, usize)>,
+    /// Free blocks by class: those whose memory is there, and those whose memory has been returned.
+    warm: [Vec<Place>; CLASSES],
+    cold: [Vec<Place>; CLASSES],
+    warm_bytes: usize,
+    /// What links have lent. Asked for what has come back before the arena grows.
+    lendings: Vec<Arc<Lending>>,
+}
+
+/// A piece of shared memory.
+pub(crate) struct Segment {
+    /// Unique in this process.
+    pub(crate) id: u32,
+    /// What a peer maps it by.
+    pub(crate) fd: OwnedFd,
+    memory: Memory,
+}
+
+/// Where a block is.
+struct Place {
+    segment: Arc<Segment>,
+    offset: usize,
+}
+
+/// Memory of the arena, in use. Back to the arena when dropped.
+pub(crate) struct Block {
+    place: Option<Place>,
+    class: usize,
+    len: usize,
+}
+
+static ARENA: LazyLock<Arena> = LazyLock::new(|| Arena {
+    state: Mutex::new(State {
+        segments: 0,
+        newest: None,
+        warm: [const { Vec::new() }; CLASSES],
+        cold: [const { Vec::new() }; CLASSES],
+        warm_bytes: 0,
+        lendings: Vec::new(),
+    }),
+});
+
+impl Arena {
+    pub(crate) fn get() -> &'static Self {
+        &ARENA
+    }
+
+    /// A block of `len` bytes with arbitrary content.
+    pub(crate) fn block(&self, len: usize) -> io::Result<Block> {
+        let class = class_of_size(BASE, len);
+        if class >= CLASSES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let kept = self.warm(class).or_else(|| {
+            self.collect();
+            self.warm(class)
+        });
+        let place = match kept {
+            Some(place) => place,
+            None => self.cut(class)?,
+        };
+        Ok(Block {
+            place: Some(place),
+            class,
+            len,
+        })
+    }
+
+    fn warm(&self, class: usize) -> Option<Place> {
+        let mut state = self.state.lock();
+        let place = state.warm[class].pop()?;
+        state.warm_bytes -= size_of_class(BASE, class);
+        Some(place)
+    }
+
+    /// A block whose memory has to be made first.
+    fn cut(&self, class: usize) -> io::Result<Place> {
+        let size = size_of_class(BASE, class);
+        let mut state = self.state.lock();
+        let place = match state.cold[class].pop() {
+            Some(place) => place,
+            None => {
+                let fits = |(segment, used): &(Arc<Segment>, usize)| used + size <= segment.memory.len();
+                if !state.newest.as_ref().is_some_and(fits) {
+                    let (fd, memory) = Memory::create(size.max(SEGMENT))?;
+                    let id = state.segments;
+                    state.segments += 1;
+                    state.newest = Some((Arc::new(Segment { id, fd, memory }), 0));
+                }
+                let (segment, used) = state.newest.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+                let offset = *used;
+                *used += size;
+                Place {
+                    segment: segment.clone(),
+                    offset,
+                }
+            }
+        };
+        drop(state);
+        // All at once, which is quicker than one page at a time, and says so when there is no memory.
+        // SAFETY: the range is inside the segment and nobody uses it; its content does not matter yet.
+        match unsafe {
+            madvise(
+                place.start(size).as_ptr().cast(),
+                size,
+                Advice::LinuxPopulateWrite,
+            )
+        } {
+            // An old kernel cannot; then each page comes when it is touched.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(place),
+            Err(error) => {
+                self.state.lock().cold[class].push(place);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn free(&self, place: Place, class: usize) {
+        let size = size_of_class(BASE, class);
+        let mut state = self.state.lock();
+        if state.warm_bytes + size <= KEEP {
+            state.warm_bytes += size;
+            state.warm[class].push(place);
+            return;
+        }
+        drop(state);
+        // Its memory goes back to the system; the place stays. Where that fails it is still free memory.
+        // SAFETY: the range is that of a block that nobody uses any more, here or in another process.
+        let _ = unsafe { madvise(place.start(size).as_ptr().cast(), size, Advice::LinuxRemove) };
+        self.state.lock().cold[class].push(place);
+    }
+
+    /// Remembers to ask this one for what has come back.
+    pub(crate) fn enter(&self, lending: Arc<Lending>) {
+        self.state.lock().lendings.push(lending);
+    }
+
+    /// Takes back whatever borrowers have given back, and forgets lenders that have nothing out any more.
+    pub(crate) fn collect(&self) {
+        let lendings = self.state.lock().lendings.clone();
+        // Blocks come back to the arena while this runs, so its lock is not held.
+        let over: Vec<_> = lendings.into_iter().filter(|lending| lending.collect()).collect();
+        if !over.is_empty() {
+            let mut state = self.state.lock();
+            state
+                .lendings
+                .retain(|lending| !over.iter().any(|done| Arc::ptr_eq(done, lending)));
+        }
+    }
+}
+
+impl Place {
+    fn start(&self, size: usize) -> NonNull<u8> {
+        // A place is always inside its segment.
+        self.segment
+            .memory
+            .at(self.offset, size)
+            .unwrap_or(NonNull::dangling())
+    }
+}
+
+impl Block {
+    /// The segment that it lies in, and where.
+    pub(crate) fn place(&self) -> Option<(&Arc<Segment>, usize)> {
+        self.place.as_ref().map(|place| (&place.segment, place.offset))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let start = self.start();
+        // SAFETY: the block has at least `len` bytes, all of which are initialised, because its memory was
+        // zero at first; whoever holds a `&Block` does not write to it, nor does any borrower of it.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = self.start();
+        // SAFETY: as in `bytes`, and it is the only reference to the block, which has not been lent yet.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        let place = self.place.as_ref();
+        // It has one until it is dropped.
+        place.map_or(NonNull::dangling(), |place| place.start(self.len))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            Arena::get().free(place, self.class);
+        }
+    }
+}
+
+/// A tensor whose bytes `fill` writes into memory that workers on the same host can be shown: sending it to
+/// one of them copies nothing. Its content is arbitrary at first.
+///
+/// # Errors
+/// When the shape is too large for the machine, or there is no such memory.
+pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<RawTensor, WireError> {
+    let unusable = |why: String| WireError::Unsendable { why };
+    let bytes = meta
+        .bytes()
+        .ok_or_else(|| unusable("more bytes than fit".into()))?;
+    let mut block = Arena::get()
+        .block(bytes)
+        .map_err(|error| unusable(format!("no shared memory: {error}")))?;
+    fill(block.bytes_mut());
+    let dtype = meta.dtype;
+    RawTensor::new(
+        meta,
+        Buffer::from_outside(dtype, Box::new(Shared(Arc::new(block)))),
+    )
+}
+
+/// A block that a tensor of this process lies in.
+pub(crate) struct Shared(pub(crate) Arc<Block>);
+
+// SAFETY: a block that is shared is not written to any more, here or by whoever is shown it: a borrower may
+// write only what it alone holds. Blocks are aligned to pages. It never becomes part of the heap.
+unsafe impl Outside for Shared {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
+        Err(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

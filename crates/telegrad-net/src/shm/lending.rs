@@ -1,0 +1,304 @@
+//! Memory of one process in the hands of another.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use telegrad_wire::{Buffer, DType, Outside, TensorSource};
+
+use super::arena::{Arena, Block, Shared};
+use super::region::{LOANS, MAX_LENT};
+use super::{Memory, Region, heap};
+
+/// A tensor that is lent, as the frame says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loan {
+    /// Which tensor of the message it is.
+    pub(crate) tensor: u16,
+    /// Nobody else has it, so that the borrower may do with it as it likes.
+    pub(crate) is_exclusive: bool,
+    /// Which loan it is, to be given back.
+    number: u32,
+    /// Which of the segments passed over the link it lies in, and where.
+    segment: u32,
+    offset: u64,
+}
+
+/// Length of a [`Loan`] in a frame.
+pub(crate) const LOAN_LEN: usize = 20;
+
+impl Loan {
+    pub(crate) fn to_bytes(self) -> [u8; LOAN_LEN] {
+        let mut out = [0; LOAN_LEN];
+        out[0..2].copy_from_slice(&self.tensor.to_le_bytes());
+        out[2] = self.is_exclusive.into();
+        out[4..8].copy_from_slice(&self.number.to_le_bytes());
+        out[8..12].copy_from_slice(&self.segment.to_le_bytes());
+        out[12..20].copy_from_slice(&self.offset.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; LOAN_LEN]) -> Self {
+        let u32_at = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| bytes[i + k]));
+        Self {
+            tensor: u16::from_le_bytes([bytes[0], bytes[1]]),
+            is_exclusive: bytes[2] != 0,
+            number: u32_at(4),
+            segment: u32_at(8),
+            offset: u64::from_le_bytes(std::array::from_fn(|k| bytes[12 + k])),
+        }
+    }
+}
+
+/// What one end of a link has lent to the other.
+pub(crate) struct Lending {
+    region: Arc<Region>,
+    books: Mutex<Books>,
+}
+
+#[derive(Default)]
+struct Books {
+    /// What is out, by number. Its length is that of the longest time.
+    out: Vec<Option<Arc<Block>>>,
+    bytes: usize,
+    free: Vec<u32>,
+    /// Loans given back when last looked.
+    given_back: u32,
+    /// The numbers of segments that the other end knows, by their id.
+    segments: FxHashMap<u32, u32>,
+    /// The link has ended: nothing is lent any more.
+    is_over: bool,
+}
+
+impl Lending {
+    pub(crate) fn new(region: Arc<Region>) -> Arc<Self> {
+        let lending = Arc::new(Self {
+            region,
+            books: Mutex::default(),
+        });
+        Arena::get().enter(lending.clone());
+        lending
+    }
+
+    /// Puts a tensor where the other end can see it, copying it unless it is there already. `pass` passes a
+    /// descriptor to the other end. Nothing when that is not possible: then the tensor goes another way.
+    pub(crate) fn lend(
+        &self,
+        (index, tensor): (u16, &dyn TensorSource),
+        pass: impl FnOnce(BorrowedFd<'_>) -> bool,
+    ) -> Option<Loan> {
+        let shown = tensor
+            .outside()
+            .and_then(|(memory, is_only)| Some((memory.as_any().downcast_ref::<Shared>()?, is_only)));
+        let (block, is_exclusive) = match shown {
+            Some((Shared(block), is_only)) => {
+                let is_exclusive = is_only && Arc::strong_count(block) == 1;
+                (block.clone(), is_exclusive)
+            }
+            None => (Arc::new(copied(tensor).ok()?), true),
+        };
+        let (segment, offset) = block.place()?;
+        let (segment, offset) = (segment.clone(), offset);
+
+        let mut books = self.books.lock();
+        if books.is_over {
+            return None;
+        }
+        books.take_back(&self.region);
+        if books.bytes + block.bytes().len() > MAX_LENT {
+            return None;
+        }
+        let number = match books.free.pop() {
+            Some(number) => number,
+            None if books.out.len() < LOANS => {
+                books.out.push(None);
+                books.out.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let next = books.segments.len() as u32;
+        let known = match books.segments.get(&segment.id) {
+            Some(known) => *known,
+            None if pass(segment.fd.as_fd()) => {
+                books.segments.insert(segment.id, next);
+                next
+            }
+            None => {
+                books.free.push(number);
+                return None;
+            }
+        };
+        books.bytes += block.bytes().len();
+        books.out[number as usize] = Some(block);
+        Some(Loan {
+            tensor: index,
+            is_exclusive,
+            number,
+            segment: known,
+            offset: offset as u64,
+        })
+    }
+
+    /// Takes back a loan that the other end was never told of.
+    pub(crate) fn not_lent(&self, loan: Loan) {
+        let mut books = self.books.lock();
+        books.clear(loan.number as usize);
+    }
+
+    /// The link has ended. What is out stays out: the other end may still use it.
+    pub(crate) fn end(&self) {
+        self.books.lock().is_over = true;
+        Arena::get().collect();
+    }
+
+    /// Takes back what has been given back; true when the link has ended and nothing is out any more.
+    pub(crate) fn collect(&self) -> bool {
+        let mut books = self.books.lock();
+        if books.is_over && self.region.is_abandoned() {
+            books.out.clear();
+            return true;
+        }
+        books.take_back(&self.region);
+        books.is_over && books.out.iter().all(Option::is_none)
+    }
+}
+
+impl Books {
+    fn take_back(&mut self, region: &Region) {
+        let given_back = region.given_back();
+        if given_back == self.given_back {
+            return;
+        }
+        self.given_back = given_back;
+        for number in 0..self.out.len() {
+            if self.out[number].is_some() && region.take_back(number) {
+                self.clear(number);
+            }
+        }
+    }
+
+    fn clear(&mut self, number: usize) {
+        if let Some(block) = self.out[number].take() {
+            self.bytes -= block.bytes().len();
+            self.free.push(number as u32);
+        }
+    }
+}
+
+/// A block with the bytes of a tensor.
+fn copied(tensor: &dyn TensorSource) -> io::Result<Block> {
+    let len = tensor.byte_len().ok_or(io::ErrorKind::FileTooLarge)?;
+    let mut block = Arena::get().block(len)?;
+    let mut is_whole = false;
+    tensor.with_bytes(&mut |bytes| {
+        if bytes.len() == len {
+            block.bytes_mut().copy_from_slice(bytes);
+            is_whole = true;
+        }
+    });
+    is_whole.then_some(block).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The segments of the other end, in the order in which their descriptors came.
+#[derive(Default)]
+pub(crate) struct Segments(Vec<Arc<Memory>>);
+
+impl Segments {
+    pub(crate) fn add(&mut self, fd: &OwnedFd) -> io::Result<()> {
+        self.0.push(Arc::new(Memory::open(fd)?));
+        Ok(())
+    }
+
+    pub(crate) fn knows(&self, loan: &Loan) -> bool {
+        (loan.segment as usize) < self.0.len()
+    }
+
+    /// What a loan shows; nothing when it makes no sense.
+    pub(crate) fn borrow(&self, region: &Arc<Region>, loan: &Loan, len: usize) -> Option<Borrowed> {
+        let memory = self.0.get(loan.segment as usize)?;
+        let offset = usize::try_from(loan.offset).ok()?;
+        let start = memory.at(offset, len)?;
+        let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
+        is_sound.then(|| {
+            region.borrowed(len);
+            Borrowed {
+                start,
+                len,
+                loan: loan.number as usize,
+                is_exclusive: loan.is_exclusive,
+                _memory: memory.clone(),
+                region: region.clone(),
+            }
+        })
+    }
+}
+
+/// Memory that the other end has lent. Given back when dropped.
+pub(crate) struct Borrowed {
+    start: NonNull<u8>,
+    len: usize,
+    loan: usize,
+    is_exclusive: bool,
+    /// Keeps it mapped.
+    _memory: Arc<Memory>,
+    region: Arc<Region>,
+}
+
+// SAFETY: it is an address range in memory that `_memory` keeps mapped, and that the lender leaves alone
+// until it is given back.
+unsafe impl Send for Borrowed {}
+// SAFETY: as above.
+unsafe impl Sync for Borrowed {}
+
+impl Borrowed {
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The elements of a tensor that was lent: where they are, when there are at least `keep_from` bytes of
+    /// them and not too many are kept already, else a copy.
+    pub(crate) fn into_buffer(self, dtype: DType, keep_from: usize) -> Buffer {
+        if self.len >= keep_from && self.region.may_keep() {
+            Buffer::from_outside(dtype, Box::new(self))
+        } else {
+            Buffer::copy_from(dtype, self.as_bytes())
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped and initialised, and nobody writes to it while it is borrowed: the
+        // lender by the rules of lending, this process because it would take a `Borrowed` apart first.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+// SAFETY: the memory stays the same and unchanged until it is given back, which happens when this is
+// dropped; it is aligned to pages. `into_heap` gives out only what nobody else holds, and only where the
+// global allocator is the one that knows how to take it back.
+unsafe impl Outside for Borrowed {
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+
+    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
+        if self.is_exclusive && heap::can_adopt() {
+            Ok(heap::adopt(*self))
+        } else {
+            Err(self)
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.region.give_back(self.loan, self.len);
+    }
+}

@@ -1,0 +1,76 @@
+//! Anonymous memory that can be passed to another process.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A mapping of memory that other processes may have mapped too.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a `Memory` is only an address range; whoever reads or writes through it keeps the rules about
+// threads, and about the other process.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Makes `len` bytes of zeros, and the descriptor that gives others the same bytes. Their number can
+    /// never change, so that nobody can pull them away from under the others.
+    pub(crate) fn create(len: usize) -> io::Result<(OwnedFd, Self)> {
+        let fd = memfd_create("telegrad", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, len as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let memory = Self::map(&fd, len)?;
+        Ok((fd, memory))
+    }
+
+    /// Maps what another process has made.
+    pub(crate) fn open(fd: &OwnedFd) -> io::Result<Self> {
+        if !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+            return Err(io::Error::other("the memory offered could shrink"));
+        }
+        let len = usize::try_from(fstat(fd)?.st_size).unwrap_or(0);
+        Self::map(fd, len)
+    }
+
+    fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice affects nothing else.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, len })
+    }
+
+    /// Where `len` bytes at `offset` lie, when there are as many.
+    pub(crate) fn at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(len)?;
+        // SAFETY: `offset` is within the mapping, which is one allocation.
+        (end <= self.len).then(|| unsafe { self.start.add(offset) })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly the mapping made by `map`, and whoever uses it holds the `Memory`.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,201 @@
+//! The lane of small frames: a socket, or a pair of rings in shared memory with a socket beside them.
+//!
+//! With rings the socket carries no frames. Its bytes are bells, for a side that has said that it sleeps;
+//! descriptors of shared memory come along with some of them; and its end is that of the peer.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rustix::event::PollFlags;
+use telegrad_wire::TensorSource;
+
+use crate::message::{Lender, Lent};
+use crate::shm::{Borrowed, Broken, Lending, Loan, Region, Ring, Segments};
+use crate::stream::{Stream, StreamError};
+
+/// The lane of small frames.
+pub(crate) struct Control {
+    stream: Stream,
+    shared: Option<Shared>,
+}
+
+/// What there is beside the socket between workers that share memory.
+struct Shared {
+    region: Arc<Region>,
+    outgoing: Ring,
+    incoming: Ring,
+    lending: Arc<Lending>,
+    /// What the other end has passed. Locked while descriptors are received, so that they stay in order.
+    segments: Mutex<Segments>,
+    /// The socket has come to its end: what is in the ring is all there will be.
+    is_over: AtomicBool,
+}
+
+impl Control {
+    pub(crate) fn new(stream: Stream, region: Option<Arc<Region>>) -> Self {
+        let shared = region.map(|region| Shared {
+            outgoing: region.outgoing(),
+            incoming: region.incoming(),
+            lending: Lending::new(region.clone()),
+            segments: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            region,
+        });
+        Self { stream, shared }
+    }
+
+    /// Whether frames go through shared memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Reads what is there, at least a byte. One thread at a time.
+    pub(crate) fn try_read(&self, buf: &mut [u8]) -> Result<usize, StreamError> {
+        let Some(shared) = &self.shared else {
+            return self.stream.try_read(buf);
+        };
+        // Looked at first: what the peer wrote before its end is in the ring then.
+        let is_over = shared.is_over.load(SeqCst);
+        match shared.incoming.read(buf)? {
+            0 if is_over => Err(StreamError::Ended),
+            0 => Err(StreamError::WouldBlock),
+            got => {
+                if shared.incoming.is_asked_for_room() {
+                    self.ring_bell();
+                }
+                Ok(got)
+            }
+        }
+    }
+
+    /// Writes what fits now. One thread at a time.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let Some(shared) = &self.shared else {
+            return self.stream.try_write(bytes);
+        };
+        if shared.is_over.load(SeqCst) {
+            return Err(StreamError::Ended);
+        }
+        loop {
+            let sent = shared.outgoing.write(bytes)?;
+            if sent > 0 {
+                if shared.outgoing.is_asked_for_bytes() {
+                    self.ring_bell();
+                }
+                return Ok(sent);
+            }
+            if shared.outgoing.ask_for_room() {
+                return Err(StreamError::WouldBlock);
+            }
+        }
+    }
+
+    fn ring_bell(&self) {
+        // A socket that is full is full of bells, and one that has ended is noticed by whoever reads.
+        let _ = self.stream.try_write(&[0]);
+    }
+
+    /// Looks for itself from now on: the other side need not ring.
+    pub(crate) fn attend(&self) {
+        if let Some(shared) = &self.shared {
+            shared.incoming.ask_for_nothing();
+        }
+    }
+
+    /// Has the socket say when there is something to read. False when there is already.
+    pub(crate) fn rest(&self) -> bool {
+        self.shared
+            .as_ref()
+            .is_none_or(|shared| shared.incoming.ask_for_bytes())
+    }
+
+    /// Takes the bells, and what came with them. To be called whenever the socket is readable.
+    pub(crate) fn answer_bells(&self) {
+        let Some(shared) = &self.shared else { return };
+        let mut segments = shared.segments.lock();
+        loop {
+            match self.stream.try_receive(&mut |fd| segments.add(&fd)) {
+                Ok(_) => {}
+                Err(StreamError::WouldBlock) => return,
+                Err(_) => return shared.is_over.store(true, SeqCst),
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or room to write, `other` is readable, or the deadline; false
+    /// at the deadline. A bell that ended the wait is still there to be answered.
+    pub(crate) fn wait(
+        &self,
+        flags: PollFlags,
+        other: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> bool {
+        let Some(shared) = &self.shared else {
+            return self.stream.wait(flags, other, deadline);
+        };
+        let is_asked = if flags == PollFlags::OUT {
+            shared.outgoing.ask_for_room()
+        } else {
+            self.rest()
+        };
+        if !is_asked {
+            return true;
+        }
+        self.stream.wait(PollFlags::IN, other, deadline)
+    }
+
+    pub(crate) fn shutdown_write(&self) {
+        self.stream.shutdown_write();
+    }
+
+    pub(crate) fn shutdown(&self) {
+        self.stream.shutdown();
+    }
+
+    /// The link has ended.
+    pub(crate) fn end(&self) {
+        self.shutdown();
+        if let Some(shared) = &self.shared {
+            shared.lending.end();
+        }
+    }
+}
+
+impl Lender for Control {
+    fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan> {
+        let lending = &self.shared.as_ref()?.lending;
+        lending.lend((index, tensor), |fd| self.stream.try_pass(&[fd]).is_ok())
+    }
+
+    fn not_lent(&self, loan: Loan) {
+        if let Some(shared) = &self.shared {
+            shared.lending.not_lent(loan);
+        }
+    }
+}
+
+impl Lent for Control {
+    fn borrow(&self, loan: &Loan, len: usize) -> Option<Borrowed> {
+        let shared = self.shared.as_ref()?;
+        if !shared.segments.lock().knows(loan) {
+            // It was passed before the loan was made, so it is there.
+            self.answer_bells();
+        }
+        shared.segments.lock().borrow(&shared.region, loan, len)
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl From<Broken> for StreamError {
+    fn from(_: Broken) -> Self {
+        Self::Failed(std::io::Error::other("the peer has spoilt the shared memory"))
+    }
+}
