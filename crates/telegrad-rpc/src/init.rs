@@ -180,7 +180,7 @@ fn open_listeners(
     if wanted(Transport::Mem) {
         addresses.push(Address::Mem(unique.clone()));
     }
-    if wanted(Transport::Unix) {
+    if wanted(Transport::Unix) || wanted(Transport::Shared) {
         addresses.push(Address::Unix(unique));
     }
     if wanted(Transport::Tcp) {

@@ -165,7 +165,8 @@ impl Member {
             (Address::Mem(_), Transport::Auto) => same_process,
             (Address::Unix(_), Transport::Auto) => same_host,
             (Address::Tcp(_), Transport::Auto | Transport::Tcp) => true,
-            (Address::Mem(_), Transport::Mem) | (Address::Unix(_), Transport::Unix) => true,
+            (Address::Mem(_), Transport::Mem) => true,
+            (Address::Unix(_), Transport::Unix | Transport::Shared) => true,
             _ => false,
         };
         self.card

@@ -117,11 +117,13 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
-    /// The fastest that reaches the peer: memory within a process, Unix sockets within a host, else TCP.
+    /// The fastest that reaches the peer: memory within a process, shared memory within a host, else TCP.
     #[default]
     Auto,
     /// Memory only: all members in one process.
     Mem,
+    /// Shared memory, with Unix sockets where there is none: all members on one host.
+    Shared,
     /// Unix sockets only: all members on one host.
     Unix,
     /// TCP only.

@@ -84,6 +84,7 @@ impl Worker {
                 max_message: options.max_message,
                 window: options.window,
                 spin: options.spin,
+                share_memory: options.transport != Transport::Unix,
                 peer_timeout: options.peer_timeout,
                 traffic: Arc::default(),
             },
