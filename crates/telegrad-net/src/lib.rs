@@ -18,6 +18,7 @@ mod credit;
 mod traffic;
 mod mem;
 mod spin;
+mod spread;
 mod poller;
 mod stream;
 mod socket;

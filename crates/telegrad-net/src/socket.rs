@@ -231,6 +231,7 @@ impl SocketLink {
             }
             let mut spin = reader.spin.clone();
             let found = spin.poll(|| (over() || self.read_batch(reader)).then_some(()));
+            spin.make_room();
             reader.spin = spin;
             if found.is_some() || over() {
                 continue;

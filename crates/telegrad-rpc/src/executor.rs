@@ -2,21 +2,25 @@
 //!
 //! One pool runs everything: functions that others call, callbacks, and the roles that must always
 //! have a thread (watching sockets, reading a bulk lane). A thread in a role that has received a
-//! request passes the role to another thread and runs the request itself: on the quiet path nothing
-//! waits for a thread to wake up.
+//! request runs it itself: on the quiet path nothing waits for a thread to wake up. The role passes to
+//! another thread, at once under load, else when the request takes long (see [`keeping`]).
 //!
 //! At most `limit` functions run at a time. A function that waits inside a call does not count: the
 //! pool gives its place to another for the time being. So however deep calls nest, in whatever
 //! pattern, there is always a thread for the one that everybody waits for (S21).
 
+mod keeping;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use telegrad_net::{Role, Roles, Turn};
+
+use self::keeping::{Keeping, Kept};
 
 /// How long a thread without work stays. Long enough for the pauses of a training loop.
 const LINGER: Duration = Duration::from_secs(10);
@@ -36,6 +40,7 @@ struct Pool {
     name: String,
     limit: usize,
     state: Mutex<State>,
+    keeping: Keeping,
 }
 
 #[derive(Default)]
@@ -66,10 +71,12 @@ enum Work {
     /// Something of the worker's own that does not.
     Errand(Task),
     Role(Box<dyn Role>),
+    /// Looking after roles whose threads are busy.
+    Watch,
 }
 
 thread_local! {
-    static THREAD: RefCell<Thread> = const { RefCell::new(Thread { role: None, task: None }) };
+    static THREAD: RefCell<Thread> = const { RefCell::new(Thread { role: None, task: None, kept: None }) };
 }
 
 /// What this thread is doing for a pool.
@@ -78,6 +85,8 @@ struct Thread {
     role: Option<(Executor, Vec<Task>)>,
     /// It runs a task that counts as running.
     task: Option<Executor>,
+    /// The role that it goes back to after that, unless somebody else has taken it by then.
+    kept: Option<Arc<Kept>>,
 }
 
 /// Numbers for people.
@@ -97,6 +106,7 @@ impl Executor {
             name: name.into(),
             limit: limit.max(1),
             state: Mutex::default(),
+            keeping: Keeping::default(),
         }))
     }
 
@@ -132,6 +142,7 @@ impl Executor {
         let Some(executor) = THREAD.with_borrow_mut(|thread| thread.task.take()) else {
             return wait();
         };
+        executor.pass_on_kept();
         executor.pause();
         let result = wait();
         executor.resume();
@@ -156,6 +167,7 @@ impl Executor {
             state.closed = true;
             (std::mem::take(&mut state.queue), std::mem::take(&mut state.idle))
         };
+        self.0.keeping.wake();
         for seat in idle {
             let _work = seat.work.lock();
             seat.given.notify_one();
@@ -238,6 +250,7 @@ impl Executor {
             let task = match next {
                 Work::Task(task) => Some(task),
                 Work::Role(role) => self.play(role),
+                Work::Watch => self.watch().and_then(|role| self.play(role)),
                 Work::Errand(errand) => {
                     self.guard(errand);
                     None
@@ -252,24 +265,35 @@ impl Executor {
 
     /// Plays a role until it ends, or until it brought a task to run on this thread instead.
     fn play(&self, mut role: Box<dyn Role>) -> Option<Task> {
-        THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
-        let task = loop {
-            // Whatever a role stumbles over, others depend on its going on.
-            let turn = catch_unwind(AssertUnwindSafe(|| role.turn())).unwrap_or_else(|_| {
-                tracing::error!(worker = self.0.name, "a role of the pool panicked");
-                Turn::Again
-            });
-            let tasks = THREAD.with_borrow_mut(|thread| {
-                thread
-                    .role
-                    .as_mut()
-                    .map(|(_, tasks)| std::mem::take(tasks))
-                    .unwrap_or_default()
-            });
+        let mut came_back: Option<Instant> = None;
+        loop {
+            let (turn, mut tasks) = self.turn(&mut *role);
+            if let Some(since) = came_back.take()
+                && !tasks.is_empty()
+            {
+                self.note_pause(since.elapsed());
+            }
             if tasks.is_empty() {
                 match turn {
                     Turn::Again => continue,
-                    Turn::Done => break None,
+                    Turn::Done => return None,
+                }
+            }
+            if turn == Turn::Again
+                && tasks.len() == 1
+                && let Some(task) = tasks.pop()
+            {
+                match self.run_keeping(role, task) {
+                    Ok(None) => return None,
+                    Ok(Some(back)) => {
+                        role = back;
+                        came_back = Some(Instant::now());
+                        continue;
+                    }
+                    Err((back, task)) => {
+                        role = back;
+                        tasks.push(task);
+                    }
                 }
             }
             let mut tasks = tasks.into_iter();
@@ -292,11 +316,21 @@ impl Executor {
             self.with_state(|state| tasks.for_each(|task| self.enqueue(state, task)));
             match kept {
                 Some(kept) => role = kept,
-                None => break first,
+                None => return first,
             }
-        };
-        THREAD.with_borrow_mut(|thread| thread.role = None);
-        task
+        }
+    }
+
+    /// One turn of a role, and the tasks that it brought.
+    fn turn(&self, role: &mut dyn Role) -> (Turn, Vec<Task>) {
+        THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
+        // Whatever a role stumbles over, others depend on its going on.
+        let turn = catch_unwind(AssertUnwindSafe(|| role.turn())).unwrap_or_else(|_| {
+            tracing::error!(worker = self.0.name, "a role of the pool panicked");
+            Turn::Again
+        });
+        let tasks = THREAD.with_borrow_mut(|thread| thread.role.take());
+        (turn, tasks.map(|(_, tasks)| tasks).unwrap_or_default())
     }
 
     /// Runs a task that is counted as running already, then those that queue.
@@ -362,15 +396,35 @@ impl Executor {
         late
     }
 
+    /// Counts one more function as running, if there may be.
+    fn start_one(&self) -> bool {
+        let mut state = self.0.state.lock();
+        let may = state.running < self.0.limit && !state.closed;
+        state.running += usize::from(may);
+        may
+    }
+
+    /// Counts one less, and gives its place to one that queues.
+    fn stop_one(&self) {
+        self.with_state(|state| {
+            state.running -= 1;
+            self.fill_place(state);
+        });
+    }
+
+    fn fill_place(&self, state: &mut State) {
+        if state.running < self.0.limit
+            && let Some(task) = state.queue.pop_front()
+        {
+            self.enqueue(state, task);
+        }
+    }
+
     fn pause(&self) {
         self.with_state(|state| {
             state.running -= 1;
             state.blocked += 1;
-            if state.running < self.0.limit
-                && let Some(task) = state.queue.pop_front()
-            {
-                self.enqueue(state, task);
-            }
+            self.fill_place(state);
         });
     }
 
