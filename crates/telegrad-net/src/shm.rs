@@ -14,6 +14,8 @@ mod region;
 mod arena;
 mod lending;
 mod heap;
+#[cfg(test)]
+mod tests;
 
 pub use arena::shared_tensor;
 pub(crate) use heap::{is_adopted, leave_heap};

@@ -15,7 +15,7 @@ use crate::stream::StreamError;
 const DUE: usize = 8 * 1024;
 
 /// A written-out buffer larger than this is not kept for the next time.
-const KEEP: usize = 256 * 1024;
+const KEEP: usize = 64 * 1024;
 
 /// Small frames on their way out.
 #[derive(Default)]

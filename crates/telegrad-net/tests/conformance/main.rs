@@ -16,6 +16,7 @@ mod half_open;
 mod nonsense;
 mod handshake;
 mod descriptors;
+mod shared;
 
 /// So that lent memory becomes vectors.
 #[global_allocator]
