@@ -15,7 +15,7 @@ use crate::message::Outgoing;
 use crate::stream::{Stream, StreamError};
 
 /// Raised with every change of the frames or of the messages in them.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The first four bytes on every connection.
 pub const PREFACE: [u8; 4] = *b"TGRD";
@@ -41,6 +41,8 @@ pub enum Lane {
     Control,
     /// Large ones.
     Bulk,
+    /// Large ones too, for a link that is there already.
+    More,
 }
 
 /// What the dialling side says of itself.

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use rustix::event::epoll::EventFlags;
 
 use crate::handshake::{HandshakeError, Hello, Lane, Welcome, answer, listen as hear};
+use crate::joining::Joining;
 use crate::mem::MemLink;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
@@ -97,7 +98,7 @@ pub fn listen(
         host,
         poller: poller()?,
         handshakes: Arc::default(),
-        halves: Arc::default(),
+        joining: Arc::default(),
     });
     let source: Weak<Accepting> = Arc::downgrade(&accepting);
     let key = accepting
@@ -220,11 +221,8 @@ struct Accepting {
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
     handshakes: Arc<AtomicUsize>,
-    halves: Arc<Halves>,
+    joining: Arc<Joining>,
 }
-
-/// Control lanes whose bulk lane has not come yet, by the link's number.
-type Halves = Mutex<FxHashMap<u64, (Stream, Instant)>>;
 
 impl Source for Accepting {
     fn ready(&self, _: EventFlags) -> bool {
@@ -255,7 +253,7 @@ impl Source for Accepting {
                 deadline: Instant::now() + host.handshake_limit(),
                 host: self.host.clone(),
                 poller: self.poller.clone(),
-                halves: self.halves.clone(),
+                joining: self.joining.clone(),
                 handshakes: self.handshakes.clone(),
             }));
         }
@@ -269,7 +267,7 @@ struct Greeting {
     deadline: Instant,
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
-    halves: Arc<Halves>,
+    joining: Arc<Joining>,
     handshakes: Arc<AtomicUsize>,
 }
 
@@ -295,47 +293,68 @@ impl Greeting {
         let hello = hear(&stream, self.deadline)?;
         let welcome = match host.admit(&hello) {
             Ok(welcome) => welcome,
-            Err(why) => {
-                answer(&stream, Err(&why), self.deadline)?;
-                return Err(HandshakeError::Rejected(why));
-            }
+            Err(why) => return self.turn_away(&stream, &why),
         };
         match hello.lane {
             Lane::Control => {
-                {
-                    let mut halves = self.halves.lock();
-                    let now = Instant::now();
-                    halves.retain(|_, (_, since)| now.duration_since(*since) < host.handshake_limit());
-                    let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
-                    halves.insert(hello.link, (second, now));
-                }
+                let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
+                self.joining.begin(hello.link, second, host.handshake_limit());
                 answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
-                    self.halves.lock().remove(&hello.link);
+                    self.joining.forget(hello.link);
                 })
             }
             Lane::Bulk => {
-                let Some((control, _)) = self.halves.lock().remove(&hello.link) else {
-                    let why = "a bulk lane without a control lane";
-                    answer(&stream, Err(why), self.deadline)?;
-                    return Err(HandshakeError::Rejected(why.into()));
+                let Some(control) = self.joining.control(hello.link) else {
+                    return self.turn_away(&stream, "a bulk lane without a control lane");
                 };
-                // Answered before the link exists: the dialler sends nothing before the answer, and
-                // what it sends then waits in the socket.
-                answer(&stream, Ok(&welcome), self.deadline)?;
-                let sink = host.sink(&hello);
-                let peer = hello.from.clone();
-                let link = SocketLink::start(
-                    (control, stream),
-                    peer,
-                    sink,
-                    options_for(host, &hello),
-                    self.poller.clone(),
-                    true,
-                )
-                .map_err(|error| HandshakeError::Broken(error.to_string()))?;
+                let link = self
+                    .join((control, stream), &hello, &welcome, host)
+                    .inspect_err(|_| {
+                        self.joining.forget(hello.link);
+                    })?;
+                self.joining.finish(hello.link, &link);
                 host.accepted(link);
                 Ok(())
             }
+            Lane::More => {
+                let link = self.joining.link(hello.link, self.deadline);
+                let Some(link) = link.filter(|link| link.may_add_lane(&hello.from)) else {
+                    return self.turn_away(
+                        &stream,
+                        "one more lane for a link that is not there, or has enough",
+                    );
+                };
+                // Answered before the lane is in use, as below.
+                answer(&stream, Ok(&welcome), self.deadline)?;
+                link.add_lane(stream)
+                    .map_err(|error| HandshakeError::Broken(error.to_string()))
+            }
         }
+    }
+
+    fn join(
+        &self,
+        (control, bulk): (Stream, Stream),
+        hello: &Hello,
+        welcome: &Welcome,
+        host: &dyn Host,
+    ) -> Result<Arc<SocketLink>, HandshakeError> {
+        // Answered before the link exists: the dialler sends nothing before the answer, and
+        // what it sends then waits in the socket.
+        answer(&bulk, Ok(welcome), self.deadline)?;
+        SocketLink::start(
+            (control, bulk),
+            hello.from.clone(),
+            host.sink(hello),
+            options_for(host, hello),
+            self.poller.clone(),
+            true,
+        )
+        .map_err(|error| HandshakeError::Broken(error.to_string()))
+    }
+
+    fn turn_away(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {
+        answer(stream, Err(why), self.deadline)?;
+        Err(HandshakeError::Rejected(why.into()))
     }
 }

@@ -85,6 +85,8 @@ impl Worker {
                 window: options.window,
                 spin: options.spin,
                 peer_timeout: options.peer_timeout,
+                lanes: options.lanes,
+                chunk: options.chunk,
                 traffic: Arc::default(),
             },
             link_layer: options.link_layer.clone(),

@@ -1,14 +1,17 @@
 //! Links leave nothing open behind.
 
 use telegrad_net::{Flush, LinkOptions};
-use telegrad_wire::FrameKind;
+use telegrad_wire::{DType, FrameKind};
 
 use crate::harness::{
-    Answer, Hosting, Inbox, Kind, Side, command_alone, frame, limited, on_sockets, pattern, told,
+    Answer, Hosting, Inbox, Kind, Side, command_alone, frame, limited, on_sockets, pattern, tensor, tensors,
+    told,
 };
 use crate::raw::{connect, shake_hands};
 
-on_sockets! { two_hundred_links_leave_nothing_open }
+on_sockets! {
+    two_hundred_links_leave_nothing_open,
+}
 
 fn two_hundred_links_leave_nothing_open(kind: Kind) {
     // In a process of its own: other tests open and close descriptors too.
@@ -27,11 +30,18 @@ fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// The kind of link that this process was told.
+fn told_kind() -> Option<Kind> {
+    Some(match told()?.strip_prefix("Tcp(") {
+        Some(lanes) => Kind::Tcp(lanes.trim_end_matches(')').parse().unwrap()),
+        None => Kind::Unix,
+    })
+}
+
 #[test]
 #[ignore = "run in a process of its own"]
 fn rounds() {
-    let Some(kind) = told() else { return };
-    let kind = if kind == "Unix" { Kind::Unix } else { Kind::Tcp };
+    let Some(kind) = told_kind() else { return };
     limited(move || {
         let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::echoing());
         let side = Side::new();
@@ -39,7 +49,11 @@ fn rounds() {
         for round in 0..200_u64 {
             let inbox = Inbox::new();
             let link = side
-                .dial(hosting.address(), inbox.clone(), LinkOptions::default())
+                .dial(
+                    hosting.address(),
+                    inbox.clone(),
+                    kind.options(LinkOptions::default()),
+                )
                 .unwrap();
             let other = hosting.accepted();
             // Every other link is used, on both lanes, by a thread that sleeps.
@@ -50,6 +64,10 @@ fn rounds() {
                     link.wait(&Answer(&inbox, round), None);
                     inbox.take(1);
                 }
+                // And on further lanes.
+                let large = tensor(DType::U8, &[1 << 20], 0);
+                link.send(tensors(FrameKind::Cancel, round, &[large]), Flush::Now, None)
+                    .unwrap();
             }
             match round % 4 {
                 0 => link.close("done"),

@@ -10,6 +10,8 @@ mod frames;
 mod both_ways;
 mod pressure;
 mod lanes;
+mod chunks;
+mod more_lanes;
 mod waiting;
 mod closing;
 mod half_open;
