@@ -1,7 +1,7 @@
 //! The side that is asked for a link.
 
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 
 use crate::handshake::{HandshakeError, Hello, Lane, Welcome, answer, listen as hear};
 use crate::joining::Joining;
@@ -99,6 +101,7 @@ pub fn listen(
         poller: poller()?,
         handshakes: Arc::default(),
         joining: Arc::default(),
+        spare: Mutex::new(reserve()),
     });
     let source: Weak<Accepting> = Arc::downgrade(&accepting);
     let key = accepting
@@ -222,6 +225,35 @@ struct Accepting {
     poller: Arc<Poller>,
     handshakes: Arc<AtomicUsize>,
     joining: Arc<Joining>,
+    /// Closed for a moment when there are no descriptors left, to get rid of who wants to connect.
+    spare: Mutex<Option<OwnedFd>>,
+}
+
+impl Accepting {
+    /// Turns the next connection away, for which there is no descriptor; false when there is none. Left in the queue it
+    /// would be reported again and again.
+    fn shed(&self, options: &LinkOptions) -> bool {
+        let mut spare = self.spare.lock();
+        if spare.take().is_none() {
+            // Others have taken what it was for. Rather slow than spinning.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let shed = self.socket.accept(options).is_ok();
+        *spare = reserve();
+        if shed {
+            tracing::warn!(address = %self.address, "no descriptors are left, a connection was dropped");
+        }
+        shed
+    }
+}
+
+fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+}
+
+fn reserve() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
 }
 
 impl Source for Accepting {
@@ -234,6 +266,12 @@ impl Source for Accepting {
             let (stream, from) = match self.socket.accept(&options) {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) if is_out_of_descriptors(&error) => {
+                    if self.shed(&options) {
+                        continue;
+                    }
+                    return false;
+                }
                 Err(error) => {
                     tracing::warn!(address = %self.address, %error, "a connection was not accepted");
                     return false;

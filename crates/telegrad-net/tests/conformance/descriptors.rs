@@ -7,15 +7,28 @@ use crate::harness::{
     Answer, Hosting, Inbox, Kind, Side, command_alone, frame, limited, on_sockets, pattern, tensor, tensors,
     told,
 };
-use crate::raw::{connect, shake_hands};
+use crate::raw::{connect, read_to_end, shake_hands};
 
 on_sockets! {
     two_hundred_links_leave_nothing_open,
+    without_descriptors_connections_are_turned_away,
 }
 
 fn two_hundred_links_leave_nothing_open(kind: Kind) {
     // In a process of its own: other tests open and close descriptors too.
     let output = command_alone("descriptors::rounds", &format!("{kind:?}"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+fn without_descriptors_connections_are_turned_away(kind: Kind) {
+    let output = command_alone("descriptors::exhausted", &format!("{kind:?}"))
         .output()
         .unwrap();
     assert!(
@@ -36,6 +49,31 @@ fn told_kind() -> Option<Kind> {
         Some(lanes) => Kind::Tcp(lanes.trim_end_matches(')').parse().unwrap()),
         None => Kind::Unix,
     })
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn exhausted() {
+    let Some(kind) = told_kind() else { return };
+    limited(move || {
+        let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        limit.current = Some(256);
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+        let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
+        let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        for _ in 0..3 {
+            // One for this end, and none for the other.
+            all.pop();
+            assert_eq!(read_to_end(&mut connect(hosting.address())), b"");
+            all.push(std::fs::File::open("/dev/null").unwrap());
+        }
+        drop(all);
+        let options = kind.options(LinkOptions::default());
+        let _link = Side::new()
+            .dial(hosting.address(), Inbox::new(), options)
+            .unwrap();
+        hosting.accepted();
+    });
 }
 
 #[test]
