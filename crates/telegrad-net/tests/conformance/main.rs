@@ -5,6 +5,7 @@
 
 mod harness;
 mod raw;
+mod relay;
 
 mod frames;
 mod both_ways;
@@ -18,3 +19,4 @@ mod half_open;
 mod nonsense;
 mod handshake;
 mod descriptors;
+mod namespaces;
