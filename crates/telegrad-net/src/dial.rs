@@ -12,6 +12,7 @@ use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
 use crate::listen::admit_mem;
 use crate::shm::Region;
 use crate::socket::SocketLink;
+use crate::socket::bulk::{MAX_LANES, MoreLanes};
 use crate::stream::Stream;
 use crate::{Address, Link, LinkOptions, Poller, Sink};
 
@@ -56,21 +57,12 @@ pub fn dial(
         options,
         poller,
     } = dialer;
-    let failed = |why: String, refused| DialError {
-        address: address.clone(),
-        why,
-        refused,
-        nobody: false,
-    };
-    let broken = |error: std::io::Error| DialError {
-        nobody: error.kind() == ErrorKind::ConnectionRefused,
-        ..failed(error.to_string(), false)
-    };
+    let broken = |error| DialError::broken(address, &error);
     hello.window = options.window;
     hello.link =
         getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()) << 32 | u64::from(hello.from.rank));
     if let Address::Mem(name) = address {
-        return admit_mem(name, &hello, sink, options).map_err(|why| failed(why, true));
+        return admit_mem(name, &hello, sink, options).map_err(|why| DialError::failed(address, why, true));
     }
     let region = match address {
         Address::Unix(_) if options.share_memory => Region::create()
@@ -81,26 +73,16 @@ pub fn dial(
         _ => None,
     };
     hello.shares = region.is_some();
-    let lane = |lane| {
-        let stream = connect(address, &options, deadline).map_err(broken)?;
-        let hello = Hello {
-            lane,
-            ..hello.clone()
-        };
-        let welcome = introduce(&stream, &hello, deadline).map_err(|error| {
-            let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
-            failed(error.to_string(), refused)
-        })?;
-        Ok((stream, welcome))
-    };
-    let (control, welcome) = lane(Lane::Control)?;
-    let (bulk, _) = lane(Lane::Bulk)?;
+    hello.lane = Lane::Control;
+    let (control, welcome) = open_lane(address, &hello, &options, deadline)?;
+    hello.lane = Lane::Bulk;
+    let (bulk, _) = open_lane(address, &hello, &options, deadline)?;
     let poller = poller().map_err(broken)?;
     let region = match region {
         None => None,
         Some(region) => {
             let shared = offer(&control, region, deadline);
-            let shared = shared.map_err(|error| failed(error.to_string(), false))?;
+            let shared = shared.map_err(|error| DialError::failed(address, error.to_string(), false))?;
             if shared.is_none() {
                 tracing::warn!(
                     peer = hello.to.name,
@@ -119,7 +101,50 @@ pub fn dial(
         poller,
         false,
     );
-    Ok((link.map_err(broken)?, welcome))
+    let link = link.map_err(broken)?;
+    // Within a host one connection does as well as several.
+    if let Address::Tcp(_) = address {
+        link.may_open(MoreLanes {
+            count: options.lanes.clamp(1, MAX_LANES) - 1,
+            address: address.clone(),
+            hello,
+            options,
+        });
+    }
+    Ok((link, welcome))
+}
+
+/// One connection of a link, of the kind that `hello` says.
+pub(crate) fn open_lane(
+    address: &Address,
+    hello: &Hello,
+    options: &LinkOptions,
+    deadline: Instant,
+) -> Result<(Stream, Welcome), DialError> {
+    let stream = connect(address, options, deadline).map_err(|error| DialError::broken(address, &error))?;
+    let welcome = introduce(&stream, hello, deadline).map_err(|error| {
+        let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
+        DialError::failed(address, error.to_string(), refused)
+    })?;
+    Ok((stream, welcome))
+}
+
+impl DialError {
+    fn failed(address: &Address, why: String, refused: bool) -> Self {
+        Self {
+            address: address.clone(),
+            why,
+            refused,
+            nobody: false,
+        }
+    }
+
+    fn broken(address: &Address, error: &std::io::Error) -> Self {
+        Self {
+            nobody: error.kind() == ErrorKind::ConnectionRefused,
+            ..Self::failed(address, error.to_string(), false)
+        }
+    }
 }
 
 fn connect(address: &Address, options: &LinkOptions, deadline: Instant) -> std::io::Result<Stream> {

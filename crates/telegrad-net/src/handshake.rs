@@ -46,6 +46,8 @@ pub enum Lane {
     Control,
     /// Large ones.
     Bulk,
+    /// Large ones too, for a link that is there already.
+    More,
 }
 
 /// What the dialling side says of itself.

@@ -5,11 +5,11 @@
 //!
 //! A [`Link`] carries whole messages both ways between two workers; what arrives goes to a
 //! [`Sink`]. There are three: in memory ([`Address::Mem`]), Unix sockets and TCP, and one
-//! conformance suite that all of them pass. A link over sockets has two lanes, each a connection
-//! of its own: small frames never queue behind the bytes of a large tensor.
+//! conformance suite that all of them pass. A link over sockets has lanes, each a connection of its
+//! own: small frames never queue behind the bytes of a large tensor, which may come over several.
 //!
 //! The link owns no threads. What must always have a thread is a [`Role`]: watching the sockets
-//! ([`Poller`]), or reading one bulk lane. The layer above runs roles on its pool ([`Roles`]), so
+//! ([`Poller`]), or reading or writing one bulk lane. The layer above runs roles on its pool ([`Roles`]), so
 //! that a thread that has read a request can run it on the spot and pass the role on.
 
 mod message;
@@ -25,6 +25,7 @@ mod socket;
 mod address;
 mod handshake;
 mod dial;
+mod joining;
 mod listen;
 mod classes;
 mod alloc;
@@ -40,5 +41,6 @@ pub use listen::{Host, Listener, listen};
 pub use message::{INLINE_LIMIT, Incoming, Outgoing};
 pub use poller::Poller;
 pub use shm::shared_tensor;
+pub use socket::bulk::{MAX_LANES, MIN_CHUNK};
 pub use spin::Spin;
 pub use traffic::Traffic;

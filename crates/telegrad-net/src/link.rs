@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::{Identity, Incoming, Outgoing, Traffic};
 
 /// One end of a connection between two workers. Messages that fit the control lane arrive in the
-/// order in which they were sent; so do those on the bulk lane, among themselves.
+/// order in which they were sent. Large ones may overtake each other: they share the bulk lanes.
 pub trait Link: Send + Sync {
     /// Who is at the other end.
     fn peer(&self) -> &Identity;
@@ -86,7 +86,7 @@ pub enum SendError {
     #[error(transparent)]
     Invalid(#[from] WireError),
     /// Others were still writing large messages when the deadline came.
-    #[error("the bulk lane was busy until the deadline")]
+    #[error("the bulk lanes were busy until the deadline")]
     Deadline,
 }
 
@@ -113,6 +113,12 @@ pub struct LinkOptions {
     pub share_memory: bool,
     /// When an unreachable TCP peer counts as lost.
     pub peer_timeout: Duration,
+    /// Most connections for large messages, 1 to [`MAX_LANES`](crate::MAX_LANES). The side that dials decides for both;
+    /// those beyond the first are opened when a message is large enough to gain from them. TCP only: within a host
+    /// one connection does as well.
+    pub lanes: usize,
+    /// How a large message is cut to share the lanes with others, in bytes, at least [`MIN_CHUNK`](crate::MIN_CHUNK).
+    pub chunk: u64,
     /// Counts bytes and frames.
     pub traffic: Arc<Traffic>,
 }
@@ -129,9 +135,19 @@ impl Default for LinkOptions {
             spin: Duration::from_micros(200),
             share_memory: true,
             peer_timeout: Duration::from_secs(10),
+            lanes: default_lanes(),
+            // Half a millisecond of a fast network: next to that its header and its turn cost nothing, and a message
+            // of a few chunks does not wait long behind another.
+            chunk: 1 << 20,
             traffic: Arc::default(),
         }
     }
+}
+
+/// A connection keeps about one core busy at each end. Where there are no more than two, the program needs them.
+fn default_lanes() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 2 { 2 } else { 1 }
 }
 
 /// Work that must always have a thread.

@@ -1,7 +1,7 @@
 //! The side that is asked for a link.
 
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 
 use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, answer, listen as hear};
+use crate::joining::Joining;
 use crate::mem::MemLink;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
@@ -97,7 +100,8 @@ pub fn listen(
         host,
         poller: poller()?,
         handshakes: Arc::default(),
-        halves: Arc::default(),
+        joining: Arc::default(),
+        spare: Mutex::new(reserve()),
     });
     let source: Weak<Accepting> = Arc::downgrade(&accepting);
     let key = accepting
@@ -220,11 +224,37 @@ struct Accepting {
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
     handshakes: Arc<AtomicUsize>,
-    halves: Arc<Halves>,
+    joining: Arc<Joining>,
+    /// Closed for a moment when there are no descriptors left, to get rid of who wants to connect.
+    spare: Mutex<Option<OwnedFd>>,
 }
 
-/// Control lanes whose bulk lane has not come yet, by the link's number.
-type Halves = Mutex<FxHashMap<u64, (Stream, Instant)>>;
+impl Accepting {
+    /// Turns the next connection away, for which there is no descriptor; false when there is none. Left in the queue it
+    /// would be reported again and again.
+    fn shed(&self, options: &LinkOptions) -> bool {
+        let mut spare = self.spare.lock();
+        if spare.take().is_none() {
+            // Others have taken what it was for. Rather slow than spinning.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let shed = self.socket.accept(options).is_ok();
+        *spare = reserve();
+        if shed {
+            tracing::warn!(address = %self.address, "no descriptors are left, a connection was dropped");
+        }
+        shed
+    }
+}
+
+fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+}
+
+fn reserve() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
+}
 
 impl Source for Accepting {
     fn ready(&self, _: EventFlags) -> bool {
@@ -236,6 +266,12 @@ impl Source for Accepting {
             let (stream, from) = match self.socket.accept(&options) {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) if is_out_of_descriptors(&error) => {
+                    if self.shed(&options) {
+                        continue;
+                    }
+                    return false;
+                }
                 Err(error) => {
                     tracing::warn!(address = %self.address, %error, "a connection was not accepted");
                     return false;
@@ -255,7 +291,7 @@ impl Source for Accepting {
                 deadline: Instant::now() + host.handshake_limit(),
                 host: self.host.clone(),
                 poller: self.poller.clone(),
-                halves: self.halves.clone(),
+                joining: self.joining.clone(),
                 handshakes: self.handshakes.clone(),
             }));
         }
@@ -269,7 +305,7 @@ struct Greeting {
     deadline: Instant,
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
-    halves: Arc<Halves>,
+    joining: Arc<Joining>,
     handshakes: Arc<AtomicUsize>,
 }
 
@@ -295,54 +331,75 @@ impl Greeting {
         let hello = hear(&stream, self.deadline)?;
         let welcome = match host.admit(&hello) {
             Ok(welcome) => welcome,
-            Err(why) => {
-                answer(&stream, Err(&why), self.deadline)?;
-                return Err(HandshakeError::Rejected(why));
-            }
+            Err(why) => return self.turn_away(&stream, &why),
         };
         match hello.lane {
             Lane::Control => {
-                {
-                    let mut halves = self.halves.lock();
-                    let now = Instant::now();
-                    halves.retain(|_, (_, since)| now.duration_since(*since) < host.handshake_limit());
-                    let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
-                    halves.insert(hello.link, (second, now));
-                }
+                let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
+                self.joining.begin(hello.link, second, host.handshake_limit());
                 answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
-                    self.halves.lock().remove(&hello.link);
+                    self.joining.forget(hello.link);
                 })
             }
             Lane::Bulk => {
-                let Some((control, _)) = self.halves.lock().remove(&hello.link) else {
-                    let why = "a bulk lane without a control lane";
-                    answer(&stream, Err(why), self.deadline)?;
-                    return Err(HandshakeError::Rejected(why.into()));
+                let Some(control) = self.joining.control(hello.link) else {
+                    return self.turn_away(&stream, "a bulk lane without a control lane");
                 };
-                // Answered before the link exists: the dialler sends nothing before the answer, and
-                // what it sends then waits in the socket.
-                answer(&stream, Ok(&welcome), self.deadline)?;
-                let options = options_for(host, &hello);
-                let region = if hello.shares {
-                    accept_offer(&control, options.share_memory, self.deadline)?
-                } else {
-                    None
-                };
-                let sink = host.sink(&hello);
-                let peer = hello.from.clone();
-                let link = SocketLink::start(
-                    (control, stream),
-                    region,
-                    peer,
-                    sink,
-                    options,
-                    self.poller.clone(),
-                    true,
-                )
-                .map_err(|error| HandshakeError::Broken(error.to_string()))?;
+                let link = self
+                    .join((control, stream), &hello, &welcome, host)
+                    .inspect_err(|_| {
+                        self.joining.forget(hello.link);
+                    })?;
+                self.joining.finish(hello.link, &link);
                 host.accepted(link);
                 Ok(())
             }
+            Lane::More => {
+                let link = self.joining.link(hello.link, self.deadline);
+                let Some(link) = link.filter(|link| link.may_add_lane(&hello.from)) else {
+                    return self.turn_away(
+                        &stream,
+                        "one more lane for a link that is not there, or has enough",
+                    );
+                };
+                // Answered before the lane is in use, as below.
+                answer(&stream, Ok(&welcome), self.deadline)?;
+                link.add_lane(stream)
+                    .map_err(|error| HandshakeError::Broken(error.to_string()))
+            }
         }
+    }
+
+    fn join(
+        &self,
+        (control, bulk): (Stream, Stream),
+        hello: &Hello,
+        welcome: &Welcome,
+        host: &dyn Host,
+    ) -> Result<Arc<SocketLink>, HandshakeError> {
+        // Answered before the link exists: the dialler sends nothing before the answer, and
+        // what it sends then waits in the socket.
+        answer(&bulk, Ok(welcome), self.deadline)?;
+        let options = options_for(host, hello);
+        let region = if hello.shares {
+            accept_offer(&control, options.share_memory, self.deadline)?
+        } else {
+            None
+        };
+        SocketLink::start(
+            (control, bulk),
+            region,
+            hello.from.clone(),
+            host.sink(hello),
+            options,
+            self.poller.clone(),
+            true,
+        )
+        .map_err(|error| HandshakeError::Broken(error.to_string()))
+    }
+
+    fn turn_away(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {
+        answer(stream, Err(why), self.deadline)?;
+        Err(HandshakeError::Rejected(why.into()))
     }
 }

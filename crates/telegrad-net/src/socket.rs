@@ -1,5 +1,5 @@
-//! The link over two sockets, Unix or TCP: one for small frames, one for large ones. Between workers that
-//! share memory small frames go through rings instead, and most large ones become small.
+//! The link over sockets, Unix or TCP: one for small frames, one or more for large ones. Between workers
+//! that share memory small frames go through rings instead, and most large ones become small.
 //!
 //! Who reads the control lane changes with the load. While one thread waits for one reply, it
 //! reads the socket itself and no other thread wakes up. As soon as a second thread waits, or
@@ -7,7 +7,7 @@
 //! is dealt with together. [`SocketLink::wait`] makes that choice.
 
 mod control;
-mod bulk;
+pub(crate) mod bulk;
 mod reader;
 mod writer;
 
@@ -21,7 +21,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
 
-use self::bulk::{BulkFrame, BulkLane};
+use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
@@ -47,7 +47,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Longest reason, in bytes, that a goodbye carries.
 const MAX_REASON: usize = 4096;
 
-/// A link over a control and a bulk socket.
+/// A link over a control socket and bulk sockets.
 pub(crate) struct SocketLink {
     me: Weak<SocketLink>,
     peer: Identity,
@@ -62,7 +62,7 @@ pub(crate) struct SocketLink {
     /// What the poller watches the control lane for.
     interest: Mutex<Interest>,
 
-    bulk: BulkLane,
+    bulk: Bulk,
 
     /// Started to answer: the one of the two ends that stops reading while its answers pile up. Were
     /// it both, each could wait for the other.
@@ -121,7 +121,7 @@ impl SocketLink {
                 writing: false,
                 is_left: false,
             }),
-            bulk: BulkLane::new(bulk),
+            bulk: Bulk::new(bulk),
             answers: watched,
             window: Window::new(options.window),
             owed: Owed::new(options.window),
@@ -143,6 +143,21 @@ impl SocketLink {
             link.bulk.close(&poller);
         }
         Ok(link)
+    }
+
+    /// From now on, more bulk lanes can be had.
+    pub(crate) fn may_open(&self, more: MoreLanes) {
+        self.bulk.may_open(more);
+    }
+
+    /// Whether this peer may have one more bulk lane.
+    pub(crate) fn may_add_lane(&self, peer: &Identity) -> bool {
+        self.peer == *peer && self.bulk.has_room()
+    }
+
+    /// Takes one more bulk lane into use, once the peer does.
+    pub(crate) fn add_lane(self: &Arc<Self>, stream: Stream) -> std::io::Result<()> {
+        self.bulk.add(self, stream, false)
     }
 
     fn watch_control(self: &Arc<Self>) -> std::io::Result<()> {
@@ -200,6 +215,10 @@ impl SocketLink {
     /// Hands one message to the sink, after the link's own part of it.
     fn deliver(&self, me: &Arc<dyn Link>, mut message: Incoming<'_>) {
         let header = &message.header;
+        if header.kind == FrameKind::Descriptor {
+            // What it announces is counted when it is complete.
+            return self.bulk.describe(self, &message);
+        }
         self.options.traffic.received(header.length + HEADER_LEN as u64);
         if header.credit > 0 {
             self.window.give_back(header.credit);
@@ -385,7 +404,7 @@ impl SocketLink {
         }
     }
 
-    /// The bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
+    /// A bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
     /// one that is gone has ended both: so that one is heard before this end is taken for the reason.
     fn bulk_ended(&self, why: &str) {
         let until = Instant::now() + LAST_WORDS;
@@ -410,13 +429,10 @@ impl SocketLink {
     }
 
     fn send_large(&self, sealed: Sealed, deadline: Option<Instant>) -> Result<(), SendError> {
-        match self
-            .bulk
-            .write(BulkFrame::new(sealed), deadline, self.poller.roles(), &self.me)
-        {
+        match self.bulk.send(self, sealed, deadline) {
             Ok(()) => Ok(()),
-            Err(bulk::WriteError::Deadline) => Err(SendError::Deadline),
-            Err(bulk::WriteError::Ended(error)) => {
+            Err(WriteError::Deadline) => Err(SendError::Deadline),
+            Err(WriteError::Ended(error)) => {
                 self.lost(&error);
                 Err(SendError::Closed(self.why()))
             }

@@ -34,11 +34,14 @@ pub fn init(name: &str) -> Result<World> {
 /// Joins a world under `name`. Returns when all members have joined and each can call every other.
 ///
 /// # Errors
-/// When the name is not allowed or taken, rank or size cannot be found out, the members' meeting
+/// When the name is not allowed or taken, an option is out of its range, rank or size cannot be found out, the members' meeting
 /// point cannot be reached, or some of them have not come within the rendezvous time limit; the
 /// error says which.
 pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     check_name(name)?;
+    if let Some(problem) = options.problem() {
+        return Err(Error::Init(problem));
+    }
     let env = |variable: &str| std::env::var(variable).ok();
     let resolved = rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
     let deadline = after(options.rendezvous_timeout);

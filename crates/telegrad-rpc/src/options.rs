@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use telegrad_net::Link;
+use telegrad_net::{Link, MAX_LANES, MIN_CHUNK};
 
 use crate::layer::Layer;
 use crate::rendezvous::StoreServer;
@@ -43,6 +43,13 @@ pub struct Options {
     pub spin: Duration,
     /// When an unreachable worker counts as lost.
     pub peer_timeout: Duration,
+    /// Most connections over TCP to one worker for large messages, 1 to 16; those beyond the first are opened when a
+    /// message is large enough to gain from them. By default 2, or 1 where there are no more than two cores: each keeps
+    /// about a core busy at both ends. A fast network may need 4 or 8 to be filled, and so may a long or a lossy one.
+    pub lanes: usize,
+    /// Bytes of a piece that a large message is cut into, to be spread over the lanes and share them with others; at
+    /// least 64 KiB.
+    pub chunk: u64,
     /// How long to wait for an answer before a message about references is sent again.
     pub reference_retry: Duration,
     /// Whether a graceful shutdown fails, with [`Error::Leaked`](crate::Error::Leaked), when references
@@ -104,12 +111,25 @@ impl Default for Options {
             window: link.window,
             spin: link.spin,
             peer_timeout: link.peer_timeout,
+            lanes: link.lanes,
+            chunk: link.chunk,
             reference_retry: Duration::from_secs(1),
             fail_on_leaks: false,
             store: None,
             link_layer: None,
             layer: None,
         }
+    }
+}
+
+impl Options {
+    /// Why a worker cannot be like this, if it cannot.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (lanes, chunk) = (self.lanes, self.chunk);
+        if !(1..=MAX_LANES).contains(&lanes) {
+            return Some(format!("`lanes` is {lanes}; it must be 1 to {MAX_LANES}"));
+        }
+        (chunk < MIN_CHUNK).then(|| format!("`chunk` is {chunk}; it must be at least {MIN_CHUNK} bytes"))
     }
 }
 

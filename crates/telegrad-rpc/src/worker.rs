@@ -86,6 +86,8 @@ impl Worker {
                 spin: options.spin,
                 share_memory: options.transport != Transport::Unix,
                 peer_timeout: options.peer_timeout,
+                lanes: options.lanes,
+                chunk: options.chunk,
                 traffic: Arc::default(),
             },
             link_layer: options.link_layer.clone(),

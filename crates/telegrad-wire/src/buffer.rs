@@ -90,32 +90,6 @@ impl Buffer {
         }
     }
 
-    /// A buffer for `count` elements of `dtype`, filled by `fill`.
-    ///
-    /// `fill` gets the memory uninitialised: clearing it first would cost as much as the copy.
-    ///
-    /// # Errors
-    /// Whatever `fill` fails with; the memory is released.
-    ///
-    /// # Safety
-    /// When `fill` returns `Ok`, it must have initialised every byte of the slice it was given.
-    pub unsafe fn fill_with<E>(
-        dtype: DType,
-        count: usize,
-        fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), E>,
-    ) -> Result<Self, E> {
-        Ok(Self(match dtype.size() {
-            // SAFETY: passed on from this function's own contract.
-            1 => Words::One(unsafe { filled(count, fill) }?),
-            // SAFETY: as above.
-            2 => Words::Two(unsafe { filled(count, fill) }?),
-            // SAFETY: as above.
-            4 => Words::Four(unsafe { filled(count, fill) }?),
-            // SAFETY: as above.
-            _ => Words::Eight(unsafe { filled(count, fill) }?),
-        }))
-    }
-
     /// A buffer of `dtype` elements with a copy of `bytes`, whose length must be a multiple of the element's.
     pub fn copy_from(dtype: DType, bytes: &[u8]) -> Self {
         Self(Words::copied(dtype.size(), bytes))
@@ -170,24 +144,92 @@ impl fmt::Debug for Buffer {
     }
 }
 
+/// Memory for a [`Buffer`] whose bytes have yet to come, perhaps through several hands at once.
+///
+/// It is uninitialised: clearing it first would cost as much as the copy.
+pub struct Unfilled {
+    /// Empty, with the capacity that is needed.
+    words: Words,
+    /// Where the words' memory starts.
+    start: NonNull<MaybeUninit<u8>>,
+    len: usize,
+}
+
+// SAFETY: `start` is an address within memory that `words` owns, and only unsafe code of the caller's looks at
+// what is there; everything else in it is `Send` and `Sync`.
+unsafe impl Send for Unfilled {}
+// SAFETY: as above; through a shared reference it only gives its address and length away.
+unsafe impl Sync for Unfilled {}
+
+impl Unfilled {
+    /// Memory for `count` elements of `dtype`; `None` when there is not that much.
+    pub fn new(dtype: DType, count: usize) -> Option<Self> {
+        let len = count.checked_mul(dtype.size())?;
+        let (words, start) = match dtype.size() {
+            1 => reserved(count, Words::One),
+            2 => reserved(count, Words::Two),
+            4 => reserved(count, Words::Four),
+            _ => reserved(count, Words::Eight),
+        }?;
+        Some(Self { words, start, len })
+    }
+
+    /// Where the bytes are to go: [`len`](Self::len) of them, for as long as this lives.
+    pub fn start(&self) -> NonNull<MaybeUninit<u8>> {
+        self.start
+    }
+
+    /// How many bytes there are to be.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are to be none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The buffer.
+    ///
+    /// # Safety
+    /// Every byte from `start` on must have been initialised, and nobody may write there any more.
+    pub unsafe fn assume_filled(self) -> Buffer {
+        let len = self.len;
+        Buffer(match self.words {
+            // SAFETY: passed on from this function's own contract.
+            Words::One(words) => Words::One(unsafe { filled(words, len) }),
+            // SAFETY: as above.
+            Words::Two(words) => Words::Two(unsafe { filled(words, len) }),
+            // SAFETY: as above.
+            Words::Four(words) => Words::Four(unsafe { filled(words, len) }),
+            // SAFETY: as above.
+            Words::Eight(words) => Words::Eight(unsafe { filled(words, len) }),
+            outside @ Words::Outside(..) => outside,
+        })
+    }
+}
+
+impl fmt::Debug for Unfilled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unfilled({} bytes)", self.len)
+    }
+}
+
+fn reserved<W: Pod>(count: usize, wrap: fn(Vec<W>) -> Words) -> Option<(Words, NonNull<MaybeUninit<u8>>)> {
+    let mut words: Vec<W> = Vec::new();
+    words.try_reserve_exact(count).ok()?;
+    // From the vector's own pointer, which stays good while the vector is moved and nothing is pushed.
+    let start = NonNull::new(words.as_mut_ptr())?.cast();
+    Some((wrap(words), start))
+}
+
 /// # Safety
-/// As [`Buffer::fill_with`].
-unsafe fn filled<W: Pod, E>(
-    count: usize,
-    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), E>,
-) -> Result<Vec<W>, E> {
-    let mut words: Vec<W> = Vec::with_capacity(count);
-    let spare = &mut words.spare_capacity_mut()[..count];
-    // SAFETY: the slice covers exactly the `count` words of `spare`, which `words` owns and nobody
-    // else refers to while the slice lives; `MaybeUninit<u8>` has no alignment or validity demands.
-    let bytes = unsafe {
-        std::slice::from_raw_parts_mut(spare.as_mut_ptr().cast::<MaybeUninit<u8>>(), size_of_val(spare))
-    };
-    fill(bytes)?;
-    // SAFETY: `fill` returned `Ok`, so by this function's contract all `count` words are
-    // initialised; every bit pattern is a value of a `Pod` type; the capacity is at least `count`.
-    unsafe { words.set_len(count) };
-    Ok(words)
+/// `words` is empty, and the first `bytes` bytes of its capacity are initialised.
+unsafe fn filled<W: Pod>(mut words: Vec<W>, bytes: usize) -> Vec<W> {
+    // SAFETY: by this function's contract that many words are initialised and within the capacity; every bit
+    // pattern is a value of a `Pod` type.
+    unsafe { words.set_len(bytes / size_of::<W>()) };
+    words
 }
 
 fn copied<W: Pod>(bytes: &[u8]) -> Vec<W> {
@@ -214,5 +256,48 @@ fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Vec<T> {
         // any element type, is owned by nobody else, and the global allocator takes it back with this layout.
         Ok(start) => unsafe { Vec::from_raw_parts(start.cast().as_ptr(), count, count) },
         Err(memory) => bytemuck::pod_collect_to_vec(memory.bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For Miri: halves written from two threads, and nothing but the pointer shared.
+    #[test]
+    fn memory_filled_from_two_threads_becomes_a_buffer() {
+        for dtype in [DType::U8, DType::F16, DType::F32, DType::F64] {
+            let unfilled = Unfilled::new(dtype, 100).unwrap();
+            assert_eq!(unfilled.len(), 100 * dtype.size());
+            let half = unfilled.len() / 2;
+            std::thread::scope(|scope| {
+                for part in 0..2 {
+                    let unfilled = &unfilled;
+                    scope.spawn(move || {
+                        for i in part * half..(part + 1) * half {
+                            // SAFETY: within the memory, and each byte is written by one thread.
+                            unsafe { unfilled.start().add(i).write(MaybeUninit::new(i as u8)) };
+                        }
+                    });
+                }
+            });
+            // SAFETY: all bytes have been written, and the threads have ended.
+            let buffer = unsafe { unfilled.assume_filled() };
+            assert!(
+                buffer
+                    .as_bytes()
+                    .iter()
+                    .enumerate()
+                    .all(|(i, &byte)| byte == i as u8)
+            );
+            assert_eq!(buffer.as_bytes().len(), 2 * half);
+        }
+    }
+
+    #[test]
+    fn more_memory_than_there_is_is_refused() {
+        assert!(Unfilled::new(DType::U8, isize::MAX as usize).is_none());
+        assert!(Unfilled::new(DType::F64, usize::MAX / 2).is_none());
+        assert!(Unfilled::new(DType::F32, 0).unwrap().is_empty());
     }
 }

@@ -40,6 +40,12 @@ pub enum FrameKind {
     Credit = 8,
     /// The sender closes on purpose; the body says why.
     Goodbye = 9,
+    /// Announces a message whose tensors come in chunks: `call` is the transfer's number, `context` the bytes in a
+    /// chunk, and the body is the message's own header, body and tensor table.
+    Descriptor = 10,
+    /// A piece of the tensors of an announced message: `call` is the transfer's number, `context` counts the chunks
+    /// before this one. Its bytes follow the header.
+    Chunk = 11,
 }
 
 impl FrameKind {
@@ -54,6 +60,8 @@ impl FrameKind {
             7 => Self::Cancel,
             8 => Self::Credit,
             9 => Self::Goodbye,
+            10 => Self::Descriptor,
+            11 => Self::Chunk,
             _ => return None,
         })
     }

@@ -50,7 +50,7 @@ mod table;
 mod tensor;
 mod wire;
 
-pub use buffer::{Buffer, Outside};
+pub use buffer::{Buffer, Outside, Unfilled};
 pub use decoder::{Arrived, Decoder, MAX_DEPTH};
 pub use dtype::DType;
 pub use encoder::{Encoder, Payload, Reference};

@@ -331,7 +331,7 @@ fn a_header_is_64_bytes_in_their_places() {
 fn frame_kinds_keep_their_numbers() {
     use FrameKind::*;
     let kinds = [
-        Hello, Welcome, Reject, Request, Reply, Failure, Cancel, Credit, Goodbye,
+        Hello, Welcome, Reject, Request, Reply, Failure, Cancel, Credit, Goodbye, Descriptor, Chunk,
     ];
     for (number, kind) in (1..).zip(kinds) {
         let bytes = FrameHeader::new(kind, CallId(0)).to_bytes();

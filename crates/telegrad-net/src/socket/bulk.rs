@@ -1,361 +1,149 @@
-//! The bulk lane: large frames, each written by the thread that sends it, each read straight into
-//! the memory that the tensors will keep.
+//! The lanes for large messages.
+//!
+//! A message of one chunk goes whole over whichever lane is free. A longer one is announced on the control lane by
+//! a descriptor, its header, body and tensor table under a number; then its tensors follow in chunks, each over
+//! whichever lane is free, and each is received straight into the memory that its tensor keeps. So several lanes
+//! carry one message, a slow one carries less of it, and large messages share the lanes by turns.
+//!
+//! [`Outbox`] and [`Outbound`] are the sending half, [`Inbox`] and [`Assembly`](assembly::Assembly) the receiving one.
 
-use std::borrow::Cow;
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+mod lane;
+mod outbound;
+mod outbox;
+mod writing;
+mod assembly;
+mod inbox;
+mod reading;
+mod more;
 
-use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
-use rustix::event::PollFlags;
-use rustix::event::epoll::EventFlags;
-use telegrad_wire::{Buffer, FrameHeader, HEADER_LEN, RawTensor, TensorSource, TensorTable};
+use std::sync::Arc;
+use std::time::Instant;
 
+use parking_lot::Mutex;
+
+use self::inbox::Inbox;
+use self::lane::Lane;
+pub(crate) use self::more::MoreLanes;
+use self::outbound::Outbound;
+use self::outbox::Outbox;
+pub(crate) use self::writing::WriteError;
 use super::SocketLink;
-use crate::message::{Incoming, Sealed, byte_len};
-use crate::poller::{Poller, Source};
-use crate::stream::{Stream, StreamError};
-use crate::{Credit, Link, Role, Roles, Spin, Turn};
+use crate::message::{Incoming, Sealed};
+use crate::poller::Poller;
+use crate::stream::Stream;
 
-/// How long a blocking write goes on without progress before it looks at its deadline.
-const WRITE_STEP: Duration = Duration::from_millis(50);
+/// Most lanes of a link. One connection keeps a core busy at each end, and few machines have more to spare.
+pub const MAX_LANES: usize = 16;
 
-/// How much is written before looking at the deadline. A reader that trickles makes progress all the
-/// time; against the cost of this much, that of the extra system call disappears.
-const WRITE_SLICE: usize = 1 << 20;
+/// Least bytes in a chunk. The receiver keeps a bit per chunk, and less than this is not worth its header.
+pub const MIN_CHUNK: u64 = 64 * 1024;
 
-/// How long the reading thread stays after a frame before it leaves the lane to the poller again.
-const LINGER: Duration = Duration::from_millis(20);
+/// Chunks for which one more lane is worth waking a thread at both ends.
+const CHUNKS_PER_LANE: u64 = 2;
 
-/// How much of a body is allocated before it has arrived.
-const BODY_STEP: usize = 1 << 20;
-
-/// Both directions of a bulk lane.
-pub(crate) struct BulkLane {
-    stream: Arc<Stream>,
-    /// Held while a frame is written, by the thread or the role that writes it.
-    writing: Arc<Mutex<()>>,
-    watch: Mutex<Option<(usize, Arc<BulkSource>)>>,
-    /// A [`Reading`] role has the lane; there is never a second one.
-    is_read: AtomicBool,
+/// The lanes of one link.
+pub(crate) struct Bulk {
+    /// The one that it started with first. They only ever become more.
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    outbox: Outbox,
+    inbox: Arc<Inbox>,
+    /// How to get more lanes, until somebody has gone to get them.
+    more: Mutex<Option<MoreLanes>>,
 }
 
-/// Readable, once: the end of a connection cannot be masked, and would otherwise be reported again
-/// and again while the last frames before it are being read.
-fn once() -> EventFlags {
-    EventFlags::IN | EventFlags::ONESHOT
-}
-
-/// Why a frame was not written.
-pub(crate) enum WriteError {
-    /// Others were writing until the deadline.
-    Deadline,
-    Ended(StreamError),
-}
-
-impl BulkLane {
+impl Bulk {
+    /// With its first lane.
     pub(crate) fn new(stream: Stream) -> Self {
-        // Fails only on a socket that is closed already, and then so does the first write.
-        let _ = stream.set_write_timeout(WRITE_STEP);
-        let (stream, is_read) = (Arc::new(stream), AtomicBool::new(false));
+        let lane = Arc::new(Lane::new(stream, true));
         Self {
-            stream,
-            writing: Arc::default(),
-            watch: Mutex::new(None),
-            is_read,
+            outbox: Outbox::new(lane.clone()),
+            lanes: Mutex::new(vec![lane]),
+            inbox: Arc::default(),
+            more: Mutex::new(None),
         }
     }
 
-    /// Has the poller start a reader whenever something arrives.
+    /// Has the poller start a reader whenever something arrives on the first lane.
     pub(crate) fn watch(&self, link: &Arc<SocketLink>) -> std::io::Result<()> {
-        let source = Arc::new(BulkSource {
-            link: Arc::downgrade(link),
-        });
-        let weak: Weak<BulkSource> = Arc::downgrade(&source);
-        // Held across the registration: a reader that starts and ends before this is over must find
-        // the key when it hands the lane back.
-        let mut watch = self.watch.lock();
-        let key = link.poller.add(self.stream.as_fd(), weak, once())?;
-        *watch = Some((key, source));
+        let first = self.lanes.lock()[0].clone();
+        first.watch(link)
+    }
+
+    /// From now on, more lanes can be had.
+    pub(crate) fn may_open(&self, more: MoreLanes) {
+        *self.more.lock() = Some(more);
+    }
+
+    /// Whether there may be one more lane.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lanes.lock().len() < MAX_LANES
+    }
+
+    /// Takes one more lane into use. One that the other side has dialled is only read until something comes: the other
+    /// side may have given up waiting for the answer, and then nobody is to miss the lane.
+    pub(crate) fn add(&self, link: &Arc<SocketLink>, stream: Stream, is_sure: bool) -> std::io::Result<()> {
+        let lane = Arc::new(Lane::new(stream, is_sure));
+        self.lanes.lock().push(lane.clone());
+        lane.watch(link)?;
+        if link.closed.get().is_some() {
+            // It ended meanwhile, and could not yet forget this one.
+            lane.close(&link.poller);
+        }
+        if is_sure {
+            self.outbox.add(link, lane);
+        }
         Ok(())
     }
 
-    /// Leaves the lane to the poller again.
-    fn hand_back(&self, poller: &Poller) {
-        self.is_read.store(false, SeqCst);
-        if let Some((key, _)) = &*self.watch.lock() {
-            poller.modify(*key, self.stream.as_fd(), once());
+    /// Something has come over a lane: both sides have it.
+    fn confirm(&self, link: &SocketLink, lane: &Arc<Lane>) {
+        if lane.confirm() {
+            self.outbox.add(link, lane.clone());
         }
     }
 
-    pub(crate) fn close(&self, poller: &Poller) {
-        self.stream.shutdown();
-        if let Some((key, _)) = self.watch.lock().take() {
-            poller.remove(key, self.stream.as_fd());
-        }
+    /// Forgets a lane that never came into use.
+    fn forget(&self, link: &SocketLink, lane: &Arc<Lane>) {
+        lane.close(&link.poller);
+        self.lanes.lock().retain(|other| !Arc::ptr_eq(other, lane));
     }
 
-    /// Writes a frame. At the deadline the rest of it goes on in the background: half a frame
-    /// would make the lane useless for everybody else.
-    pub(crate) fn write(
+    /// Writes a message, or has it written. See [`Link::send`](crate::Link::send) for the deadline.
+    pub(crate) fn send(
         &self,
-        mut frame: BulkFrame,
+        link: &SocketLink,
+        sealed: Sealed,
         deadline: Option<Instant>,
-        roles: &Arc<dyn Roles>,
-        link: &Weak<SocketLink>,
     ) -> Result<(), WriteError> {
-        let turn = match deadline {
-            None => self.writing.lock_arc(),
-            Some(deadline) => self
-                .writing
-                .try_lock_arc_until(deadline)
-                .ok_or(WriteError::Deadline)?,
-        };
-        while !frame.write_some(&self.stream).map_err(WriteError::Ended)? {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let link = link.clone();
-                roles.start(Box::new(Finishing {
-                    frame,
-                    link,
-                    is_done: false,
-                    _turn: turn,
-                }));
-                return Ok(());
-            }
-        }
-        Ok(())
+        let outbound = Outbound::new(sealed, link.options.chunk);
+        self.expect(link, outbound.chunks());
+        self.outbox.send(link, outbound, deadline)
     }
-}
 
-/// A frame on its way out through the bulk lane.
-pub(crate) struct BulkFrame {
-    /// Header, body and table.
-    head: Vec<u8>,
-    tensors: Vec<Box<dyn TensorSource>>,
-    /// The piece that is being written, the head being the first, and how much of it has been.
-    piece: usize,
-    offset: usize,
-}
-
-impl BulkFrame {
-    pub(crate) fn new(sealed: Sealed) -> Self {
-        let mut head = Vec::new();
-        sealed.append_head(&mut head);
-        Self {
-            head,
-            tensors: sealed.tensors,
-            piece: 0,
-            offset: 0,
+    /// A descriptor has arrived.
+    pub(crate) fn describe(&self, link: &SocketLink, descriptor: &Incoming<'_>) {
+        match self.inbox.describe(descriptor, link.options.max_message) {
+            Ok(chunks) => self.expect(link, chunks),
+            Err(why) => link.end(false, &format!("the peer sent nonsense: {why}")),
         }
     }
 
-    /// Writes a slice, or less when the socket has been full for a while; true when all is done.
-    fn write_some(&mut self, stream: &Stream) -> Result<bool, StreamError> {
-        let mut left = WRITE_SLICE;
-        while self.piece <= self.tensors.len() {
-            let Self {
-                head,
-                tensors,
-                piece,
-                offset,
-            } = self;
-            let mut result = Ok(true);
-            let mut write = |bytes: &[u8]| {
-                while *offset < bytes.len() {
-                    if left == 0 {
-                        return result = Ok(false);
-                    }
-                    let end = bytes.len().min(*offset + left);
-                    match stream.write(&bytes[*offset..end]) {
-                        Ok(sent) => (*offset, left) = (*offset + sent, left - sent),
-                        Err(StreamError::WouldBlock) => return result = Ok(false),
-                        Err(error) => return result = Err(error),
-                    }
-                }
-            };
-            match piece.checked_sub(1) {
-                None => write(head),
-                Some(i) => tensors[i].with_bytes(&mut write),
-            }
-            if !result? {
-                return Ok(false);
-            }
-            self.piece += 1;
-            self.offset = 0;
-        }
-        Ok(true)
-    }
-}
-
-/// Writes the rest of a frame whose sender no longer waits.
-struct Finishing {
-    frame: BulkFrame,
-    link: Weak<SocketLink>,
-    is_done: bool,
-    _turn: ArcMutexGuard<RawMutex, ()>,
-}
-
-impl Role for Finishing {
-    fn turn(&mut self) -> Turn {
-        let Some(link) = self.link.upgrade() else {
-            return Turn::Done;
-        };
-        match self.frame.write_some(&link.bulk.stream) {
-            Ok(false) => Turn::Again,
-            Ok(true) => {
-                self.is_done = true;
-                Turn::Done
-            }
-            Err(error) => {
-                link.lost(&error);
-                Turn::Done
-            }
-        }
-    }
-}
-
-impl Drop for Finishing {
-    fn drop(&mut self) {
-        // Before the lane is free for others: after half a frame nobody would understand them.
-        if !self.is_done
-            && let Some(link) = self.link.upgrade()
+    /// A message of this many chunks goes out or comes in: the time to get more lanes, if that is worth it. The
+    /// side that dialled gets them, for both directions.
+    fn expect(&self, link: &SocketLink, chunks: u64) {
+        if chunks >= 2 * CHUNKS_PER_LANE
+            && let Some(more) = self.more.lock().take()
         {
-            link.end(false, "a message could be sent only in part");
+            more.open(link);
         }
     }
-}
 
-/// What the poller knows of a bulk lane.
-struct BulkSource {
-    link: Weak<SocketLink>,
-}
-
-impl Source for BulkSource {
-    fn ready(&self, _: EventFlags) -> bool {
-        // From here on the role reads; it hands the lane back when nothing comes any more.
-        if let Some(link) = self.link.upgrade()
-            && !link.bulk.is_read.swap(true, SeqCst)
-        {
-            let (stream, options) = (link.bulk.stream.clone(), &link.options);
-            let (max_message, spin) = (options.max_message, Spin::new(options.spin));
-            let reading = Reading {
-                link: self.link.clone(),
-                stream,
-                max_message,
-                spin,
-                is_over: false,
-            };
-            link.poller.roles().start(Box::new(reading));
+    /// Ends all lanes. Whoever writes, reads or waits finds out.
+    pub(crate) fn close(&self, poller: &Poller) {
+        for lane in &*self.lanes.lock() {
+            lane.close(poller);
         }
-        false
+        self.outbox.close();
+        self.inbox.close();
     }
-}
-
-/// Reads a bulk lane while there is something to read.
-struct Reading {
-    /// Not held while it waits: a link that nobody else holds ends, and the wait with it.
-    link: Weak<SocketLink>,
-    stream: Arc<Stream>,
-    max_message: u64,
-    spin: Spin,
-    /// The lane has been handed back, or the link has ended.
-    is_over: bool,
-}
-
-impl Role for Reading {
-    fn turn(&mut self) -> Turn {
-        let stream = &*self.stream;
-        let ready = |deadline| stream.wait(PollFlags::IN, None, Some(deadline));
-        let soon = self.spin.poll(|| stream.is_readable().then_some(()));
-        let is_quiet = soon.is_none() && !ready(Instant::now() + LINGER);
-        let result = if is_quiet {
-            None
-        } else {
-            Some(read_frame(stream, self.max_message, &mut self.spin))
-        };
-        let Some(link) = self.link.upgrade() else {
-            return Turn::Done;
-        };
-        match result {
-            Some(Ok(message)) => {
-                let me: Arc<dyn Link> = link.clone();
-                link.deliver(&me, message);
-                link.flush();
-                return Turn::Again;
-            }
-            None => link.bulk.hand_back(&link.poller),
-            Some(Err(Unread::Ended(why))) => link.bulk_ended(&why),
-            Some(Err(Unread::Nonsense(why))) => link.end(false, &why),
-        }
-        self.is_over = true;
-        Turn::Done
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        if !self.is_over
-            && let Some(link) = self.link.upgrade()
-        {
-            link.end(false, "there is no thread to receive large messages");
-        }
-    }
-}
-
-/// Why there is no frame.
-enum Unread {
-    Ended(String),
-    Nonsense(String),
-}
-
-fn read_frame(stream: &Stream, max_message: u64, spin: &mut Spin) -> Result<Incoming<'static>, Unread> {
-    let ended = |error: StreamError| Unread::Ended(error.describe());
-    let cut = |error: StreamError| Unread::Ended(format!("{}, in the middle of a frame", error.describe()));
-    let nonsense =
-        |error: telegrad_wire::WireError| Unread::Nonsense(format!("the peer sent nonsense: {error}"));
-
-    let mut header = [0; HEADER_LEN];
-    let got = stream.read(&mut header).map_err(ended)?;
-    read_exact(stream, &mut header[got..]).map_err(cut)?;
-    let header = FrameHeader::from_bytes(&header, max_message).map_err(nonsense)?;
-
-    let mut body = read_growing(stream, header.body_len as usize).map_err(cut)?;
-    let table = read_growing(stream, header.table_len as usize).map_err(cut)?;
-    let data = header.length - u64::from(header.body_len) - u64::from(header.table_len);
-    let metas = TensorTable::read(&table, header.tensors, data).map_err(nonsense)?;
-    let mut tensors = Vec::with_capacity(metas.len());
-    for meta in metas {
-        let count = byte_len(&meta) / meta.dtype.size();
-        // SAFETY: `Stream::fill` initialises every byte of the slice when it returns `Ok`.
-        let buffer = unsafe { Buffer::fill_with(meta.dtype, count, |memory| stream.fill(memory, spin)) };
-        tensors.push(RawTensor::new(meta, buffer.map_err(cut)?).map_err(nonsense)?);
-    }
-    body.shrink_to_fit();
-    Ok(Incoming {
-        header,
-        body: Cow::Owned(body),
-        tensors,
-        credit: Credit::none(),
-        more: false,
-    })
-}
-
-fn read_exact(stream: &Stream, mut buf: &mut [u8]) -> Result<(), StreamError> {
-    while !buf.is_empty() {
-        let got = stream.read(buf)?;
-        buf = &mut buf[got..];
-    }
-    Ok(())
-}
-
-/// Reads `len` bytes into memory that grows as they come, so that a false claim costs nothing.
-fn read_growing(stream: &Stream, len: usize) -> Result<Vec<u8>, StreamError> {
-    let mut bytes = Vec::new();
-    while bytes.len() < len {
-        let start = bytes.len();
-        bytes.resize(len.min(start + BODY_STEP), 0);
-        read_exact(stream, &mut bytes[start..])?;
-    }
-    Ok(bytes)
 }

@@ -1,14 +1,16 @@
 //! Links leave nothing open behind.
 
-use telegrad_net::{Flush, LinkOptions};
-use telegrad_wire::FrameKind;
+use telegrad_net::{Flush, LinkOptions, shared_tensor};
+use telegrad_wire::{DType, FrameKind};
 
 use crate::harness::{
-    Answer, Hosting, Inbox, Kind, Side, between_processes, command_alone, frame, limited, pattern, told,
+    Answer, Hosting, Inbox, Kind, Side, between_processes, command_alone, frame, limited, on_sockets,
+    pattern, tensor, tensors, told,
 };
-use crate::raw::{connect, shake_hands};
+use crate::raw::{connect, read_to_end, shake_hands};
 
 between_processes! { two_hundred_links_leave_nothing_open }
+on_sockets! { without_descriptors_connections_are_turned_away }
 
 fn two_hundred_links_leave_nothing_open(kind: Kind) {
     // In a process of its own: other tests open and close descriptors too.
@@ -23,26 +25,76 @@ fn two_hundred_links_leave_nothing_open(kind: Kind) {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
 
+fn without_descriptors_connections_are_turned_away(kind: Kind) {
+    let output = command_alone("descriptors::exhausted", &format!("{kind:?}"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
 fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// The kind of link that this process was told.
+fn told_kind() -> Option<Kind> {
+    let told = told()?;
+    Some(match told.strip_prefix("Tcp(") {
+        Some(lanes) => Kind::Tcp(lanes.trim_end_matches(')').parse().unwrap()),
+        None if told == "Shared" => Kind::Shared,
+        None => Kind::Unix,
+    })
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn exhausted() {
+    let Some(kind) = told_kind() else { return };
+    limited(move || {
+        let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        limit.current = Some(256);
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+        let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
+        let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        for _ in 0..3 {
+            // One for this end, and none for the other.
+            all.pop();
+            assert_eq!(read_to_end(&mut connect(hosting.address())), b"");
+            all.push(std::fs::File::open("/dev/null").unwrap());
+        }
+        drop(all);
+        let options = kind.options(LinkOptions::default());
+        let _link = Side::new()
+            .dial(hosting.address(), Inbox::new(), options)
+            .unwrap();
+        hosting.accepted();
+    });
 }
 
 #[test]
 #[ignore = "run in a process of its own"]
 fn rounds() {
-    let Some(kind) = told() else { return };
-    let kind = [Kind::Shared, Kind::Unix, Kind::Tcp]
-        .into_iter()
-        .find(|known| format!("{known:?}") == kind)
-        .unwrap();
+    let Some(kind) = told_kind() else { return };
     limited(move || {
         let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::echoing());
         let side = Side::new();
+        // The arena keeps its descriptor for good.
+        let meta = tensor(DType::U8, &[1], 0).meta().clone();
+        shared_tensor(meta, |_| ()).unwrap();
         let before = open();
         for round in 0..200_u64 {
             let inbox = Inbox::new();
             let link = side
-                .dial(hosting.address(), inbox.clone(), LinkOptions::default())
+                .dial(
+                    hosting.address(),
+                    inbox.clone(),
+                    kind.options(LinkOptions::default()),
+                )
                 .unwrap();
             let other = hosting.accepted();
             // Every other link is used, on both lanes, by a thread that sleeps.
@@ -53,6 +105,10 @@ fn rounds() {
                     link.wait(&Answer(&inbox, round), None);
                     inbox.take(1);
                 }
+                // And on further lanes.
+                let large = tensor(DType::U8, &[1 << 20], 0);
+                link.send(tensors(FrameKind::Cancel, round, &[large]), Flush::Now, None)
+                    .unwrap();
             }
             match round % 4 {
                 0 => link.close("done"),

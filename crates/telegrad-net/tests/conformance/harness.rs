@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use telegrad_net::{
     Address, Closed, Credit, DialError, Dialer, Flush, Hello, Host, Identity, Incoming, Lane, Link,
-    LinkOptions, Listener, Outgoing, Poller, Role, Roles, Sink, Turn, Waiting, Welcome, dial, listen,
+    LinkOptions, Listener, MIN_CHUNK, Outgoing, Poller, Role, Roles, Sink, Turn, Waiting, Welcome, dial,
+    listen,
 };
 use telegrad_wire::{
     Buffer, CallId, DType, FrameHeader, FrameKind, Incarnation, Payload, RawTensor, TensorMeta, WorldId,
@@ -28,7 +29,27 @@ pub(crate) enum Kind {
     Shared,
     /// Unix sockets alone.
     Unix,
-    Tcp,
+    /// With this many lanes for large messages.
+    Tcp(usize),
+}
+
+impl Kind {
+    /// The options of a test, for this kind of link. With several lanes also smaller chunks, to need them more often.
+    pub(crate) fn options(self, options: LinkOptions) -> LinkOptions {
+        match self {
+            Self::Tcp(1) => LinkOptions { lanes: 1, ..options },
+            Self::Tcp(lanes) => LinkOptions {
+                lanes,
+                chunk: MIN_CHUNK,
+                ..options
+            },
+            Self::Unix => LinkOptions {
+                share_memory: false,
+                ..options
+            },
+            Self::Mem | Self::Shared => options,
+        }
+    }
 }
 
 /// Makes one test per kind of link out of each function, named `case::kind`.
@@ -43,7 +64,11 @@ macro_rules! on_every_link {
             #[test]
             fn unix() { limited(|| super::$case(Kind::Unix)); }
             #[test]
-            fn tcp() { limited(|| super::$case(Kind::Tcp)); }
+            fn tcp() { limited(|| super::$case(Kind::Tcp(1))); }
+            #[test]
+            fn tcp_2_lanes() { limited(|| super::$case(Kind::Tcp(2))); }
+            #[test]
+            fn tcp_4_lanes() { limited(|| super::$case(Kind::Tcp(4))); }
         }
     )* };
 }
@@ -58,7 +83,11 @@ macro_rules! between_processes {
             #[test]
             fn unix() { limited(|| super::$case(Kind::Unix)); }
             #[test]
-            fn tcp() { limited(|| super::$case(Kind::Tcp)); }
+            fn tcp() { limited(|| super::$case(Kind::Tcp(1))); }
+            #[test]
+            fn tcp_2_lanes() { limited(|| super::$case(Kind::Tcp(2))); }
+            #[test]
+            fn tcp_4_lanes() { limited(|| super::$case(Kind::Tcp(4))); }
         }
     )* };
 }
@@ -71,7 +100,11 @@ macro_rules! on_sockets {
             #[test]
             fn unix() { limited(|| super::$case(Kind::Unix)); }
             #[test]
-            fn tcp() { limited(|| super::$case(Kind::Tcp)); }
+            fn tcp() { limited(|| super::$case(Kind::Tcp(1))); }
+            #[test]
+            fn tcp_2_lanes() { limited(|| super::$case(Kind::Tcp(2))); }
+            #[test]
+            fn tcp_4_lanes() { limited(|| super::$case(Kind::Tcp(4))); }
         }
     )* };
 }
@@ -79,19 +112,18 @@ macro_rules! on_sockets {
 pub(crate) use {between_processes, on_every_link, on_sockets};
 
 /// Runs a test that fails, rather than hangs, when it does not end.
-pub(crate) fn limited(test: impl FnOnce() + Send + 'static) {
+pub(crate) fn limited<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'static) -> R {
     let (ended, end) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        test();
+        let result = test();
         let _ = ended.send(());
+        result
     });
     match end.recv_timeout(LIMIT) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("not done within {LIMIT:?}"),
-        _ => {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
+        _ => thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
 }
 
@@ -161,6 +193,8 @@ pub(crate) struct Inbox {
     reaction: Option<Reaction>,
     /// Whether messages keep their share of the sender's window until [`Inbox::let_go`].
     holds_credit: bool,
+    /// Whether messages are dropped.
+    forgets: bool,
 }
 
 #[derive(Default)]
@@ -187,6 +221,13 @@ impl Inbox {
     pub(crate) fn holding_credit() -> Arc<Self> {
         Arc::new(Self {
             holds_credit: true,
+            ..Self::default()
+        })
+    }
+
+    pub(crate) fn forgetting() -> Arc<Self> {
+        Arc::new(Self {
+            forgets: true,
             ..Self::default()
         })
     }
@@ -234,6 +275,14 @@ impl Inbox {
             .remove(0)
     }
 
+    /// Waits for the message that belongs to a call, and takes it.
+    pub(crate) fn take_call(&self, call: u64) -> Message {
+        let is_it = |message: &Message| message.header.call.0 == call;
+        let mut state = self.wait("an answer", |state| state.messages.iter().any(is_it));
+        let at = state.messages.iter().position(is_it).unwrap();
+        state.messages.remove(at)
+    }
+
     /// Messages that are there.
     pub(crate) fn len(&self) -> usize {
         self.state().messages.len()
@@ -263,6 +312,9 @@ impl Inbox {
 
 impl Sink for Inbox {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
+        if self.forgets {
+            return;
+        }
         if let Some(reaction) = &self.reaction {
             reaction(link, &message);
         }
@@ -394,7 +446,11 @@ impl Setup {
         let hosting = Hosting::start(kind, self.host, self.host_inbox.clone());
         let dialing = Side::new();
         let link = dialing
-            .dial(hosting.address(), self.dialer_inbox.clone(), self.dialer)
+            .dial(
+                hosting.address(),
+                self.dialer_inbox.clone(),
+                kind.options(self.dialer),
+            )
             .unwrap();
         let a = End {
             link,
@@ -471,12 +527,7 @@ pub(crate) struct TestHost {
 
 impl Hosting {
     pub(crate) fn start(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> Self {
-        // Diallers offer it by default, so that links of kind `Unix` are those whose host refuses.
-        let options = LinkOptions {
-            share_memory: kind == Kind::Shared,
-            ..options
-        };
-        Self::start_at(&fresh_address(kind), options, inbox, None)
+        Self::start_at(&fresh_address(kind), kind.options(options), inbox, None)
     }
 
     pub(crate) fn start_at(
@@ -588,7 +639,7 @@ pub(crate) fn fresh_address(kind: Kind) -> Address {
     match kind {
         Kind::Mem => Address::Mem(name()),
         Kind::Shared | Kind::Unix => Address::Unix(name()),
-        Kind::Tcp => Address::Tcp("127.0.0.1:0".parse().unwrap()),
+        Kind::Tcp(_) => Address::Tcp("127.0.0.1:0".parse().unwrap()),
     }
 }
 

@@ -5,11 +5,14 @@
 
 mod harness;
 mod raw;
+mod relay;
 
 mod frames;
 mod both_ways;
 mod pressure;
 mod lanes;
+mod chunks;
+mod more_lanes;
 mod waiting;
 mod closing;
 mod half_open;
@@ -17,6 +20,7 @@ mod nonsense;
 mod handshake;
 mod descriptors;
 mod shared;
+mod namespaces;
 
 /// So that lent memory becomes vectors.
 #[global_allocator]

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use telegrad_net::{INLINE_LIMIT, LinkOptions};
-use telegrad_wire::{CallId, FrameHeader, FrameKind, HEADER_LEN};
+use telegrad_net::{INLINE_LIMIT, LinkOptions, MIN_CHUNK};
+use telegrad_wire::{CallId, DType, FrameHeader, FrameKind, HEADER_LEN, TensorTable};
 
 use crate::harness::{Inbox, Kind, on_sockets};
 use crate::raw::{self, dialled_by_hand, read_to_end};
@@ -15,6 +15,8 @@ on_sockets! {
     parts_longer_than_the_whole,
     a_tensor_table_that_does_not_add_up,
     nothing_is_delivered_after_a_goodbye,
+    chunks_that_belong_nowhere,
+    descriptors_that_make_no_sense,
 }
 
 enum Lane {
@@ -132,4 +134,112 @@ fn nothing_is_delivered_after_a_goodbye(kind: Kind) {
     drop(raw.end.link);
     drop(raw.side);
     assert_eq!(raw.end.inbox.len(), 0);
+}
+
+/// Announces messages of 100,000 bytes, sends `chunks`; how the link ended.
+fn send_chunks(kind: Kind, announced: u64, chunks: &[Vec<u8>]) -> String {
+    let mut raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
+    for number in 1..=announced {
+        let head = raw::announced_bytes(number, number, 100_000);
+        raw.peer.control.write_all(&head).unwrap();
+    }
+    for chunk in chunks {
+        // Fails when it has ended by then.
+        let _ = raw.peer.bulk.write_all(chunk);
+    }
+    let closed = raw.end.inbox.closed();
+    assert!(!closed.graceful);
+    read_to_end(&mut raw.peer.control);
+    read_to_end(&mut raw.peer.bulk);
+    closed.why.to_string()
+}
+
+fn chunks_that_belong_nowhere(kind: Kind) {
+    const CHUNK: usize = MIN_CHUNK as usize;
+    let (first, last) = (vec![1; CHUNK], vec![2; 100_000 - CHUNK]);
+    let chunk = |index, data: &[u8]| raw::chunk(1, index, data);
+    let whole = [chunk(0, &first), chunk(1, &last)];
+    for (announced, chunks, what) in [
+        (
+            0,
+            vec![raw::chunk(0, 0, &first)],
+            "a chunk of message 0, which is not under way",
+        ),
+        (
+            1,
+            vec![raw::chunk(1 << 40, 0, &first)],
+            "a chunk of message 1099511627776, which is not under way",
+        ),
+        (
+            1,
+            vec![whole.concat(), chunk(1, &last)],
+            "a chunk of message 1, which is not under way",
+        ),
+        (2, vec![chunk(2, &first)], "chunk 2 of a message that has 2"),
+        (
+            2,
+            vec![chunk(usize::MAX, &first)],
+            "chunk 18446744073709551615 of a message that has 2",
+        ),
+        (2, vec![chunk(0, &first), chunk(0, &first)], "chunk 0 comes twice"),
+        (2, vec![chunk(0, &last)], "chunk 0 has 34464 bytes, not 65536"),
+        (2, vec![chunk(1, &first)], "chunk 1 has 65536 bytes, not 34464"),
+        (2, vec![chunk(1, &[])], "chunk 1 has 0 bytes, not 34464"),
+    ] {
+        assert_eq!(
+            send_chunks(kind, announced, &chunks),
+            format!("the peer sent nonsense: {what}")
+        );
+    }
+}
+
+fn descriptors_that_make_no_sense(kind: Kind) {
+    let inner = |change: fn(&mut FrameHeader)| {
+        let mut header = FrameHeader::new(FrameKind::Reply, CallId(1));
+        (header.length, header.table_len, header.tensors) = (10 + 100_000, 10, 1);
+        change(&mut header);
+        header
+    };
+    let mut table = Vec::new();
+    TensorTable::push(&mut table, DType::U8, &[100_000]).unwrap();
+    let descriptor = |change| raw::descriptor(1, &inner(change), &table);
+    let small_chunks = {
+        let mut bytes = descriptor(|_| ());
+        bytes[32..40].copy_from_slice(&10_u64.to_le_bytes());
+        bytes
+    };
+    let twice = [descriptor(|_| ()), descriptor(|_| ())].concat();
+    for (bytes, what) in [
+        (
+            raw::frame(FrameKind::Descriptor, 1, b"short"),
+            "a descriptor without a header",
+        ),
+        (
+            raw::descriptor(2, &inner(|_| ()), &table),
+            "message 2 is announced after 0",
+        ),
+        (twice, "message 1 is announced after 1"),
+        (small_chunks, "chunks of 10 bytes, the least is 65536"),
+        (
+            descriptor(|header| header.body_len = 1),
+            "a descriptor of 10 bytes for 11",
+        ),
+        (
+            descriptor(|header| header.length = 1 << 60),
+            "a frame claims 1152921504606846976 bytes, the limit is 17179869184",
+        ),
+        (
+            descriptor(|header| header.length += 1),
+            "broken tensor table: tensors of 100000 bytes in a frame that has 100001 for them",
+        ),
+        (
+            raw::descriptor(1, &FrameHeader::new(FrameKind::Reply, CallId(1)), b""),
+            "a descriptor of a message without data",
+        ),
+    ] {
+        assert_eq!(
+            say(kind, Lane::Control, &bytes),
+            format!("the peer sent nonsense: {what}")
+        );
+    }
 }

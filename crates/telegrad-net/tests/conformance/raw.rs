@@ -5,8 +5,10 @@ use std::net::Shutdown;
 use std::sync::Arc;
 
 use socket2::{Domain, SockAddr, Socket, Type};
-use telegrad_net::{Address, Hello, Lane, Link, LinkOptions, Welcome, preface};
-use telegrad_wire::{CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Wire};
+use telegrad_net::{Address, Hello, Lane, Link, LinkOptions, MIN_CHUNK, Welcome, preface};
+use telegrad_wire::{
+    CallId, DType, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, RawTensor, TensorTable, Wire,
+};
 
 use crate::harness::{End, Hosting, Inbox, Kind, LIMIT, Side, fresh_address, hello};
 
@@ -48,11 +50,7 @@ pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbo
         }
     });
     let side = Side::new();
-    let options = LinkOptions {
-        share_memory: false,
-        ..options
-    };
-    let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), options).unwrap();
+    let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), kind.options(options)).unwrap();
     WithRaw {
         end: End { link, inbox },
         peer: accepting.join().unwrap(),
@@ -83,7 +81,7 @@ pub(crate) fn shake_hands(address: &Address) -> Lanes {
     }
 }
 
-fn welcome(listener: &Socket, lane: Lane) -> Socket {
+pub(crate) fn welcome(listener: &Socket, lane: Lane) -> Socket {
     let (mut socket, _) = listener.accept().unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     let mut greeting = [0; 8];
@@ -150,6 +148,55 @@ pub(crate) fn frame(kind: FrameKind, call: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// What announces the transfer of a message with these tensors, in chunks of the least size.
+pub(crate) fn announced(number: u64, call: u64, tensors: &[RawTensor]) -> Vec<u8> {
+    let mut table = Vec::new();
+    let mut data = 0;
+    for tensor in tensors {
+        TensorTable::push(&mut table, tensor.meta().dtype, &tensor.meta().shape).unwrap();
+        data += tensor.bytes().len() as u64;
+    }
+    let mut header = FrameHeader::new(FrameKind::Reply, CallId(call));
+    header.length = table.len() as u64 + data;
+    header.table_len = table.len() as u32;
+    header.tensors = tensors.len() as u16;
+    descriptor(number, &header, &table)
+}
+
+/// The same for a single tensor of this many bytes, which need not exist.
+pub(crate) fn announced_bytes(number: u64, call: u64, bytes: usize) -> Vec<u8> {
+    let mut table = Vec::new();
+    TensorTable::push(&mut table, DType::U8, &[bytes]).unwrap();
+    let mut header = FrameHeader::new(FrameKind::Reply, CallId(call));
+    header.length = (table.len() + bytes) as u64;
+    header.table_len = table.len() as u32;
+    header.tensors = 1;
+    descriptor(number, &header, &table)
+}
+
+/// A descriptor with this header, and this after it.
+pub(crate) fn descriptor(number: u64, header: &FrameHeader, rest: &[u8]) -> Vec<u8> {
+    let mut body = header.to_bytes().to_vec();
+    body.extend_from_slice(rest);
+    let mut outer = FrameHeader::new(FrameKind::Descriptor, CallId(number));
+    outer.context = MIN_CHUNK;
+    outer.length = body.len() as u64;
+    outer.body_len = body.len() as u32;
+    let mut bytes = outer.to_bytes().to_vec();
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// A chunk of an announced message.
+pub(crate) fn chunk(number: u64, index: usize, data: &[u8]) -> Vec<u8> {
+    let mut header = FrameHeader::new(FrameKind::Chunk, CallId(number));
+    header.context = index as u64;
+    header.length = data.len() as u64;
+    let mut bytes = header.to_bytes().to_vec();
+    bytes.extend_from_slice(data);
+    bytes
+}
+
 /// The next frame: its header, and all that follows it.
 pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
     let mut header = [0; HEADER_LEN];
@@ -158,6 +205,40 @@ pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
     let mut rest = vec![0; header.length as usize];
     socket.read_exact(&mut rest).unwrap();
     (header, rest)
+}
+
+/// Takes the next `count` messages off the bulk lane, in the order in which they become complete: the header of each, and
+/// all that follows it. Those that come in chunks have been announced on the control lane.
+pub(crate) fn read_large(lanes: &mut Lanes, count: usize) -> Vec<(FrameHeader, Vec<u8>)> {
+    let mut announced: Vec<(FrameHeader, u64, Vec<u8>, u64)> = Vec::new();
+    let mut complete = Vec::new();
+    while complete.len() < count {
+        let (header, bytes) = read_frame(&mut lanes.bulk);
+        if header.kind != FrameKind::Chunk {
+            complete.push((header, bytes));
+            continue;
+        }
+        while announced.len() < header.call.0 as usize {
+            let (descriptor, head) = read_frame(&mut lanes.control);
+            if descriptor.kind == FrameKind::Descriptor {
+                let header =
+                    FrameHeader::from_bytes(head[..HEADER_LEN].try_into().unwrap(), u64::MAX).unwrap();
+                let mut whole = head[HEADER_LEN..].to_vec();
+                whole.resize(header.length as usize, 0);
+                let data = header.length - (head.len() - HEADER_LEN) as u64;
+                announced.push((header, descriptor.context, whole, data));
+            }
+        }
+        let (message, chunk, whole, left) = &mut announced[header.call.0 as usize - 1];
+        let data = (message.body_len + message.table_len) as usize;
+        let start = data + (header.context * *chunk) as usize;
+        whole[start..start + bytes.len()].copy_from_slice(&bytes);
+        *left -= bytes.len() as u64;
+        if *left == 0 {
+            complete.push((*message, std::mem::take(whole)));
+        }
+    }
+    complete
 }
 
 /// Waits for the other side to close; what it said before.

@@ -6,7 +6,7 @@ use telegrad_net::{Flush, LinkOptions, shared_tensor};
 use telegrad_wire::{DType, FrameKind, RawTensor, TensorMeta};
 
 use crate::harness::{
-    Hosting, Inbox, Kind, LIMIT, Side, command_alone, limited, pair, pattern, tensor, tensors, told,
+    Hosting, Inbox, Kind, LIMIT, Setup, Side, command_alone, limited, pair, pattern, tensor, tensors, told,
 };
 
 const MB: usize = 1 << 20;
@@ -90,6 +90,31 @@ fn what_nobody_else_holds_becomes_a_vector_where_it_is() {
         vector.shrink_to_fit();
         assert_eq!(vector, [7; 10]);
     });
+}
+
+/// A side that does not share gets what it can do with.
+#[test]
+fn one_side_alone_does_not_share() {
+    for (dialer, host) in [(true, false), (false, true)] {
+        limited(move || {
+            let sharing = |share_memory| LinkOptions {
+                share_memory,
+                ..LinkOptions::default()
+            };
+            let setup = Setup {
+                dialer: sharing(dialer),
+                host: sharing(host),
+                ..Setup::default()
+            };
+            let pair = setup.pair(Kind::Shared);
+            let sent = lendable(MB, 1);
+            pair.a
+                .send(tensors(FrameKind::Reply, 1, std::slice::from_ref(&sent)));
+            let received = pair.b.inbox.next().tensors.remove(0);
+            assert_ne!(place(received.bytes().as_ptr()), place(sent.bytes().as_ptr()));
+            assert!(received == sent);
+        });
+    }
 }
 
 /// Whoever keeps a tensor keeps it, whatever becomes of the link and of the sender's other tensors.

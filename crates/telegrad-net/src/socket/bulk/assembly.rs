@@ -1,0 +1,210 @@
+//! A large message that is arriving, in pieces and through several lanes at once.
+
+use std::borrow::Cow;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use telegrad_wire::{FrameHeader, RawTensor, TensorMeta, TensorTable, Unfilled, WireError};
+
+use crate::message::{Incoming, byte_len};
+use crate::stream::{Stream, StreamError};
+use crate::{Credit, Spin};
+
+/// The memory of a message's tensors, and how much of it has been filled.
+///
+/// The data are cut into chunks of one size, so each byte belongs to exactly one chunk. A chunk is claimed once, and
+/// only who has the claim writes there.
+pub(crate) struct Assembly {
+    header: FrameHeader,
+    /// Where each tensor starts in the message's data, and at last where the data end.
+    starts: Vec<u64>,
+    /// Bytes in a chunk, except perhaps the last.
+    chunk: u64,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    body: Vec<u8>,
+    metas: Vec<TensorMeta>,
+    /// One for each tensor, from the first claim until all chunks are filled.
+    memory: Vec<Unfilled>,
+    /// A bit for each chunk; none before the first claim.
+    claimed: Vec<u64>,
+    /// Chunks that are not filled yet.
+    left: u64,
+}
+
+impl Assembly {
+    /// For a message of this header, whose tensors come in chunks of `chunk` bytes. Takes no memory for them yet.
+    pub(crate) fn new(
+        header: FrameHeader,
+        body: Vec<u8>,
+        table: &[u8],
+        chunk: u64,
+    ) -> Result<Self, WireError> {
+        let data = header.length - u64::from(header.body_len) - u64::from(header.table_len);
+        let metas = TensorTable::read(table, header.tensors, data)?;
+        let mut starts = vec![0];
+        let mut end = 0;
+        for meta in &metas {
+            end += byte_len(meta) as u64;
+            starts.push(end);
+        }
+        let chunk = chunk.max(1);
+        let progress = Mutex::new(Progress {
+            body,
+            metas,
+            memory: Vec::new(),
+            claimed: Vec::new(),
+            left: data.div_ceil(chunk),
+        });
+        Ok(Self {
+            header,
+            starts,
+            chunk,
+            progress,
+        })
+    }
+
+    fn data(&self) -> u64 {
+        // There is always the end of the data.
+        self.starts[self.starts.len() - 1]
+    }
+
+    pub(crate) fn chunks(&self) -> u64 {
+        self.data().div_ceil(self.chunk)
+    }
+
+    /// The right to fill a chunk, which must have this length and not have been claimed before.
+    pub(crate) fn claim(self: &Arc<Self>, index: u64, len: u64) -> Result<Claim, String> {
+        let chunks = self.chunks();
+        if index >= chunks {
+            return Err(format!("chunk {index} of a message that has {chunks}"));
+        }
+        let start = index * self.chunk;
+        let end = self.data().min(start + self.chunk);
+        if len != end - start {
+            return Err(format!("chunk {index} has {len} bytes, not {}", end - start));
+        }
+        let mut progress = self.progress.lock();
+        progress.prepare(chunks, self.data())?;
+        let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
+        if progress.claimed[word] & bit != 0 {
+            return Err(format!("chunk {index} comes twice"));
+        }
+        progress.claimed[word] |= bit;
+        let mut segments = Vec::new();
+        let mut at = start;
+        while at < end {
+            // The last one that starts there or before: those without bytes come before it.
+            let i = self.starts.partition_point(|&start| start <= at) - 1;
+            let memory = &progress.memory[i];
+            let offset = (at - self.starts[i]) as usize;
+            let len = (memory.len() - offset).min((end - at) as usize);
+            // SAFETY: `offset` is less than `len()`, because tensor `i` ends after `at`; so the sum stays within the
+            // tensor's memory.
+            segments.push((unsafe { memory.start().add(offset) }, len));
+            at += len as u64;
+        }
+        drop(progress);
+        Ok(Claim {
+            assembly: self.clone(),
+            segments,
+        })
+    }
+
+    /// One chunk more is filled; the message, if it was the last.
+    fn filled(&self) -> Result<Option<Incoming<'static>>, WireError> {
+        let mut progress = self.progress.lock();
+        progress.left -= 1;
+        if progress.left > 0 {
+            return Ok(None);
+        }
+        // SAFETY: all chunks have been filled, each by the one claim that there was for it.
+        unsafe { self.complete(&mut progress) }.map(Some)
+    }
+
+    /// The message, when it has no data that could be waited for.
+    pub(crate) fn without_data(&self) -> Result<Option<Incoming<'static>>, WireError> {
+        if self.chunks() > 0 {
+            return Ok(None);
+        }
+        let mut progress = self.progress.lock();
+        progress.memory = reserve(&progress.metas).unwrap_or_default();
+        // SAFETY: there are no bytes that could be uninitialised.
+        unsafe { self.complete(&mut progress) }.map(Some)
+    }
+
+    /// The message, once.
+    ///
+    /// # Safety
+    /// All bytes of all tensors must have been initialised, and all claims been used up.
+    unsafe fn complete(&self, progress: &mut Progress) -> Result<Incoming<'static>, WireError> {
+        let memory = std::mem::take(&mut progress.memory);
+        let metas = std::mem::take(&mut progress.metas);
+        let tensor = |(meta, unfilled): (_, Unfilled)| {
+            // SAFETY: passed on from this function's own contract.
+            RawTensor::new(meta, unsafe { unfilled.assume_filled() })
+        };
+        Ok(Incoming {
+            header: self.header,
+            body: Cow::Owned(std::mem::take(&mut progress.body)),
+            tensors: metas
+                .into_iter()
+                .zip(memory)
+                .map(tensor)
+                .collect::<Result<_, _>>()?,
+            credit: Credit::none(),
+            more: false,
+        })
+    }
+}
+
+impl Progress {
+    /// Takes the memory, when the first bytes are there. The system backs it with pages as they are filled, so a
+    /// false claim costs next to nothing.
+    fn prepare(&mut self, chunks: u64, data: u64) -> Result<(), String> {
+        if self.claimed.is_empty() {
+            self.memory = reserve(&self.metas)
+                .ok_or_else(|| format!("{data} bytes of tensors, for which there is no memory"))?;
+            self.claimed = vec![0; chunks.div_ceil(64) as usize];
+        }
+        Ok(())
+    }
+}
+
+fn reserve(metas: &[TensorMeta]) -> Option<Vec<Unfilled>> {
+    metas
+        .iter()
+        .map(|meta| Unfilled::new(meta.dtype, byte_len(meta) / meta.dtype.size()))
+        .collect()
+}
+
+/// The right to fill one chunk. Dropped before it is used, it leaves the message incomplete for ever.
+pub(crate) struct Claim {
+    assembly: Arc<Assembly>,
+    /// Where the chunk's bytes go: parts of the memory of `assembly`.
+    segments: Vec<(NonNull<MaybeUninit<u8>>, usize)>,
+}
+
+// SAFETY: it is the only one that writes to its segments, so it may do so from any thread.
+unsafe impl Send for Claim {}
+
+impl Claim {
+    /// Fills the chunk with what the stream brings; the message, if it was the last chunk of it.
+    pub(crate) fn fill(
+        self,
+        stream: &Stream,
+        spin: &mut Spin,
+    ) -> Result<Result<Option<Incoming<'static>>, WireError>, StreamError> {
+        for &(start, len) in &self.segments {
+            // SAFETY: the segment lies within memory of `assembly`, which keeps it until every chunk is filled, and this
+            // one is not yet. Chunks do not overlap and each is claimed once, so nobody else refers to these bytes.
+            let memory = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) };
+            stream.fill(memory, spin)?;
+        }
+        Ok(self.assembly.filled())
+    }
+}

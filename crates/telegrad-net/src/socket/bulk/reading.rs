@@ -1,0 +1,237 @@
+//! Reading one lane, while there is something to read.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::event::epoll::EventFlags;
+use telegrad_wire::{FrameHeader, FrameKind, HEADER_LEN, WireError};
+
+use super::super::SocketLink;
+use super::assembly::Assembly;
+use super::inbox::{Inbox, Place};
+use super::lane::Lane;
+use crate::message::Incoming;
+use crate::poller::Source;
+use crate::stream::{Stream, StreamError};
+use crate::{Link, Role, Spin, Turn};
+
+/// How long the reading thread stays after a frame before it leaves the lane to the poller again.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// How long to wait for a descriptor before looking at the control lane, which perhaps nobody else reads.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How much of a body is allocated before it has arrived.
+const BODY_STEP: usize = 1 << 20;
+
+/// What the poller knows of a bulk lane.
+pub(crate) struct Arrivals {
+    link: Weak<SocketLink>,
+    lane: Weak<Lane>,
+}
+
+impl Arrivals {
+    pub(crate) fn new(link: &Arc<SocketLink>, lane: &Arc<Lane>) -> Self {
+        Self {
+            link: Arc::downgrade(link),
+            lane: Arc::downgrade(lane),
+        }
+    }
+}
+
+impl Source for Arrivals {
+    fn ready(&self, _: EventFlags) -> bool {
+        // From here on the role reads; it hands the lane back when nothing comes any more.
+        if let (Some(link), Some(lane)) = (self.link.upgrade(), self.lane.upgrade())
+            && lane.take_reading()
+        {
+            let reading = Reading {
+                link: self.link.clone(),
+                lane,
+                inbox: link.bulk.inbox.clone(),
+                max_message: link.options.max_message,
+                spin: Spin::new(link.options.spin),
+                chunk: None,
+                is_over: false,
+            };
+            link.poller.roles().start(Box::new(reading));
+        }
+        false
+    }
+}
+
+/// Reads a bulk lane while there is something to read.
+struct Reading {
+    /// Not held while it waits: a link that nobody else holds ends, and the wait with it.
+    link: Weak<SocketLink>,
+    lane: Arc<Lane>,
+    inbox: Arc<Inbox>,
+    max_message: u64,
+    spin: Spin,
+    /// The header of a chunk whose place was not known yet. Nothing behind it is read before it is.
+    chunk: Option<FrameHeader>,
+    /// The lane has been handed back, or the link has ended.
+    is_over: bool,
+}
+
+/// What a turn brought.
+enum Read {
+    Message(Incoming<'static>),
+    /// Part of one.
+    Part,
+    /// The first word on a lane that the other side has dialled.
+    Confirmed,
+    /// A chunk without a descriptor.
+    Early(FrameHeader),
+    Nothing,
+}
+
+/// Why there is nothing.
+enum Unread {
+    Ended(String),
+    Nonsense(String),
+}
+
+impl Role for Reading {
+    fn turn(&mut self) -> Turn {
+        let read = match self.chunk.take() {
+            Some(header) => self.read_chunk(header),
+            None if self.is_quiet() => Ok(Read::Nothing),
+            None => self.read_frame(),
+        };
+        let Some(link) = self.link.upgrade() else {
+            return Turn::Done;
+        };
+        match read {
+            Ok(Read::Message(message)) => {
+                let me: Arc<dyn Link> = link.clone();
+                link.deliver(&me, message);
+                link.flush();
+                return Turn::Again;
+            }
+            Ok(Read::Part) => return Turn::Again,
+            Ok(Read::Confirmed) => {
+                link.bulk.confirm(&link, &self.lane);
+                return Turn::Again;
+            }
+            Ok(Read::Early(header)) => {
+                // It was sent before. Whoever reads the control lane is about to, and if nobody does, this does.
+                let number = header.call.0;
+                self.chunk = Some(header);
+                link.poll();
+                drop(link);
+                self.inbox.wait_for(number, Instant::now() + LOOK);
+                return Turn::Again;
+            }
+            Ok(Read::Nothing) => self.lane.hand_back(&link.poller),
+            Err(Unread::Ended(_)) if !self.lane.is_sure() => link.bulk.forget(&link, &self.lane),
+            Err(Unread::Ended(why)) => link.bulk_ended(&why),
+            Err(Unread::Nonsense(why)) => link.end(false, &format!("the peer sent nonsense: {why}")),
+        }
+        self.is_over = true;
+        Turn::Done
+    }
+}
+
+impl Reading {
+    fn is_quiet(&mut self) -> bool {
+        let stream = &self.lane.stream;
+        let soon = self.spin.poll(|| stream.is_readable().then_some(()));
+        soon.is_none() && !stream.wait(PollFlags::IN, None, Some(Instant::now() + LINGER))
+    }
+
+    fn read_frame(&mut self) -> Result<Read, Unread> {
+        let stream = &self.lane.stream;
+        let mut header = [0; HEADER_LEN];
+        let got = stream
+            .read(&mut header)
+            .map_err(|error| Unread::Ended(error.describe()))?;
+        read_exact(stream, &mut header[got..])?;
+        let header = FrameHeader::from_bytes(&header, self.max_message)?;
+        match header.kind {
+            // The other side has this lane, as it was told it might.
+            FrameKind::Welcome if !self.lane.is_sure() => Ok(Read::Confirmed),
+            _ if !self.lane.is_sure() => Err("a lane that nobody has welcomed".to_owned())?,
+            FrameKind::Chunk => self.read_chunk(header),
+            _ => self.read_whole(header),
+        }
+    }
+
+    /// A message that comes in one piece: the rest of it.
+    fn read_whole(&mut self, header: FrameHeader) -> Result<Read, Unread> {
+        let stream = &self.lane.stream;
+        let mut body = read_growing(stream, header.body_len as usize)?;
+        body.shrink_to_fit();
+        let table = read_growing(stream, header.table_len as usize)?;
+        let data = header.length - u64::from(header.body_len) - u64::from(header.table_len);
+        let assembly = Arc::new(Assembly::new(header, body, &table, data)?);
+        let message = match assembly.without_data()? {
+            Some(message) => Some(message),
+            None => assembly.claim(0, data)?.fill(stream, &mut self.spin)??,
+        };
+        Ok(message.map_or(Read::Part, Read::Message))
+    }
+
+    fn read_chunk(&mut self, header: FrameHeader) -> Result<Read, Unread> {
+        let number = header.call.0;
+        let claim = match self.inbox.claim(number, header.context, header.length)? {
+            Place::There(claim) => claim,
+            Place::Unknown => return Ok(Read::Early(header)),
+            Place::Nowhere => return Err(Unread::Ended(StreamError::Ended.describe())),
+        };
+        let message = claim.fill(&self.lane.stream, &mut self.spin)??;
+        Ok(message.map_or(Read::Part, |message| {
+            self.inbox.completed(number);
+            Read::Message(message)
+        }))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Some(link) = self.link.upgrade()
+        {
+            link.end(false, "there is no thread to receive large messages");
+        }
+    }
+}
+
+/// The stream has ended where something was to follow.
+impl From<StreamError> for Unread {
+    fn from(error: StreamError) -> Self {
+        Self::Ended(format!("{}, in the middle of a frame", error.describe()))
+    }
+}
+
+impl From<WireError> for Unread {
+    fn from(error: WireError) -> Self {
+        Self::Nonsense(error.to_string())
+    }
+}
+
+impl From<String> for Unread {
+    fn from(why: String) -> Self {
+        Self::Nonsense(why)
+    }
+}
+
+fn read_exact(stream: &Stream, mut buf: &mut [u8]) -> Result<(), StreamError> {
+    while !buf.is_empty() {
+        let got = stream.read(buf)?;
+        buf = &mut buf[got..];
+    }
+    Ok(())
+}
+
+/// Reads `len` bytes into memory that grows as they come, so that a false claim costs nothing.
+fn read_growing(stream: &Stream, len: usize) -> Result<Vec<u8>, StreamError> {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let start = bytes.len();
+        bytes.resize(len.min(start + BODY_STEP), 0);
+        read_exact(stream, &mut bytes[start..])?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,269 @@
+//! Lanes that a link gets when it turns out to need them.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use socket2::Socket;
+use telegrad_net::{Address, Hello, Lane, Link, LinkOptions, MAX_LANES, preface};
+use telegrad_wire::{CallId, DType, Decoder, FrameKind, Wire};
+
+use crate::harness::{
+    Answer, End, Hosting, Inbox, Kind, Side, command_alone, frame, fresh_address, hello, limited, pair,
+    tensor, tensors, told,
+};
+use crate::raw::{self, Lanes, announced, chunk, connect, dialled_by_hand, fall_silent, read_frame};
+
+const LARGE: usize = 8 << 20;
+
+fn options(lanes: usize) -> LinkOptions {
+    Kind::Tcp(lanes).options(LinkOptions::default())
+}
+
+/// A real end that has dialled with these many lanes in mind, its first lanes, and where it would get more.
+fn dialled(lanes: usize) -> (End, Side, Lanes, Socket) {
+    let (listener, address) = raw::listen(&fresh_address(Kind::Tcp(lanes)));
+    let accepting = std::thread::spawn(move || {
+        let control = raw::welcome(&listener, Lane::Control);
+        let bulk = raw::welcome(&listener, Lane::Bulk);
+        (Lanes { control, bulk }, listener)
+    });
+    let (side, inbox) = (Side::new(), Inbox::new());
+    let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), options(lanes)).unwrap();
+    let (peer, listener) = accepting.join().unwrap();
+    (End { link, inbox }, side, peer, listener)
+}
+
+#[test]
+fn a_large_message_opens_them_and_goes_over_all() {
+    limited(|| {
+        let (end, _side, mut peer, listener) = dialled(4);
+        let content = tensor(DType::U8, &[8 * LARGE], 0);
+        std::thread::scope(|scope| {
+            let message = tensors(FrameKind::Reply, 1, std::slice::from_ref(&content));
+            let sender = scope.spawn(|| end.send(message));
+            // Nobody reads the first lane meanwhile, which is too little for all of it.
+            let mut more: Vec<_> = (0..3).map(|_| raw::welcome(&listener, Lane::More)).collect();
+            more.push(peer.bulk);
+            let readers: Vec<_> = more
+                .into_iter()
+                .map(|mut lane| {
+                    scope.spawn(move || {
+                        let (mut header, mut bytes) = read_frame(&mut lane);
+                        if header.kind == FrameKind::Welcome {
+                            (header, bytes) = read_frame(&mut lane);
+                        }
+                        assert_eq!((header.kind, header.call), (FrameKind::Chunk, CallId(1)));
+                        let mut pieces = vec![(header.context, bytes)];
+                        lane.set_read_timeout(Some(crate::harness::SHORT)).unwrap();
+                        while lane
+                            .peek(&mut [std::mem::MaybeUninit::uninit()])
+                            .is_ok_and(|got| got > 0)
+                        {
+                            let (header, bytes) = read_frame(&mut lane);
+                            pieces.push((header.context, bytes));
+                        }
+                        (pieces, lane)
+                    })
+                })
+                .collect();
+            let (mut pieces, _lanes): (Vec<_>, Vec<_>) =
+                readers.into_iter().map(|reader| reader.join().unwrap()).unzip();
+            let mut pieces: Vec<_> = pieces.drain(..).flatten().collect();
+            pieces.sort();
+            let bytes: Vec<u8> = pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();
+            assert!(bytes == content.bytes());
+            sender.join().unwrap();
+        });
+        assert_eq!(read_frame(&mut peer.control).0.kind, FrameKind::Descriptor);
+    });
+}
+
+#[test]
+fn a_large_message_that_is_announced_opens_them_too() {
+    limited(|| {
+        let (end, _side, mut peer, listener) = dialled(3);
+        end.link.watch(true);
+        let content = tensor(DType::U8, &[400_000], 0);
+        let head = announced(1, 1, std::slice::from_ref(&content));
+        peer.control.write_all(&head).unwrap();
+        let mut lanes: Vec<_> = (0..2).map(|_| raw::welcome(&listener, Lane::More)).collect();
+        lanes.push(peer.bulk);
+        for (i, piece) in content.bytes().chunks(65_536).enumerate() {
+            lanes[i % 3].write_all(&chunk(1, i, piece)).unwrap();
+        }
+        assert_eq!(end.inbox.next().tensors, [content]);
+        // Any of them ends the link.
+        fall_silent(&lanes[1]);
+        let closed = end.inbox.closed();
+        assert_eq!(&*closed.why, "the connection was closed by the other side");
+        assert!(!closed.graceful);
+    });
+}
+
+#[test]
+fn small_messages_open_none() {
+    limited(|| {
+        let (end, _side, _peer, listener) = dialled(4);
+        end.send(frame(FrameKind::Reply, 1, b"small"));
+        end.send(tensors(FrameKind::Reply, 2, &[tensor(DType::U8, &[150_000], 0)]));
+        listener.set_nonblocking(true).unwrap();
+        end.link.close("done");
+        assert!(listener.accept().is_err());
+    });
+}
+
+#[test]
+fn a_link_goes_on_without_them() {
+    limited(|| {
+        let (end, _side, mut peer, listener) = dialled(4);
+        drop(listener);
+        let content = tensor(DType::U8, &[LARGE], 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let message = tensors(FrameKind::Reply, 1, std::slice::from_ref(&content));
+                end.send(message);
+            });
+            let messages = raw::read_large(&mut peer, 1);
+            assert!(messages[0].1.ends_with(content.bytes()));
+        });
+        assert_eq!(end.inbox.closings(), 0);
+    });
+}
+
+/// Asks for one more lane of a link; the refusal, if there is one.
+fn ask(address: &Address, change: impl FnOnce(&mut Hello)) -> Result<Socket, String> {
+    let mut socket = connect(address);
+    let mut hello = Hello {
+        link: 77,
+        ..hello(Lane::More)
+    };
+    change(&mut hello);
+    socket.write_all(&preface()).unwrap();
+    socket.write_all(&raw::encoded(FrameKind::Hello, &hello)).unwrap();
+    socket.read_exact(&mut [0; 8]).unwrap();
+    let (header, body) = read_frame(&mut socket);
+    match header.kind {
+        FrameKind::Welcome => Ok(socket),
+        _ => Err(String::decode(&mut Decoder::new(&body)).unwrap()),
+    }
+}
+
+fn refused() -> Result<(), String> {
+    Err("one more lane for a link that is not there, or has enough".to_owned())
+}
+
+#[test]
+fn only_who_has_the_link_gets_them() {
+    limited(|| {
+        let raw = dialled_by_hand(Kind::Tcp(1), LinkOptions::default(), Inbox::new());
+        let address = raw.side.address();
+        assert_eq!(ask(address, |hello| hello.link = 78).map(drop), refused());
+        assert_eq!(ask(address, |hello| hello.from.rank = 5).map(drop), refused());
+        let _lane = ask(address, |_| ()).unwrap();
+        drop(raw.peer);
+        raw.end.inbox.closed();
+        drop(raw.end.link);
+        while ask(address, |_| ()).map(drop) != refused() {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn there_are_no_more_than_so_many() {
+    limited(|| {
+        let raw = dialled_by_hand(Kind::Tcp(1), LinkOptions::default(), Inbox::new());
+        let lanes: Vec<_> = (1..MAX_LANES)
+            .map(|_| ask(raw.side.address(), |_| ()).unwrap())
+            .collect();
+        let beyond = ask(raw.side.address(), |_| ()).map(drop);
+        assert_eq!(beyond, refused());
+        // One that is given up makes room, and the others go on.
+        let (given_up, lanes) = lanes.split_first().unwrap();
+        fall_silent(given_up);
+        while ask(raw.side.address(), |_| ()).map(drop).is_err() {
+            std::thread::yield_now();
+        }
+        for (i, mut lane) in lanes.iter().enumerate() {
+            // Its first word, and then whatever it likes.
+            lane.write_all(&raw::frame(FrameKind::Welcome, 0, b"")).unwrap();
+            lane.write_all(&raw::frame(FrameKind::Reply, i as u64, b""))
+                .unwrap();
+            assert_eq!(raw.end.inbox.next().header.call, CallId(i as u64));
+        }
+    });
+}
+
+/// A process that is killed while messages go both ways over several lanes.
+#[test]
+fn a_process_killed_in_the_middle_of_transfers() {
+    limited(|| {
+        for _ in 0..3 {
+            let hosting = Hosting::start(Kind::Tcp(4), LinkOptions::default(), Inbox::new());
+            let Address::Tcp(address) = hosting.address() else {
+                unreachable!("that is where it listens")
+            };
+            let mut victim = command_alone("more_lanes::victim", &address.to_string())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let inbox = hosting.inbox();
+            let link = hosting.accepted();
+            std::thread::scope(|scope| {
+                for thread in 0..2 {
+                    let (link, large) = (&link, tensor(DType::U8, &[LARGE], thread));
+                    scope.spawn(move || {
+                        let message = || tensors(FrameKind::Reply, 1, std::slice::from_ref(&large));
+                        while link.send(message(), telegrad_net::Flush::Now, None).is_ok() {}
+                    });
+                }
+                inbox.take(3);
+                victim.kill().unwrap();
+                victim.wait().unwrap();
+            });
+            let closed = inbox.closed();
+            assert!(!closed.graceful, "{closed:?}");
+            let why = "the connection was closed by the other side";
+            assert!(closed.why.starts_with(why), "{closed:?}");
+            assert_eq!(inbox.closings(), 1);
+        }
+    });
+}
+
+#[test]
+#[ignore = "the process that another test kills"]
+fn victim() {
+    let Some(address) = told() else { return };
+    limited(move || {
+        // Nothing that arrives is kept.
+        let (side, inbox) = (Side::new(), Inbox::forgetting());
+        let address = Address::Tcp(address.parse().unwrap());
+        let link = side.dial(&address, inbox.clone(), options(4)).unwrap();
+        link.watch(true);
+        let large = tensor(DType::U8, &[LARGE], 0);
+        loop {
+            let message = tensors(FrameKind::Reply, 1, std::slice::from_ref(&large));
+            link.send(message, telegrad_net::Flush::Now, None).unwrap();
+        }
+    });
+}
+
+/// Real ends on both sides, one after the other: every message uses lanes that the first one opened.
+#[test]
+fn lanes_are_used_again() {
+    limited(|| {
+        let pair = pair(Kind::Tcp(4));
+        for i in 0..20 {
+            let content = tensor(DType::F32, &[LARGE / 16 + i], i);
+            for (from, to) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
+                from.send(tensors(
+                    FrameKind::Reply,
+                    i as u64,
+                    std::slice::from_ref(&content),
+                ));
+                to.link.wait(&Answer(&to.inbox, i as u64), None);
+                assert_eq!(to.inbox.next().tensors, std::slice::from_ref(&content));
+            }
+        }
+    });
+}
