@@ -5,7 +5,7 @@
 //! raw sockets and `memcpy` do with the same waiting strategy, are taken in the same run: absolute
 //! times say little on a shared machine, ratios within a run do.
 //!
-//! Read it in this order: the sections (`calls` to `life`), `record` takes what they measure, `torch` has the other
+//! Read it in this order: the sections (`calls` to `growth`), `record` takes what they measure, `torch` has the other
 //! benchmark run, `summary` joins both, and `report` has it shown by `table` and `chart`.
 
 mod calls;
@@ -15,6 +15,7 @@ mod autograd;
 mod split;
 mod many;
 pub(crate) mod life;
+mod growth;
 pub(crate) mod floor;
 mod record;
 mod torch;
@@ -72,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "auto")]
     transport: Link,
 
-    /// The largest tensor of the sections echo and mixed, in MB
+    /// The largest tensor of the sections echo, mixed and growth, in MB
     #[arg(long, value_name = "MB", default_value_t = 256)]
     max_mb: usize,
 
@@ -110,6 +111,8 @@ Sections:
   fanout      fanout: one call to each of 8 workers, and all their answers
   init        init_rpc, first_call_full_mesh, graceful_shutdown: worlds of 2 to 16 workers, from the first
               that begins to the last that is done; memory_per_process, memory_beyond_program: after that
+  growth      cost against the number of workers, bytes, live references and live autograd contexts, and
+              growth_exponent: 1 is linear; takes minutes, and is only run when asked for
 
 Keys of a JSON line: framework, metric, params, value, unit, rep; p50, p99, min, mean (latencies); n.
 With --against, lines with these keys come last: against, metric, params, unit, value (the best of
@@ -138,6 +141,7 @@ enum Section {
     Ps,
     Fanout,
     Init,
+    Growth,
 }
 
 impl Section {
@@ -149,7 +153,7 @@ impl Section {
             Self::Split => &[2, 3],
             Self::Ps => &[5, 9],
             Self::Fanout => &[9],
-            Self::Init => &[],
+            Self::Init | Self::Growth => &[],
         }
     }
 
@@ -165,7 +169,7 @@ impl Section {
             Self::Split => split::split(workers, recorder, args.quick),
             Self::Ps => many::ps(workers, recorder, args.quick),
             Self::Fanout => many::fanout(workers, recorder, args.quick),
-            Self::Init => Ok(()),
+            Self::Init | Self::Growth => Ok(()),
         }
     }
 
@@ -173,8 +177,14 @@ impl Section {
     fn run_alone(self, recorder: &mut Recorder, args: &Args) -> Result<(), Error> {
         match self {
             Self::Init => life::init(recorder, args.transport, args.quick),
+            Self::Growth => growth::growth(recorder, args.transport, args.quick, args.max_mb),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the other framework has it.
+    fn has_peer(self) -> bool {
+        self != Self::Growth
     }
 
     fn name(self) -> String {
@@ -290,7 +300,7 @@ impl Turns<'_> {
     }
 
     fn theirs(&mut self, torch: &Torch, section: Section, recorder: &mut Recorder) {
-        if self.failed.iter().any(|(failed, _)| *failed == section) {
+        if !section.has_peer() || self.failed.iter().any(|(failed, _)| *failed == section) {
             return;
         }
         let mut options = vec!["--max-mb".to_owned(), self.args.max_mb.to_string()];
