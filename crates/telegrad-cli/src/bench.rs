@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use telegrad::Transport;
 
 use crate::peer::Workers;
@@ -258,8 +259,10 @@ fn compare(args: &Args) -> Result<(), Error> {
         args,
         torch: torch.as_ref(),
         failed: Vec::new(),
+        progress: progress(args, reps),
     };
     let ours = (0..reps).try_for_each(|rep| turns.take(rep, &mut recorder));
+    turns.progress.finish_and_clear();
     report::write(args, &recorder, torch.as_ref(), reps)?;
     ours?;
     let failures: Vec<_> = turns.failed.iter().map(|(_, error)| error.to_string()).collect();
@@ -276,6 +279,7 @@ struct Turns<'a> {
     torch: Option<&'a Torch>,
     /// Sections of theirs that are not tried again.
     failed: Vec<(Section, torch::PeerError)>,
+    progress: ProgressBar,
 }
 
 impl Turns<'_> {
@@ -284,6 +288,7 @@ impl Turns<'_> {
         // Sections in worlds of the same size that follow each other share one.
         let mut workers = None;
         for section in &self.args.only {
+            self.progress.set_message(section.name());
             section.run_alone(recorder, self.args)?;
             for size in section.worlds() {
                 let fitting = fitting(workers, *size, self.args.transport.transport())?;
@@ -291,10 +296,12 @@ impl Turns<'_> {
                 workers = Some(fitting);
             }
             if let Some(torch) = self.torch {
+                self.progress.set_message(format!("{}, torch", section.name()));
                 // Nobody is to disturb the others.
                 workers.take().map_or(Ok(()), Workers::end)?;
                 self.theirs(torch, *section, recorder);
             }
+            self.progress.inc(1);
         }
         workers.map_or(Ok(()), Workers::end)
     }
@@ -313,6 +320,18 @@ impl Turns<'_> {
         if let Err(error) = torch.section(&section.name(), &options, recorder) {
             self.failed.push((section, error));
         }
+    }
+}
+
+/// Says on a terminal how far it is. It draws when something changes, and never while something is measured.
+fn progress(args: &Args, reps: usize) -> ProgressBar {
+    if args.json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new((reps * args.only.len()) as u64);
+    match ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 

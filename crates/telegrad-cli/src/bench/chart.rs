@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::record::Record;
 use super::summary::{Row, Summary};
-use super::table::number;
+use super::table::{number, plain};
 
 /// What is shown: a name, the metric, and the parameters that single it out.
 type Headline = (
@@ -66,7 +66,7 @@ const HEADLINES: [Headline; 15] = [
 const WIDTH: f64 = 900.0;
 /// Where bars may begin and end.
 const LEFT: f64 = 235.0;
-const RIGHT: f64 = 640.0;
+const RIGHT: f64 = 690.0;
 const TOP: f64 = 64.0;
 const STEP: f64 = 26.0;
 const BAR: f64 = 16.0;
@@ -153,11 +153,7 @@ fn bar_of((name, metric, params): &Headline, summary: &Summary) -> Option<Bar> {
 }
 
 fn fits(record: &Record, metric: &str, params: &[(&str, &str)]) -> bool {
-    let is = |(key, value): &(&str, &str)| match record.params.get(*key) {
-        Some(serde_json::Value::String(text)) => text == value,
-        Some(other) => other.to_string() == *value,
-        None => false,
-    };
+    let is = |(key, value): &(&str, &str)| record.params.get(*key).map(plain).as_deref() == Some(*value);
     record.metric == metric && params.iter().all(is)
 }
 

@@ -14,26 +14,26 @@ use super::Link;
 use super::record::{Recorder, round};
 use crate::Error;
 use crate::peer::Workers;
+use workers::Worlds;
 
 pub(super) fn growth(recorder: &mut Recorder, link: Link, quick: bool, max_mb: usize) -> Result<(), Error> {
-    if link != Link::Mem {
-        workers::growth(
-            recorder,
-            link,
-            if quick { &[2, 4, 8] } else { &[2, 4, 8, 16, 32, 64] },
-        )?;
-    }
-    workers::growth(
-        recorder,
-        Link::Mem,
-        if quick { &[2, 20] } else { &[2, 10, 100, 1000] },
-    )?;
+    let (processes, threads): (&[u32], &[u32]) = if quick {
+        (&[2, 4, 8], &[2, 20])
+    } else {
+        (&[2, 4, 8, 16, 32, 64], &[2, 10, 100, 1000])
+    };
     let names = ["w0", "w1"].map(str::to_owned);
     let two = Workers::start(link.transport(), &names)?;
     payload::growth(&two, recorder, quick, max_mb)?;
     references::growth(&two, recorder, quick)?;
     contexts::growth(&two, recorder, quick)?;
-    two.end()
+    two.end()?;
+    if link != Link::Mem {
+        Worlds { link, quick }.growth(recorder, processes)?;
+    }
+    // The hardest comes last.
+    let link = Link::Mem;
+    Worlds { link, quick }.growth(recorder, threads)
 }
 
 /// Values of several things at growing sizes.

@@ -97,13 +97,17 @@ fn p99(record: Option<&Record>) -> Option<f64> {
     record?.more.get("p99")?.as_f64()
 }
 
-pub(super) fn describe(params: &Map<String, Value>) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+fn describe(params: &Map<String, Value>) -> String {
     params
         .iter()
-        .map(|(key, value)| format!("{key}={}", text(value)))
+        .map(|(key, value)| format!("{key}={}", plain(value)))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A parameter without quotes.
+pub(super) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 pub(super) fn number(value: f64) -> String {

@@ -14,7 +14,7 @@ use super::record::{Record, Recorder};
 use script::Script;
 
 /// The benchmark itself is part of this program, so that an installed one has it too.
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 3] = [
     (
         "torch_rpc.py",
         include_str!("../../../../benches/peer/torch_rpc.py"),
@@ -23,6 +23,7 @@ const FILES: [(&str, &str); 2] = [
         "torch_rpc_worker.py",
         include_str!("../../../../benches/peer/torch_rpc_worker.py"),
     ),
+    ("values.py", include_str!("../../../../benches/peer/values.py")),
 ];
 
 /// Where to look when nobody says: what the user calls Python, then Debian's, which `python3-torch` is for.
