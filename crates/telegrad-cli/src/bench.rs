@@ -113,7 +113,8 @@ Sections:
   init        init_rpc, first_call_full_mesh, graceful_shutdown: worlds of 2 to 16 workers, from the first
               that begins to the last that is done; memory_per_process, memory_beyond_program: after that
   growth      cost against the number of workers, bytes, live references and live autograd contexts, and
-              growth_exponent: 1 is linear; takes minutes, and is only run when asked for
+              growth_exponent, growth_exponent_at_end: 1 is linear; takes minutes, and is only run when
+              asked for
 
 Keys of a JSON line: framework, metric, params, value, unit, rep; p50, p99, min, mean (latencies); n.
 With --against, lines with these keys come last: against, metric, params, unit, value (the best of

@@ -90,20 +90,19 @@ impl Curves {
             points,
         } in self.curves
         {
-            let Some(exponent) = exponent(&points) else {
-                continue;
-            };
             params["of"] = metric.into();
             params["over"] = self.over.into();
-            let ends = |at: Option<&(f64, f64)>| at.map(|(size, _)| *size);
-            let more = json!({ "from": ends(points.first()), "to": ends(points.last()) });
-            recorder.value(
-                "growth_exponent",
-                params,
-                "exponent",
-                round(exponent, 100.0),
-                more,
-            );
+            // What is small at the beginning is often something else: where it leads shows between the last two.
+            let last_two = points.get(points.len().saturating_sub(2)..).unwrap_or_default();
+            for (metric, points) in [
+                ("growth_exponent", &points[..]),
+                ("growth_exponent_at_end", last_two),
+            ] {
+                if let (Some(exponent), [from, .., to]) = (exponent(points), points) {
+                    let more = json!({ "from": from.0, "to": to.0 });
+                    recorder.value(metric, params.clone(), "exponent", round(exponent, 100.0), more);
+                }
+            }
         }
     }
 }
@@ -137,7 +136,7 @@ mod tests {
     fn rates_grow_as_the_time_of_each_does() {
         let mut recorder = Recorder::new("auto", false);
         let mut curves = Curves::new("workers");
-        for (size, rate) in [(2, 1000.0), (20, 100.0)] {
+        for (size, rate) in [(1, 1000.0), (10, 1000.0), (100, 10.0)] {
             curves.add(
                 &mut recorder,
                 size,
@@ -147,8 +146,14 @@ mod tests {
             );
         }
         curves.end(&mut recorder);
-        let last = recorder.ours().last().unwrap();
-        assert_eq!((last.metric.as_str(), last.value), ("growth_exponent", 1.0));
+        let [.., all, last] = recorder.ours() else {
+            panic!("{:?}", recorder.ours());
+        };
+        assert_eq!((all.metric.as_str(), all.value), ("growth_exponent", 1.0));
+        assert_eq!(
+            (last.metric.as_str(), last.value),
+            ("growth_exponent_at_end", 2.0)
+        );
         assert_eq!(
             Value::from(last.params.clone()),
             json!({ "in": "memory", "of": "rate", "over": "workers" })
