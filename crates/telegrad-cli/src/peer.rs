@@ -1,11 +1,11 @@
 //! The other processes that a command starts: workers that are called, or the far end of a raw socket.
 
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use telegrad::{Options, StoreServer, Transport, World};
 
-use crate::bench::floor;
+use crate::bench::{floor, life};
 use crate::{Error, fail};
 
 /// Long enough for 256 MB on a slow machine, short enough to notice a hang.
@@ -34,6 +34,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "auto")]
     transport: crate::bench::Link,
 
+    /// Join and leave when standard input says so
+    #[arg(long, conflicts_with_all = ["floor", "world"])]
+    life: bool,
+
     /// Be the far end of this raw socket
     #[arg(long)]
     floor: Option<String>,
@@ -45,6 +49,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Place::new(place, args.size, args.transport.transport()).serve(&args.name, args.rank)
         }
         (None, Some(address)) => floor::serve(address),
+        (None, None) if args.life => {
+            life::serve(&args.name, args.rank, args.size, args.transport.transport())
+        }
         (None, None) => Err("nothing to be a peer of".into()),
     };
     match result {
@@ -55,14 +62,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Where the members of a world meet, and how they are linked.
 #[derive(Clone)]
-struct Place {
+pub(crate) struct Place {
     address: String,
     size: u32,
     transport: Transport,
 }
 
 impl Place {
-    fn new(address: &str, size: u32, transport: Transport) -> Self {
+    pub(crate) fn new(address: &str, size: u32, transport: Transport) -> Self {
         Self {
             address: address.into(),
             size,
@@ -70,7 +77,7 @@ impl Place {
         }
     }
 
-    fn join(&self, name: &str, rank: u32, store: Option<StoreServer>) -> Result<World, Error> {
+    pub(crate) fn join(&self, name: &str, rank: u32, store: Option<StoreServer>) -> Result<World, Error> {
         let options = Options {
             init_method: self.address.clone(),
             rank: Some(rank),
@@ -120,11 +127,7 @@ impl Workers {
         }
         let store = StoreServer::bind(("127.0.0.1", 0))?;
         let place = Place::new(&format!("tcp://{}", store.address()), size, transport);
-        let link = match transport {
-            Transport::Unix => "unix",
-            Transport::Tcp => "tcp",
-            _ => "auto",
-        };
+        let link = link_name(transport);
         let start = |(rank, name): (u32, &String)| {
             let (rank, size) = (rank.to_string(), size.to_string());
             let world = ["--world", &place.address, "--rank", &rank, "--size", &size];
@@ -158,15 +161,39 @@ impl Workers {
     }
 }
 
+/// How processes are told which links to use.
+pub(crate) fn link_name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Unix => "unix",
+        Transport::Tcp => "tcp",
+        _ => "auto",
+    }
+}
+
 /// A peer process; killed when it is dropped before it has ended.
 pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn start(args: &[&str]) -> Result<Self, Error> {
-        let program = std::env::current_exe()?;
-        let mut command = Command::new(program);
-        command.arg("peer").args(args).stdin(Stdio::null());
-        Ok(Self(command.spawn()?))
+        Ok(Self(Self::command(args)?.stdin(Stdio::null()).spawn()?))
+    }
+
+    /// One that is told what to do by its standard input, and answers on its standard output.
+    pub(crate) fn start_piped(args: &[&str]) -> Result<(Self, ChildStdin, ChildStdout), Error> {
+        let mut command = Self::command(args)?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let process = Self(child);
+        match (stdin, stdout) {
+            (Some(stdin), Some(stdout)) => Ok((process, stdin, stdout)),
+            _ => Err("a process was started without its pipes".into()),
+        }
+    }
+
+    fn command(args: &[&str]) -> Result<Command, Error> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("peer").args(args);
+        Ok(command)
     }
 
     pub(crate) fn wait(&mut self) -> Result<(), Error> {

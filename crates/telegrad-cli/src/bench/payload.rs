@@ -17,7 +17,7 @@ const KB: usize = 1024;
 pub(super) const MB: usize = 1024 * 1024;
 
 /// The sizes that all compared benchmarks share.
-const PAYLOADS: [(&str, usize); 6] = [
+pub(super) const PAYLOADS: [(&str, usize); 6] = [
     ("4KB", 4 * KB),
     ("64KB", 64 * KB),
     ("1MB", MB),
@@ -25,6 +25,9 @@ const PAYLOADS: [(&str, usize); 6] = [
     ("64MB", 64 * MB),
     ("256MB", 256 * MB),
 ];
+
+/// How long small calls are measured beside large tensors, however slow they are.
+const MIXED_LIMIT: Duration = Duration::from_secs(12);
 
 /// Sends back what it gets.
 #[remote]
@@ -34,12 +37,12 @@ fn give_back(t: Tensor) -> Tensor {
 
 /// Takes what it gets, and says how much it was.
 #[remote]
-fn sink(t: Tensor) -> usize {
+pub(super) fn sink(t: Tensor) -> usize {
     t.elem_count()
 }
 
 /// How often to move a payload: enough to settle, bounded in total bytes.
-fn iterations(bytes: usize, quick: bool) -> usize {
+pub(super) fn iterations(bytes: usize, quick: bool) -> usize {
     let (budget, most, least) = if quick {
         (256 * MB, 200, 3)
     } else {
@@ -109,8 +112,13 @@ fn memcpy(bytes: usize, count: usize) -> Vec<Duration> {
         .collect()
 }
 
-/// A small call, idle and while 64 MB tensors flow to the same worker.
-pub(super) fn mixed(workers: &Workers, recorder: &mut Recorder, quick: bool) -> Result<(), Error> {
+/// A small call, idle and while large tensors flow to the same worker.
+pub(super) fn mixed(
+    workers: &Workers,
+    recorder: &mut Recorder,
+    quick: bool,
+    max_mb: usize,
+) -> Result<(), Error> {
     let world = &workers.world;
     let (a, b) = ones2()?;
     let (count, least) = if quick {
@@ -122,40 +130,52 @@ pub(super) fn mixed(workers: &Workers, recorder: &mut Recorder, quick: bool) -> 
         world.rpc_sync("w1", ops::add, (a.clone(), b.clone()))?;
         Ok(())
     };
-    let idle = times(count, small)?;
-    let large = Tensor::ones(16 * MB, DType::F32, &Device::Cpu)?;
+    recorder.latency("mixed_latency", json!({ "while": "idle" }), times(count, small)?);
+    for (size, bytes) in PAYLOADS
+        .into_iter()
+        .filter(|(_, bytes)| (64 * MB..=max_mb * MB).contains(bytes))
+    {
+        let large = Tensor::ones(bytes / 4, DType::F32, &Device::Cpu)?;
+        let (flowed, taken) = while_flowing(world, &large, || {
+            // Until several tensors have gone by, so that every part of a transfer meets small calls.
+            let (start, mut taken) = (Instant::now(), Vec::new());
+            while (taken.len() < count || start.elapsed() < least) && start.elapsed() < MIXED_LIMIT {
+                let call = Instant::now();
+                small()?;
+                taken.push(call.elapsed());
+            }
+            Ok(taken)
+        })?;
+        recorder.latency_with(
+            "mixed_latency",
+            json!({ "while": format!("{size} tensors flow") }),
+            taken,
+            json!({ "tensors": flowed }),
+        );
+    }
+    Ok(())
+}
+
+/// Runs `measure` while a thread sends `large` again and again; how often it went, and what was measured.
+fn while_flowing<T>(
+    world: &World,
+    large: &Tensor,
+    measure: impl FnOnce() -> Result<T, Error>,
+) -> Result<(usize, T), Error> {
     let stop = AtomicBool::new(false);
-    let (busy, flowed) = std::thread::scope(|scope| {
+    let (flowed, measured) = std::thread::scope(|scope| {
         let flow = scope.spawn(|| {
-            let mut tensors = 0_usize;
+            let mut tensors = 0;
             while !stop.load(SeqCst) {
-                world
-                    .rpc_sync("w1", sink, (large.clone(),))
-                    .map_err(|error| error.to_string())?;
+                world.rpc_sync("w1", sink, (large.clone(),))?;
                 tensors += 1;
             }
-            Ok::<_, String>(tensors)
+            Ok::<_, telegrad::Error>(tensors)
         });
-        // Until several tensors have gone by, so that every part of a transfer meets small calls.
-        let start = Instant::now();
-        let mut busy = Ok(Vec::new());
-        while let Ok(all) = &mut busy
-            && (all.len() < count || start.elapsed() < least)
-        {
-            match times(count, small) {
-                Ok(some) => all.extend(some),
-                Err(error) => busy = Err(error),
-            }
-        }
+        let measured = measure();
         stop.store(true, SeqCst);
-        (busy, flow.join())
+        (flow.join(), measured)
     });
     let flowed = flowed.map_err(|_| "the flow of tensors panicked")??;
-    recorder.latency("mixed_latency", json!({ "while": "idle" }), idle);
-    recorder.latency(
-        "mixed_latency",
-        json!({ "while": "64MB tensors flow", "tensors": flowed }),
-        busy?,
-    );
-    Ok(())
+    Ok((flowed, measured?))
 }

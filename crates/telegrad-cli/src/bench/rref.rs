@@ -29,7 +29,7 @@ impl Counter {
 
 /// How many values of this worker are referred to.
 #[remote]
-fn owned() -> Result<usize> {
+pub(super) fn owned() -> Result<usize> {
     Ok(World::current()?.debug_info().references_owned)
 }
 
@@ -109,9 +109,9 @@ fn many_at_once(world: &World, recorder: &mut Recorder, quick: bool) -> Result<(
 }
 
 /// Waits until it is so, out of the way of whoever brings it about.
-fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<(), Error> {
+pub(super) fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<(), Error> {
     /// Far more than anything here takes.
-    const LIMIT: Duration = Duration::from_secs(20);
+    const LIMIT: Duration = Duration::from_secs(120);
     let start = Instant::now();
     while !is_so()? {
         if start.elapsed() > LIMIT {

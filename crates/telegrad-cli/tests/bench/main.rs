@@ -1,52 +1,81 @@
 //! `telegrad bench` measures what it says, in a form that can be joined with other benchmarks.
 
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod against;
+mod command;
 
 use serde_json::Value;
 
-/// Far more than a quick run takes, even unoptimised on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+use command::{bench, find, lines};
 
-fn bench(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_telegrad"));
-    command
-        .arg("bench")
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let start = Instant::now();
-    // Small enough for the pipes, so the child can be waited for before its output is read.
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > LIMIT {
-            child.kill().unwrap();
-            panic!("`telegrad bench {}` did not end within {LIMIT:?}", args.join(" "));
+#[test]
+fn a_world_is_measured_from_its_beginning_to_its_end() {
+    for transport in ["auto", "mem"] {
+        let lines = lines(&["--quick", "--json", "--only", "init", "--transport", transport]);
+        for (metric, unit) in [
+            ("init_rpc", "ms"),
+            ("first_call_full_mesh", "ms"),
+            ("graceful_shutdown", "ms"),
+            ("memory_per_process", "MB RSS"),
+            ("memory_beyond_program", "MB RSS"),
+        ] {
+            let of = |line: &&Value| line["metric"] == metric;
+            let found: Vec<_> = lines.iter().filter(of).collect();
+            let worlds: Vec<_> = found.iter().map(|line| &line["params"]["world"]).collect();
+            assert_eq!(worlds, [2, 4, 8]);
+            assert!(found.iter().all(|line| line["unit"] == unit), "{found:?}");
         }
-        std::thread::park_timeout(Duration::from_millis(20));
+        let memory = find(&lines, "memory_per_process", "", "");
+        assert!(memory["value"].as_f64() >= memory["rss_before_init_mb"].as_f64());
     }
-    child.wait_with_output().unwrap()
 }
 
-fn lines(args: &[&str]) -> Vec<Value> {
-    let output = bench(args);
+#[test]
+fn small_calls_are_measured_idle_and_beside_large_tensors() {
+    let lines = lines(&["--quick", "--json", "--only", "mixed", "--max-mb", "64"]);
+    find(&lines, "mixed_latency", "while", "idle");
+    let busy = find(&lines, "mixed_latency", "while", "64MB tensors flow");
+    assert!(busy["tensors"].as_u64() > Some(0));
     assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+        lines
+            .iter()
+            .all(|line| line["params"]["while"] != "256MB tensors flow")
     );
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
-fn find<'a>(lines: &'a [Value], metric: &str, key: &str, value: &str) -> &'a Value {
-    let found = lines
-        .iter()
-        .find(|line| line["metric"] == metric && (key.is_empty() || line["params"][key] == value));
-    found.unwrap_or_else(|| panic!("no {metric} with {key}={value} in {lines:#?}"))
+#[test]
+fn growth_is_measured_with_its_exponents() {
+    let lines = lines(&[
+        "--quick",
+        "--json",
+        "--only",
+        "growth",
+        "--transport",
+        "mem",
+        "--max-mb",
+        "1",
+    ]);
+    for metric in [
+        "growth_init",
+        "growth_all_to_all",
+        "growth_tensor",
+        "growth_references",
+        "growth_contexts",
+    ] {
+        find(&lines, metric, "", "");
+        let exponent = find(&lines, "growth_exponent", "of", metric);
+        assert!(exponent["value"].is_f64() && exponent["to"].as_f64() > exponent["from"].as_f64());
+    }
+}
+
+#[test]
+fn everything_is_run_as_often_as_asked_for() {
+    let lines = lines(&["--quick", "--json", "--only", "latency", "--reps", "2"]);
+    let of = |line: &&Value| line["metric"] == "floor_unix_latency";
+    let reps: Vec<_> = lines.iter().filter(of).map(|line| &line["rep"]).collect();
+    assert_eq!(reps, [0, 1]);
+    let output = bench(&["--quick", "--only", "latency", "--reps", "2"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches("floor_tcp_latency").count(), 1, "{text}");
 }
 
 #[test]
