@@ -22,8 +22,16 @@ pub(crate) fn costs_credit(header: &FrameHeader) -> bool {
     header.kind == FrameKind::Request && header.flags & IS_CONTROL == 0
 }
 
-/// Units that a request of `length` bytes costs.
-pub(crate) fn units(length: u64) -> u32 {
+/// Units that a request of `length` bytes costs, of a window of so many bytes. Never more than a part of the
+/// window: one tensor on its way must not keep small calls out.
+pub(crate) fn cost(length: u64, window: u64) -> u32 {
+    units(length).min(units(window / LARGE_ONES))
+}
+
+/// How many requests, however large, may be under way.
+const LARGE_ONES: u64 = 4;
+
+fn units(length: u64) -> u32 {
     u32::try_from(length.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX)
 }
 
@@ -48,8 +56,7 @@ impl Window {
         }
     }
 
-    /// Takes `units` unless the window is used up. A message may exceed what is left of the
-    /// window: it would otherwise never go if it were larger than the whole.
+    /// Takes `units` unless the window is used up. A message may exceed what is left of it.
     pub(crate) fn try_take(&self, units: u32) -> bool {
         self.used
             .fetch_update(SeqCst, SeqCst, |used| {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use telegrad_wire::{HEADER_LEN, RawTensor};
 
-use crate::credit::{GiveBack, Window, costs_credit, units};
+use crate::credit::{GiveBack, Window, cost, costs_credit};
 use crate::message::Sealed;
 use crate::{
     Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Spin, Waiting,
@@ -117,7 +117,7 @@ impl Link for MemLink {
             return Err(telegrad_wire::WireError::FrameTooLong { length, limit }.into());
         }
         let cost = if costs_credit(&sealed.header) {
-            units(length)
+            cost(length, self.options.window)
         } else {
             0
         };

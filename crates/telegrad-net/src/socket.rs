@@ -25,7 +25,7 @@ use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
-use crate::credit::{GiveBack, Owed, Window, costs_credit, units};
+use crate::credit::{GiveBack, Owed, Window, cost, costs_credit};
 use crate::message::{INLINE_LIMIT, Incoming, Sealed};
 use crate::poller::{Poller, Source};
 use crate::shm::Region;
@@ -231,7 +231,7 @@ impl SocketLink {
             }
             FrameKind::Request if costs_credit(header) => {
                 if let Some(home) = self.me.upgrade() {
-                    message.credit = Credit::new(home, units(message.header.length));
+                    message.credit = Credit::new(home, self.cost(message.header.length));
                 }
             }
             _ => {}
@@ -422,6 +422,11 @@ impl SocketLink {
         self.end(false, why);
     }
 
+    /// Units of the window that a request of so many bytes costs, whichever end it comes from.
+    fn cost(&self, length: u64) -> u32 {
+        cost(length, self.options.window)
+    }
+
     fn write_if_due(&self, flush: Flush) {
         if flush == Flush::Now || self.writer.is_due() {
             self.write_out();
@@ -489,7 +494,7 @@ impl Link for SocketLink {
             return Err(WireError::FrameTooLong { length, limit }.into());
         }
         if costs_credit(&sealed.header)
-            && (self.writer.backlog() > MAX_BACKLOG || !self.window.try_take(units(length)))
+            && (self.writer.backlog() > MAX_BACKLOG || !self.window.try_take(self.cost(length)))
         {
             return Err(SendError::Full(Box::new(sealed.unseal())));
         }
@@ -513,7 +518,7 @@ impl Link for SocketLink {
         if let Err(SendError::Deadline) = sent {
             // Nothing of it went: neither what it costs nor what it was to give back.
             if costs {
-                self.window.give_back(units(length));
+                self.window.give_back(self.cost(length));
             }
             self.owed.add(credit);
         }
