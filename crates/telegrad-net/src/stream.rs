@@ -145,6 +145,11 @@ impl Stream {
         self.send(bytes, SendFlags::empty())
     }
 
+    /// As [`write`](Self::write), for what others follow at once: it travels with them, and wakes nobody by itself.
+    pub(crate) fn write_ahead(&self, bytes: &[u8]) -> Result<usize, StreamError> {
+        self.send(bytes, SendFlags::MORE)
+    }
+
     /// Writes all of it, or fails at `deadline`.
     pub(crate) fn write_all_until(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), StreamError> {
         while !bytes.is_empty() {

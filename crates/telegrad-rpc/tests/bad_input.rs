@@ -178,6 +178,22 @@ fn a_rank_outside_the_world_and_an_empty_world_say_so() {
 }
 
 #[test]
+fn lanes_and_chunks_out_of_range_say_what_is_allowed() {
+    let with = |lanes, chunk| Options {
+        lanes,
+        chunk,
+        ..member("mem://bad-lanes", 0, 1)
+    };
+    for lanes in [0, 17] {
+        let expected = format!("`lanes` is {lanes}; it must be 1 to 16");
+        assert!(failure("w", with(lanes, 1 << 20)).contains(&expected));
+    }
+    let expected = "`chunk` is 65535; it must be at least 65536 bytes";
+    assert!(failure("w", with(1, 65_535)).contains(expected));
+    drop(init_with("w", with(16, 65_536)).unwrap());
+}
+
+#[test]
 fn an_init_method_that_cannot_be_used_says_why() {
     let text = failure("a", member("ftp://somewhere", 0, 1));
     let why = "it starts with none of env://, tcp://, file:// and mem://";

@@ -83,7 +83,15 @@ impl Bulk {
     /// side may have given up waiting for the answer, and then nobody is to miss the lane.
     pub(crate) fn add(&self, link: &Arc<SocketLink>, stream: Stream, is_sure: bool) -> std::io::Result<()> {
         let lane = Arc::new(Lane::new(stream, is_sure));
-        self.lanes.lock().push(lane.clone());
+        {
+            let mut lanes = self.lanes.lock();
+            if lanes.len() >= MAX_LANES {
+                return Err(std::io::Error::other(
+                    "there are as many bulk lanes as a link may have",
+                ));
+            }
+            lanes.push(lane.clone());
+        }
         lane.watch(link)?;
         if link.closed.get().is_some() {
             // It ended meanwhile, and could not yet forget this one.

@@ -71,7 +71,7 @@ fn is_whole(message: &Message) {
 
 fn random_messages_from_many_threads_both_ways(kind: Kind) {
     const THREADS: u64 = 3;
-    const EACH: u64 = 60;
+    const EACH: u64 = 30;
     let pair = Setup::with_window(4 << 20).pair(kind);
     pair.a.link.watch(true);
     std::thread::scope(|scope| {

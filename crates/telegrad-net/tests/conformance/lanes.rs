@@ -249,7 +249,8 @@ fn a_large_frame_right_before_the_end_arrives(kind: Kind) {
             "round {round}"
         );
         let roles = raw.side.side.roles.started() - before;
-        assert!(roles <= 3, "{roles} roles to read one lane");
+        // More than one where the writer hardly gets to run, but not one for every report.
+        assert!(roles <= 10, "{roles} roles to read one lane");
     }
 }
 

@@ -1,7 +1,9 @@
 //! Lanes that a link gets when it turns out to need them.
 
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use socket2::Socket;
 use telegrad_net::{Address, Hello, Lane, Link, LinkOptions, MAX_LANES, preface};
@@ -36,46 +38,52 @@ fn dialled(lanes: usize) -> (End, Side, Lanes, Socket) {
 #[test]
 fn a_large_message_opens_them_and_goes_over_all() {
     limited(|| {
-        let (end, _side, mut peer, listener) = dialled(4);
+        let (end, _side, peer, listener) = dialled(4);
         let content = tensor(DType::U8, &[8 * LARGE], 0);
-        std::thread::scope(|scope| {
+        let received = AtomicUsize::new(0);
+        let (pieces, descriptor) = std::thread::scope(|scope| {
             let message = tensors(FrameKind::Reply, 1, std::slice::from_ref(&content));
-            let sender = scope.spawn(|| end.send(message));
+            scope.spawn(|| end.send(message));
             // Nobody reads the first lane meanwhile, which is too little for all of it.
-            let mut more: Vec<_> = (0..3).map(|_| raw::welcome(&listener, Lane::More)).collect();
-            more.push(peer.bulk);
-            let readers: Vec<_> = more
-                .into_iter()
-                .map(|mut lane| {
-                    scope.spawn(move || {
-                        let (mut header, mut bytes) = read_frame(&mut lane);
-                        if header.kind == FrameKind::Welcome {
-                            (header, bytes) = read_frame(&mut lane);
-                        }
-                        assert_eq!((header.kind, header.call), (FrameKind::Chunk, CallId(1)));
-                        let mut pieces = vec![(header.context, bytes)];
-                        lane.set_read_timeout(Some(crate::harness::SHORT)).unwrap();
-                        while lane
-                            .peek(&mut [std::mem::MaybeUninit::uninit()])
-                            .is_ok_and(|got| got > 0)
-                        {
-                            let (header, bytes) = read_frame(&mut lane);
-                            pieces.push((header.context, bytes));
-                        }
-                        (pieces, lane)
-                    })
-                })
-                .collect();
-            let (mut pieces, _lanes): (Vec<_>, Vec<_>) =
-                readers.into_iter().map(|reader| reader.join().unwrap()).unzip();
-            let mut pieces: Vec<_> = pieces.drain(..).flatten().collect();
-            pieces.sort();
-            let bytes: Vec<u8> = pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();
-            assert!(bytes == content.bytes());
-            sender.join().unwrap();
+            let mut lanes: Vec<_> = (0..3).map(|_| raw::welcome(&listener, Lane::More)).collect();
+            lanes.push(peer.bulk);
+            let received = &received;
+            let read = |lane| scope.spawn(move || read_chunks(lane, received));
+            let readers: Vec<_> = lanes.into_iter().map(read).collect();
+            while received.load(SeqCst) < content.bytes().len() {
+                std::thread::yield_now();
+            }
+            // The end of the link is that of all lanes.
+            let mut control = peer.control;
+            let descriptor = read_frame(&mut control).0.kind;
+            drop(control);
+            let pieces: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+            (pieces, descriptor)
         });
-        assert_eq!(read_frame(&mut peer.control).0.kind, FrameKind::Descriptor);
+        assert_eq!(descriptor, FrameKind::Descriptor);
+        assert!(pieces.iter().all(|pieces| !pieces.is_empty()));
+        let mut pieces = pieces.concat();
+        pieces.sort();
+        let bytes: Vec<u8> = pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        assert!(bytes == content.bytes());
     });
+}
+
+/// Takes chunks of message 1 off a lane until it ends, and counts their bytes.
+fn read_chunks(mut lane: Socket, received: &AtomicUsize) -> Vec<(u64, Vec<u8>)> {
+    let mut pieces = Vec::new();
+    while lane
+        .peek(&mut [MaybeUninit::uninit()])
+        .is_ok_and(|count| count > 0)
+    {
+        let (header, bytes) = read_frame(&mut lane);
+        if header.kind != FrameKind::Welcome {
+            assert_eq!((header.kind, header.call), (FrameKind::Chunk, CallId(1)));
+            received.fetch_add(bytes.len(), SeqCst);
+            pieces.push((header.context, bytes));
+        }
+    }
+    pieces
 }
 
 #[test]
@@ -173,24 +181,25 @@ fn only_who_has_the_link_gets_them() {
 fn there_are_no_more_than_so_many() {
     limited(|| {
         let raw = dialled_by_hand(Kind::Tcp(1), LinkOptions::default(), Inbox::new());
-        let lanes: Vec<_> = (1..MAX_LANES)
-            .map(|_| ask(raw.side.address(), |_| ()).unwrap())
-            .collect();
-        let beyond = ask(raw.side.address(), |_| ()).map(drop);
-        assert_eq!(beyond, refused());
-        // One that is given up makes room, and the others go on.
-        let (given_up, lanes) = lanes.split_first().unwrap();
-        fall_silent(given_up);
+        let open = |i| {
+            let mut lane = ask(raw.side.address(), |_| ()).unwrap();
+            // Its first word, and then whatever it likes.
+            lane.write_all(&raw::frame(FrameKind::Welcome, 0, b"")).unwrap();
+            lane.write_all(&raw::frame(FrameKind::Reply, i, b"")).unwrap();
+            assert_eq!(raw.end.inbox.next().header.call, CallId(i));
+            lane
+        };
+        let _lanes: Vec<_> = (2..MAX_LANES as u64).map(open).collect();
+        // One that says nothing counts as well, until it is given up.
+        let silent = ask(raw.side.address(), |_| ()).unwrap();
+        while ask(raw.side.address(), |_| ()).map(drop) != refused() {
+            std::thread::yield_now();
+        }
+        drop(silent);
         while ask(raw.side.address(), |_| ()).map(drop).is_err() {
             std::thread::yield_now();
         }
-        for (i, mut lane) in lanes.iter().enumerate() {
-            // Its first word, and then whatever it likes.
-            lane.write_all(&raw::frame(FrameKind::Welcome, 0, b"")).unwrap();
-            lane.write_all(&raw::frame(FrameKind::Reply, i as u64, b""))
-                .unwrap();
-            assert_eq!(raw.end.inbox.next().header.call, CallId(i as u64));
-        }
+        assert_eq!(raw.end.inbox.closings(), 0);
     });
 }
 

@@ -117,7 +117,15 @@ impl Chunk {
             .header
             .as_ref()
             .map_or(&self.message.head[..], |header| header);
-        let wrote = write(stream, &head[self.header_written..], &mut left, |sent| {
+        let ahead = self.header.is_some();
+        let to = |bytes: &[u8]| {
+            if ahead {
+                stream.write_ahead(bytes)
+            } else {
+                stream.write(bytes)
+            }
+        };
+        let wrote = write(to, &head[self.header_written..], &mut left, |sent| {
             self.header_written += sent;
         })?;
         if wrote != Wrote::All {
@@ -134,7 +142,8 @@ impl Chunk {
             )));
             tensors[i].with_bytes(&mut |bytes| {
                 if let Some(bytes) = bytes.get(within.clone()) {
-                    result = write(stream, bytes, &mut left, |sent| self.range.start += sent as u64);
+                    let to = |bytes: &[u8]| stream.write(bytes);
+                    result = write(to, bytes, &mut left, |sent| self.range.start += sent as u64);
                 }
             });
             let wrote = result?;
@@ -146,9 +155,9 @@ impl Chunk {
     }
 }
 
-/// Writes `bytes`, at most `left` of them, and says of each step how far it went.
+/// Writes `bytes` by `to`, at most `left` of them, and says of each step how far it went.
 fn write(
-    stream: &Stream,
+    to: impl Fn(&[u8]) -> Result<usize, StreamError>,
     mut bytes: &[u8],
     left: &mut usize,
     mut sent: impl FnMut(usize),
@@ -157,7 +166,7 @@ fn write(
         if *left == 0 {
             return Ok(Wrote::Some);
         }
-        match stream.write(&bytes[..bytes.len().min(*left)]) {
+        match to(&bytes[..bytes.len().min(*left)]) {
             Ok(count) => {
                 bytes = &bytes[count..];
                 *left -= count;
