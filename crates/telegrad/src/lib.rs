@@ -47,7 +47,7 @@ pub use telegrad_autograd::{
     AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Birth, Context, Gradients, Mode,
     Param, Root, candle, layer,
 };
-pub use telegrad_net::{Spin, TensorAlloc};
+pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
 /// Layers, initialisers, losses, and modules on other workers.
 pub use telegrad_nn as nn;
 /// Optimisers, schedules, saved state.
@@ -57,6 +57,8 @@ pub use telegrad_rpc::{
     ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture, StoreServer, To,
     Transport, UrlError, WorkerInfo, World, caller, is_cancelled, join_all, register, remote, time_left,
 };
+/// The element types that travel.
+pub use telegrad_wire::DType as ElementType;
 #[cfg(feature = "serde")]
 pub use telegrad_wire::Serde;
 pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, Wire, WireError};

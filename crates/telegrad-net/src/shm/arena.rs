@@ -234,7 +234,20 @@ impl Drop for Block {
 }
 
 /// A tensor whose bytes `fill` writes into memory that workers on the same host can be shown: sending it to
-/// one of them copies nothing. Its content is arbitrary at first.
+/// one of them copies nothing, however often and to however many. Its content is arbitrary at first.
+///
+/// A function that takes a [`RawTensor`] sees the very bytes. One that takes a tensor of a library gets them
+/// without a copy if nobody else holds the tensor any more, as with one that a function returns.
+///
+/// ```
+/// use telegrad_net::shared_tensor;
+/// use telegrad_wire::{DType, TensorMeta};
+///
+/// let meta = TensorMeta { dtype: DType::F32, shape: vec![256, 1024] };
+/// let zeros = shared_tensor(meta, |bytes| bytes.fill(0))?;
+/// assert_eq!(zeros.bytes().len(), 4 * 256 * 1024);
+/// # Ok::<(), telegrad_wire::WireError>(())
+/// ```
 ///
 /// # Errors
 /// When the shape is too large for the machine, or there is no such memory.
