@@ -130,12 +130,14 @@ impl Sealed {
     /// Nothing when it would not be small, or memory cannot be lent now.
     pub(crate) fn lend(&self, lender: &dyn Lender) -> Option<Vec<u8>> {
         let is_lent = |tensor: &dyn TensorSource| tensor.byte_len().is_some_and(|len| len >= LEND_FROM);
-        let lendable = self.tensors.iter().filter(|tensor| is_lent(&***tensor));
-        let lent: u64 = lendable
+        let lendable = || self.tensors.iter().filter(|tensor| is_lent(&***tensor));
+        let lent: u64 = lendable()
             .filter_map(|tensor| tensor.byte_len())
             .map(|len| len as u64)
             .sum();
-        if lent == 0 || self.header.length - lent > INLINE_LIMIT / 2 {
+        let records = size_of::<u16>() + lendable().count() * LOAN_LEN;
+        let length = self.header.length - lent + records as u64;
+        if lent == 0 || length > INLINE_LIMIT {
             return None;
         }
         let mut loans = Vec::new();
@@ -148,9 +150,8 @@ impl Sealed {
                 loans.push(loan);
             }
         }
-        let records = size_of::<u16>() + loans.len() * LOAN_LEN;
         let header = FrameHeader {
-            length: self.header.length - lent + records as u64,
+            length,
             flags: self.header.flags | IS_LENT,
             ..self.header
         };
@@ -201,7 +202,7 @@ impl<'a> Incoming<'a> {
     pub(crate) fn parse(
         mut header: FrameHeader,
         frame: &'a [u8],
-        lent: &dyn Lent,
+        (lent, max_message): (&dyn Lent, u64),
     ) -> Result<Self, WireError> {
         let (body, rest) = frame.split_at(header.body_len as usize);
         let (table, data) = rest.split_at(header.table_len as usize);
@@ -210,6 +211,12 @@ impl<'a> Incoming<'a> {
             // From here on it is the same message as over any other link.
             header.flags &= !IS_LENT;
             header.length = ((body.len() + table.len()) as u64).saturating_add(bytes);
+            if header.length > max_message {
+                return Err(WireError::FrameTooLong {
+                    length: header.length,
+                    limit: max_message,
+                });
+            }
             let (loans, data) = loans(data)?;
             tensors(metas, data, loans, lent)?
         } else if header.tensors > 0 || !data.is_empty() {

@@ -76,6 +76,7 @@ impl Poller {
             poller: poller.clone(),
             spin: Spin::new(spin),
             hot: Vec::new(),
+            turns: 0,
         };
         poller.roles.start(Box::new(role));
         Ok(poller)
@@ -159,6 +160,7 @@ struct Polling {
     spin: Spin,
     /// Where messages arrived lately: the last one, and those before it that are cheap to look at.
     hot: Vec<Hot>,
+    turns: u32,
 }
 
 struct Hot {
@@ -200,9 +202,19 @@ impl Role for Polling {
 impl Polling {
     /// Looks at the hot sources for a moment; true when there was anything to do.
     fn glance(&mut self) -> bool {
-        let Self { poller, spin, hot } = self;
+        let Self {
+            poller,
+            spin,
+            hot,
+            turns,
+        } = self;
         // Once in any case: what has come must not wait until polling is worth it.
         if look(hot) {
+            // However much comes there, the others get their turn.
+            *turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(16) {
+                poller.wait(Some(Duration::ZERO), hot);
+            }
             return true;
         }
         let mut looks = 0_u32;

@@ -21,5 +21,5 @@ pub use arena::shared_tensor;
 pub(crate) use heap::{is_adopted, leave_heap};
 pub(crate) use lending::{Borrowed, LOAN_LEN, Lending, Loan, Segments};
 pub(crate) use memory::Memory;
-pub(crate) use region::Region;
+pub(crate) use region::{Holding, Region};
 pub(crate) use ring::{Broken, Ring};

@@ -44,6 +44,9 @@ const LENDING_FROM: u64 = 16 * 1024;
 /// run; not long for those that do not.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long a goodbye waits for room before it looks again.
+const LAST_STEP: Duration = Duration::from_millis(10);
+
 /// Longest reason, in bytes, that a goodbye carries.
 const MAX_REASON: usize = 4096;
 
@@ -91,8 +94,6 @@ struct Interest {
     key: Option<usize>,
     reading: bool,
     writing: bool,
-    /// A thread that has read for itself leaves that to the poller.
-    is_left: bool,
 }
 
 impl SocketLink {
@@ -119,7 +120,6 @@ impl SocketLink {
                 key: None,
                 reading: watched,
                 writing: false,
-                is_left: false,
             }),
             bulk: Bulk::new(bulk),
             answers: watched,
@@ -193,7 +193,7 @@ impl SocketLink {
         }
         let Some(me) = self.arc() else { return false };
         while self.closed.get().is_none() {
-            match reader.next_frame(&self.control) {
+            match reader.next_frame(&self.control, self.options.max_message) {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
                 Err(error) => {
@@ -249,7 +249,8 @@ impl SocketLink {
                 continue;
             }
             let mut spin = reader.spin.clone();
-            let found = spin.poll(|| (over() || self.read_batch(reader)).then_some(()));
+            let late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let found = spin.poll(|| (over() || self.read_batch(reader) || late()).then_some(()));
             spin.make_room();
             reader.spin = spin;
             if found.is_some() || over() {
@@ -308,16 +309,15 @@ impl SocketLink {
     fn set_interest(&self, change: impl FnOnce(&mut Interest)) {
         let is_shared = self.control.is_shared();
         let mut interest = self.interest.lock();
-        let (before, was_reading) = (interest.flags(is_shared), interest.reading);
+        let before = interest.flags(is_shared);
         change(&mut interest);
         let Some(key) = interest.key else { return };
         if interest.flags(is_shared) != before {
             self.poller
                 .modify(key, self.control.as_fd(), interest.flags(is_shared));
         }
-        // What came while nobody was to look is not announced any more.
-        let is_left = std::mem::take(&mut interest.is_left) || !was_reading;
-        if interest.reading && is_left && !self.control.rest() {
+        // What came while somebody else was to look, or nobody, is not announced any more.
+        if interest.reading && !self.control.rest() {
             self.poller.nudge(key);
         }
     }
@@ -328,16 +328,25 @@ impl SocketLink {
 
     /// Writes small frames that wait.
     fn write_out(&self) {
-        match self.writer.write(&self.control) {
-            Written::All => {
-                if self.writer.was_stuck() {
-                    self.follow_writer();
-                    self.window.notify();
+        loop {
+            match self.writer.write(&self.control) {
+                Written::All => {
+                    if self.writer.was_stuck() {
+                        self.follow_writer();
+                        self.window.notify();
+                    }
                 }
+                Written::Stuck => {
+                    self.follow_writer();
+                    // The bell for this may have been taken by somebody who did not know yet that it was for him.
+                    if self.control.has_room() {
+                        continue;
+                    }
+                }
+                Written::ByOther => {}
+                Written::Ended(error) => self.lost(&error),
             }
-            Written::Stuck => self.follow_writer(),
-            Written::ByOther => {}
-            Written::Ended(error) => self.lost(&error),
+            return;
         }
     }
 
@@ -362,10 +371,12 @@ impl SocketLink {
                 Written::All | Written::Ended(_) => return,
                 // It takes ours along, and does not wait for the socket either.
                 Written::ByOther => self.writer.settle(),
-                Written::Stuck if self.control.wait(PollFlags::OUT, None, Some(until)) => {
+                Written::Stuck => {
+                    // In steps, because the poller may take the bell, and write what waits itself.
+                    let step = until.min(Instant::now() + LAST_STEP);
+                    self.control.wait(PollFlags::OUT, None, Some(step));
                     self.control.answer_bells();
                 }
-                Written::Stuck => return,
             }
             if Instant::now() >= until {
                 return;
@@ -572,11 +583,7 @@ impl Link for SocketLink {
         }
         let left = self.waiters.fetch_sub(1, SeqCst) - 1;
         if left > 0 || self.watchers.load(SeqCst) > 0 {
-            self.set_interest(|interest| {
-                interest.reading = true;
-                // Another thread may have read for itself since somebody last asked for this.
-                interest.is_left = true;
-            });
+            self.set_interest(|interest| interest.reading = true);
         }
     }
 
@@ -584,6 +591,9 @@ impl Link for SocketLink {
         self.flush();
         if let Some(mut reader) = self.reader.try_lock() {
             while self.closed.get().is_none() && self.read_batch(&mut reader) {}
+            drop(reader);
+            // Meanwhile the poller could not look, and bells may have been taken.
+            self.set_interest(|_| ());
         }
     }
 
@@ -652,7 +662,8 @@ impl Source for SocketLink {
             if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
                 rustix::thread::sched_yield();
             }
-            return false;
+            // It may be done any moment, and the bell has been taken.
+            return !self.rest();
         };
         self.control.attend();
         let found = self.read_batch(&mut reader);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use rustc_hash::FxBuildHasher;
 
@@ -20,8 +20,9 @@ pub(crate) const PAGE: usize = 4096;
 
 /// What is part of the heap, by address. Behind a lock of the standard library, because that never
 /// allocates: the allocator itself comes here.
-static ADOPTED: Mutex<HashMap<usize, Borrowed, FxBuildHasher>> =
-    Mutex::new(HashMap::with_hasher(FxBuildHasher));
+static ADOPTED: Mutex<Adopted> = Mutex::new(HashMap::with_hasher(FxBuildHasher));
+
+type Adopted = HashMap<usize, Borrowed, FxBuildHasher>;
 
 /// How many there are, for a look without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -36,22 +37,43 @@ pub(crate) fn can_adopt() -> bool {
 pub(crate) fn adopt(memory: Borrowed) -> NonNull<u8> {
     let start = memory.address();
     COUNT.fetch_add(1, SeqCst);
-    let mut adopted = ADOPTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut adopted = with_room();
     let other = adopted.insert(start.as_ptr().addr(), memory);
     drop(adopted);
     debug_assert!(other.is_none(), "the same memory was lent twice");
     start
 }
 
+/// The map, with room for one more. It never grows, and so frees nothing, while it is locked: the allocator
+/// would come here for the lock.
+fn with_room() -> MutexGuard<'static, Adopted> {
+    loop {
+        let adopted = lock();
+        let capacity = adopted.capacity();
+        if adopted.len() < capacity {
+            return adopted;
+        }
+        drop(adopted);
+        let mut larger = Adopted::with_capacity_and_hasher((2 * capacity).max(64), FxBuildHasher);
+        let mut adopted = lock();
+        if adopted.capacity() < larger.capacity() {
+            larger.extend(adopted.drain());
+            std::mem::swap(&mut *adopted, &mut larger);
+        }
+        drop(adopted);
+        // What is left of the smaller one is freed here.
+        drop(larger);
+    }
+}
+
+fn lock() -> MutexGuard<'static, Adopted> {
+    ADOPTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// Whether this is memory that was adopted.
 pub(crate) fn is_adopted(start: *mut u8) -> bool {
     // Whoever gives a block back has got it from a thread that counted it.
-    start.addr().is_multiple_of(PAGE)
-        && COUNT.load(Relaxed) > 0
-        && ADOPTED
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .contains_key(&start.addr())
+    start.addr().is_multiple_of(PAGE) && COUNT.load(Relaxed) > 0 && lock().contains_key(&start.addr())
 }
 
 /// Gives memory back to whoever lent it; false when it was not adopted.
@@ -59,9 +81,7 @@ pub(crate) fn leave_heap(start: *mut u8) -> bool {
     if !start.addr().is_multiple_of(PAGE) || COUNT.load(Relaxed) == 0 {
         return false;
     }
-    let mut adopted = ADOPTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let memory = adopted.remove(&start.addr());
-    drop(adopted);
+    let memory = lock().remove(&start.addr());
     if memory.is_some() {
         COUNT.fetch_sub(1, SeqCst);
     }

@@ -12,7 +12,7 @@ use telegrad_wire::{Buffer, DType, Outside, TensorSource};
 
 use super::arena::{Arena, Block, Shared};
 use super::region::{LOANS, MAX_LENT};
-use super::{Memory, Region, heap};
+use super::{Holding, Memory, Region, heap};
 
 /// A tensor that is lent, as the frame says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,20 +218,20 @@ impl Segments {
     }
 
     /// What a loan shows; nothing when it makes no sense.
-    pub(crate) fn borrow(&self, region: &Arc<Region>, loan: &Loan, len: usize) -> Option<Borrowed> {
+    pub(crate) fn borrow(&self, holding: &Arc<Holding>, loan: &Loan, len: usize) -> Option<Borrowed> {
         let memory = self.0.get(loan.segment as usize)?;
         let offset = usize::try_from(loan.offset).ok()?;
         let start = memory.at(offset, len)?;
         let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
         is_sound.then(|| {
-            region.borrowed(len);
+            holding.borrowed(len);
             Borrowed {
                 start,
                 len,
                 loan: loan.number as usize,
                 is_exclusive: loan.is_exclusive,
                 _memory: memory.clone(),
-                region: region.clone(),
+                holding: holding.clone(),
             }
         })
     }
@@ -245,7 +245,7 @@ pub(crate) struct Borrowed {
     is_exclusive: bool,
     /// Keeps it mapped.
     _memory: Arc<Memory>,
-    region: Arc<Region>,
+    holding: Arc<Holding>,
 }
 
 // SAFETY: it is an address range in memory that `_memory` keeps mapped, and that the lender leaves alone
@@ -262,7 +262,7 @@ impl Borrowed {
     /// The elements of a tensor that was lent: where they are, when there are at least `keep_from` bytes of
     /// them and not too many are kept already, else a copy.
     pub(crate) fn into_buffer(self, dtype: DType, keep_from: usize) -> Buffer {
-        if self.len >= keep_from && self.region.may_keep() {
+        if self.len >= keep_from && self.holding.may_keep() {
             Buffer::from_outside(dtype, Box::new(self))
         } else {
             Buffer::copy_from(dtype, self.as_bytes())
@@ -299,6 +299,6 @@ unsafe impl Outside for Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        self.region.give_back(self.loan, self.len);
+        self.holding.give_back(self.loan, self.len);
     }
 }

@@ -51,8 +51,7 @@ impl Side {
 pub(crate) struct Region {
     memory: Memory,
     side: Side,
-    /// One end of a connection of which each side keeps one for as long as it keeps the region: the only
-    /// certain sign that the other is gone, and does not read lent memory any more.
+    /// One end of a connection whose other direction ends when the other side lets go: see [`Holding`].
     lease: OwnedFd,
     /// How much this side has borrowed, in loans and in bytes.
     borrowed: (AtomicUsize, AtomicUsize),
@@ -173,5 +172,30 @@ impl Region {
             tv_nsec: 0,
         };
         matches!(poll(&mut fds, Some(&now)), Ok(1..))
+    }
+}
+
+/// Held by whatever may still read what the other side lends. When nothing does any more, or the process is
+/// gone, the other side sees the end of the lease: the only certain sign that lent memory is not read any more.
+pub(crate) struct Holding(Arc<Region>);
+
+impl Holding {
+    pub(crate) fn new(region: Arc<Region>) -> Arc<Self> {
+        Arc::new(Self(region))
+    }
+}
+
+impl std::ops::Deref for Holding {
+    type Target = Region;
+
+    fn deref(&self) -> &Region {
+        &self.0
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        // Fails only when the other side is gone already.
+        let _ = rustix::net::shutdown(&self.0.lease, rustix::net::Shutdown::Write);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ring::CAPACITY;
-use super::{Region, Ring};
+use super::{Holding, Region, Ring};
 
 /// Both ends of a region.
 fn regions() -> (std::sync::Arc<Region>, std::sync::Arc<Region>) {
@@ -114,14 +114,18 @@ fn a_loan_is_given_back_once() {
 }
 
 #[test]
-fn a_region_is_abandoned_when_the_other_side_has_let_go() {
+fn a_region_is_abandoned_when_the_other_side_holds_nothing() {
     let (a, b) = regions();
-    let ring = b.incoming();
+    let (ours, theirs) = (Holding::new(a.clone()), Holding::new(b.clone()));
+    let borrowed = theirs.clone();
     assert!(!a.is_abandoned() && !b.is_abandoned());
-    drop(b);
-    assert!(!a.is_abandoned(), "its ring is still there");
-    drop(ring);
-    assert!(a.is_abandoned());
+    drop(theirs);
+    assert!(!a.is_abandoned(), "something is still borrowed");
+    drop(borrowed);
+    // Also while the other side itself waits for what it has lent.
+    assert!(a.is_abandoned() && !b.is_abandoned());
+    drop(ours);
+    assert!(b.is_abandoned());
 }
 
 #[test]

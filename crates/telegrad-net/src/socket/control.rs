@@ -13,7 +13,7 @@ use rustix::event::PollFlags;
 use telegrad_wire::TensorSource;
 
 use crate::message::{Lender, Lent};
-use crate::shm::{Borrowed, Broken, Lending, Loan, Region, Ring, Segments};
+use crate::shm::{Borrowed, Broken, Holding, Lending, Loan, Region, Ring, Segments};
 use crate::stream::{Stream, StreamError};
 
 /// The lane of small frames.
@@ -24,7 +24,7 @@ pub(crate) struct Control {
 
 /// What there is beside the socket between workers that share memory.
 struct Shared {
-    region: Arc<Region>,
+    holding: Arc<Holding>,
     outgoing: Ring,
     incoming: Ring,
     lending: Arc<Lending>,
@@ -42,7 +42,7 @@ impl Control {
             lending: Lending::new(region.clone()),
             segments: Mutex::default(),
             is_over: AtomicBool::new(false),
-            region,
+            holding: Holding::new(region),
         });
         Self { stream, shared }
     }
@@ -112,6 +112,13 @@ impl Control {
             .is_none_or(|shared| shared.incoming.ask_for_bytes())
     }
 
+    /// Whether a ring that was full is not any more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(|shared| shared.outgoing.has_room())
+    }
+
     /// Takes the bells, and what came with them. To be called whenever the socket is readable.
     pub(crate) fn answer_bells(&self) {
         let Some(shared) = &self.shared else { return };
@@ -120,7 +127,14 @@ impl Control {
             match self.stream.try_receive(&mut |fd| segments.add(&fd)) {
                 Ok(_) => {}
                 Err(StreamError::WouldBlock) => return,
-                Err(_) => return shared.is_over.store(true, SeqCst),
+                Err(error) => {
+                    if let StreamError::Failed(error) = error
+                        && !shared.is_over.load(SeqCst)
+                    {
+                        tracing::warn!(%error, "memory that was to be shared cannot be used: the link ends");
+                    }
+                    return shared.is_over.store(true, SeqCst);
+                }
             }
         }
     }
@@ -184,7 +198,7 @@ impl Lent for Control {
             // It was passed before the loan was made, so it is there.
             self.answer_bells();
         }
-        shared.segments.lock().borrow(&shared.region, loan, len)
+        shared.segments.lock().borrow(&shared.holding, loan, len)
     }
 }
 

@@ -59,7 +59,11 @@ impl ControlReader {
     }
 
     /// The next complete frame.
-    pub(crate) fn next_frame(&mut self, lent: &dyn Lent) -> Result<Option<Incoming<'_>>, WireError> {
+    pub(crate) fn next_frame(
+        &mut self,
+        lent: &dyn Lent,
+        max_message: u64,
+    ) -> Result<Option<Incoming<'_>>, WireError> {
         let ready = &self.buffer[self.start..self.end];
         let Some((header, rest)) = ready.split_first_chunk::<HEADER_LEN>() else {
             return Ok(None);
@@ -70,7 +74,7 @@ impl ControlReader {
         };
         self.start += HEADER_LEN + frame.len();
         let more = self.end - self.start >= HEADER_LEN;
-        Incoming::parse(header, frame, lent).map(|message| Some(Incoming { more, ..message }))
+        Incoming::parse(header, frame, (lent, max_message)).map(|message| Some(Incoming { more, ..message }))
     }
 
     /// Forgets what has been read.

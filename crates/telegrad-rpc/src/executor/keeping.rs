@@ -86,27 +86,21 @@ impl Executor {
         if !self.start_one() {
             return Err((role, task));
         }
-        let kept = {
-            let mut state = keeping.state.lock();
-            let kept = Arc::new(Kept {
-                role: Mutex::new(Some(role)),
-                since: state.look,
-            });
-            state.kept.push(kept.clone());
-            state.used = state.look;
-            let is_new = !std::mem::replace(&mut state.is_watched, true);
+        let mut state = keeping.state.lock();
+        // Nobody would take the role should the function never return.
+        if !state.is_watched && !self.start_watcher() {
             drop(state);
-            if is_new && !self.start_watcher() {
-                // Nobody would take the role should the function never return.
-                keeping.state.lock().is_watched = false;
-                self.stop_one();
-                return match keeping.take(&kept) {
-                    Some(role) => Err((role, task)),
-                    None => Ok(None),
-                };
-            }
-            kept
-        };
+            self.stop_one();
+            return Err((role, task));
+        }
+        let kept = Arc::new(Kept {
+            role: Mutex::new(Some(role)),
+            since: state.look,
+        });
+        state.is_watched = true;
+        state.kept.push(kept.clone());
+        state.used = state.look;
+        drop(state);
         THREAD.with_borrow_mut(|thread| {
             thread.task = Some(self.clone());
             thread.kept = Some(kept.clone());
@@ -157,13 +151,9 @@ impl Executor {
                 let kept = state.kept.swap_remove(i);
                 let role = kept.role.lock().take();
                 if role.is_some() {
-                    // This thread is taken now; the next one that keeps a role sees to another.
-                    state.is_watched = !state.kept.is_empty();
-                    let others = state.is_watched;
-                    drop(state);
-                    if others && !self.start_watcher() {
-                        keeping.state.lock().is_watched = false;
-                    }
+                    // This thread is taken now. With others still kept and no thread to be had for watching
+                    // them, the next one that keeps a role tries again.
+                    state.is_watched = !state.kept.is_empty() && self.start_watcher();
                     return role;
                 }
             }
