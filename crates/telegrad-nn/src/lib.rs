@@ -1,7 +1,7 @@
 //! Neural-network layers, initialisers and losses.
 //!
 //! This is a crate of its own because a program may train across workers without it. Its layers stand on
-//! `telegrad-autograd` for [`Param`] alone; [`RemoteModule`] alone makes calls.
+//! `telegrad-autograd` for [`Param`] and for operations with a backward pass; [`RemoteModule`] alone makes calls.
 //!
 //! Names, layouts, first values and formulas are torch's. Every layer has its own backward pass where
 //! candle's loses the gradient or gets it wrong; all are checked against finite differences.

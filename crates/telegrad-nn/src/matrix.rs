@@ -5,12 +5,12 @@ use candle_core::{Result, Storage, Tensor, bail};
 
 use crate::real::{Real, read};
 
-/// How many rows are worth a transposed copy of the other factor. A product with a transposed matrix
-/// takes up to twice the time of one with a copy of it, which takes as long as about fifteen rows.
-const WORTH_A_COPY: usize = 32;
+/// How many times as many columns as rows a product with a transposed matrix has for it to be worth computing the other way
+/// round, and turning what comes out: twice, and it takes a tenth less time, four times, and it takes a sixth less.
+const WORTH_TURNING: usize = 2;
 
-/// The side of the squares in which a matrix is transposed: a line of the cache in f32.
-const SQUARE: usize = 16;
+/// How many rows are transposed together: what they become side by side is a line of the cache in f32.
+const STRIP: usize = 16;
 
 /// The product of two matrices, as plain values. Either may be transposed without a copy.
 pub(crate) fn product<T: Real>(a: &Tensor, b: &Tensor) -> Result<Vec<T>> {
@@ -22,11 +22,11 @@ pub(crate) fn product<T: Real>(a: &Tensor, b: &Tensor) -> Result<Vec<T>> {
     T::cpu_storage_data(a.matmul(b, (1, m, n, k), a_layout, b_layout)?)
 }
 
-/// `a · bᵀ`, in the way that is fastest for matrices in row-major order.
+/// `a · bᵀ`, in the way that is fastest for matrices in row-major order. A transposed copy of `b` does not pay.
 pub(crate) fn product_transposed<T: Real>(a: &Tensor, b: &Tensor) -> Result<Vec<T>> {
     let (rows, columns) = (a.dim(0)?, b.dim(0)?);
-    if rows >= WORTH_A_COPY {
-        return product(a, &transposed::<T>(b)?);
+    if columns < WORTH_TURNING * rows {
+        return product(a, &b.t()?);
     }
     let turned = product::<T>(b, &a.t()?)?;
     Ok(transpose(&turned, columns, rows))
@@ -41,14 +41,21 @@ pub(crate) fn transposed<T: Real>(matrix: &Tensor) -> Result<Tensor> {
 
 fn transpose<T: Real>(values: &[T], rows: usize, columns: usize) -> Vec<T> {
     let mut turned = vec![T::ZERO; values.len()];
-    for top in (0..rows).step_by(SQUARE) {
-        for left in (0..columns).step_by(SQUARE) {
-            for column in left..columns.min(left + SQUARE) {
-                let target = &mut turned[column * rows..][..rows];
-                for row in top..rows.min(top + SQUARE) {
-                    target[row] = values[row * columns + column];
-                }
-            }
+    if values.is_empty() {
+        return turned;
+    }
+    let whole = rows - rows % STRIP;
+    for top in (0..whole).step_by(STRIP) {
+        let strip: [&[T]; STRIP] = std::array::from_fn(|row| &values[(top + row) * columns..][..columns]);
+        for (column, target) in turned.chunks_exact_mut(rows).enumerate() {
+            let side_by_side: [T; STRIP] = std::array::from_fn(|row| strip[row][column]);
+            target[top..top + STRIP].copy_from_slice(&side_by_side);
+        }
+    }
+    for row in whole..rows {
+        let row_values = &values[row * columns..][..columns];
+        for (target, &value) in turned[row..].iter_mut().step_by(rows).zip(row_values) {
+            *target = value;
         }
     }
     turned

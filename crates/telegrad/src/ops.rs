@@ -3,13 +3,21 @@
 //! They are ordinary functions on candle's [`Tensor`], registered under names that do not depend
 //! on the program: `telegrad::add` and so on. Operands are broadcast as candle's `broadcast_*` do.
 //!
+//! Those that are computed with bring their own derivative: a backward pass through them is cheaper than through candle's
+//! operations, so they are worth calling on the worker itself too.
+//!
 //! The cheap ones run on the thread that reads the request. Those whose cost does not follow from
 //! the size of the request (products of matrices, tensors made from a shape) do not.
 
 use candle_core::{DType, Device, Tensor};
+use telegrad_nn as nn;
 use telegrad_rpc::{Error, Result, remote};
 
-macro_rules! binary {
+mod derivative;
+
+use derivative::{binary, either, unary};
+
+macro_rules! binaries {
     ($($(#[$doc:meta])* $name:ident = $wire:literal, $method:ident;)*) => {$(
         $(#[$doc])*
         ///
@@ -18,12 +26,15 @@ macro_rules! binary {
         #[remote(name = $wire, inline)]
         pub fn $name(a: Tensor, b: Tensor) -> Result<Tensor> {
             // Equal shapes need no broadcasting, which candle would pay for.
-            Ok(if a.shape() == b.shape() { a.$name(&b)? } else { a.$method(&b)? })
+            let value = |a: &Tensor, b: &Tensor| {
+                if a.shape() == b.shape() { a.$name(b) } else { a.$method(b) }
+            };
+            Ok(binary(stringify!($name), &a, &b, value, derivative::$name)?)
         }
     )*};
 }
 
-binary! {
+binaries! {
     /// `a + b`.
     add = "telegrad::add", broadcast_add;
     /// `a - b`.
@@ -34,7 +45,7 @@ binary! {
     div = "telegrad::div", broadcast_div;
 }
 
-macro_rules! unary {
+macro_rules! unaries {
     ($($(#[$doc:meta])* $name:ident = $wire:literal, |$x:ident| $value:expr;)*) => {$(
         $(#[$doc])*
         ///
@@ -47,25 +58,25 @@ macro_rules! unary {
     )*};
 }
 
-unary! {
+unaries! {
     /// `-x`.
-    neg = "telegrad::neg", |x| x.neg();
+    neg = "telegrad::neg", |x| unary("neg", &x, Tensor::neg, derivative::neg);
     /// The square root of each element.
-    sqrt = "telegrad::sqrt", |x| x.sqrt();
+    sqrt = "telegrad::sqrt", |x| unary("sqrt", &x, Tensor::sqrt, derivative::sqrt);
     /// `e` to the power of each element.
-    exp = "telegrad::exp", |x| x.exp();
+    exp = "telegrad::exp", |x| unary("exp", &x, Tensor::exp, derivative::exp);
     /// The natural logarithm of each element.
-    log = "telegrad::log", |x| x.log();
-    /// The larger of each element and zero.
-    relu = "telegrad::relu", |x| x.relu();
+    log = "telegrad::log", |x| unary("log", &x, Tensor::log, derivative::log);
+    /// The larger of each element and zero. Its slope at zero is zero.
+    relu = "telegrad::relu", |x| either(&x, nn::relu, Tensor::relu);
     /// The hyperbolic tangent of each element.
-    tanh = "telegrad::tanh", |x| x.tanh();
+    tanh = "telegrad::tanh", |x| either(&x, nn::tanh, Tensor::tanh);
     /// `1 / (1 + e^-x)` of each element.
-    sigmoid = "telegrad::sigmoid", |x| x.neg().and_then(|y| y.exp()).and_then(|y| (y + 1.0)?.recip());
+    sigmoid = "telegrad::sigmoid", |x| either(&x, nn::sigmoid, |x| (x.neg()?.exp()? + 1.0)?.recip());
     /// The sum of all elements, a scalar.
-    sum = "telegrad::sum", |x| x.sum_all();
+    sum = "telegrad::sum", |x| unary("sum", &x, Tensor::sum_all, derivative::sum);
     /// The mean of all elements, a scalar.
-    mean = "telegrad::mean", |x| x.mean_all();
+    mean = "telegrad::mean", |x| unary("mean", &x, Tensor::mean_all, derivative::mean);
     /// The smallest element, a scalar.
     min = "telegrad::min", |x| x.min_all();
     /// The largest element, a scalar.
@@ -79,7 +90,7 @@ unary! {
 #[remote(name = "telegrad::matmul")]
 pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
     Ok(if a.rank() == b.rank() {
-        a.matmul(&b)?
+        binary("matmul", &a, &b, Tensor::matmul, derivative::matmul)?
     } else {
         a.broadcast_matmul(&b)?
     })
@@ -92,9 +103,12 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
 #[remote(name = "telegrad::softmax", inline)]
 pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
     let dim = dimension(&x, dim)?;
-    let shifted = x.broadcast_sub(&x.max_keepdim(dim)?)?;
-    let exp = shifted.exp()?;
-    Ok(exp.broadcast_div(&exp.sum_keepdim(dim)?)?)
+    let by_candle = |x: &Tensor| {
+        let shifted = x.broadcast_sub(&x.max_keepdim(dim)?)?;
+        let exp = shifted.exp()?;
+        exp.broadcast_div(&exp.sum_keepdim(dim)?)
+    };
+    either(&x, |x| nn::softmax(x, dim), by_candle)
 }
 
 /// The index of the largest element along dimension `dim`, or, without one, in the flattened tensor.

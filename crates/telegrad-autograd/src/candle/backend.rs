@@ -6,6 +6,7 @@ use telegrad_wire::{RawTensor, TensorMeta};
 
 use super::seed::Seed;
 use super::stack::with_room;
+use super::tape;
 use crate::backend::{AutogradBackend, Root};
 use crate::births::Birth;
 
@@ -87,28 +88,21 @@ impl AutogradBackend for Candle {
     }
 
     fn vjp(&self, roots: &[Root<Self>], leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
-        let mut start: Option<Tensor> = None;
-        for (root, gradient) in roots {
-            let gradient = match gradient {
-                Some(gradient) => gradient.clone(),
-                None => root.ones_like()?,
+        let tape::Found {
+            leaves: mut found,
+            foreign,
+        } = tape::run(roots)?;
+        for (leaf, gradient) in with_candle(foreign, leaves)? {
+            let sum = match found.remove(&leaf) {
+                Some(before) => self.add(&before, &gradient)?,
+                None => gradient,
             };
-            let seed = root.apply_op1(Seed { gradient })?;
-            start = Some(match start {
-                Some(sum) => (sum + seed)?,
-                None => seed,
-            });
+            found.insert(leaf, sum);
         }
-        let Some(start) = start else {
-            return Ok(Vec::new());
-        };
-        let found = with_room(|| start.backward())?;
-        let gradient_of = |leaf: &TensorId| {
-            // What candle gives may hang on to the graph that it was found in.
-            let gradient = found.get_id(*leaf)?.detach();
-            Some((*leaf, gradient))
-        };
-        Ok(leaves.iter().filter_map(gradient_of).collect())
+        let wanted = leaves.iter();
+        Ok(wanted
+            .filter_map(|leaf| Some((*leaf, found.remove(leaf)?)))
+            .collect())
     }
 
     fn changed_since(&self, leaf: TensorId, birth: &Birth) -> Option<String> {
@@ -122,4 +116,26 @@ impl AutogradBackend for Candle {
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         Ok((a + b)?)
     }
+}
+
+/// The gradients of leaves that candle finds, from tensors with gradients.
+fn with_candle(roots: Vec<(Tensor, Tensor)>, leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
+    let mut start: Option<Tensor> = None;
+    for (root, gradient) in roots {
+        let seed = root.apply_op1(Seed { gradient })?;
+        start = Some(match start {
+            Some(sum) => (sum + seed)?,
+            None => seed,
+        });
+    }
+    let Some(start) = start else {
+        return Ok(Vec::new());
+    };
+    let found = with_room(|| start.backward())?;
+    let gradient_of = |leaf: &TensorId| {
+        // What candle gives may hang on to the graph that it was found in.
+        let gradient = found.get_id(*leaf)?.detach();
+        Some((*leaf, gradient))
+    };
+    Ok(leaves.iter().filter_map(gradient_of).collect())
 }

@@ -18,7 +18,7 @@ const SIZES: [(&str, usize); 2] = [("tiny", 2), ("1MB", (1 << 20) / 4)];
 #[remote]
 fn multiply_on(x: Tensor, rest: Vec<String>) -> Result<Tensor> {
     let factor = Tensor::full(1.5f32, x.shape(), &Device::Cpu)?;
-    let y = (x * factor)?;
+    let y = ops::mul(x, factor)?;
     match rest.split_first() {
         Some((next, rest)) => World::current()?.rpc_sync(next.as_str(), multiply_on, (y, rest.to_vec())),
         None => Ok(y),
@@ -83,7 +83,7 @@ impl Case {
 
     fn gradient(&self, world: &World, forward: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         world.context(|context| {
-            context.backward(&[forward()?.sum_all()?])?;
+            context.backward(&[ops::sum(forward()?)?])?;
             context.gradients()?.get(&self.x)?.ok_or_else(nobody)
         })
     }

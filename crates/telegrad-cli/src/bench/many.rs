@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use candle_core::{CpuStorage, InplaceOp2, Layout};
 use serde_json::json;
 use telegrad::prelude::*;
 use telegrad::{RpcFuture, ops};
@@ -21,7 +22,10 @@ struct Shard(Tensor);
 #[remote]
 impl Shard {
     fn push(&mut self, gradient: Tensor) -> Result<()> {
-        self.0 = (&self.0 - (gradient * 0.01)?)?;
+        // The gradient is this call's own, and becomes the parameters. What they were stays as it is for those to whom
+        // it is on its way.
+        gradient.inplace_op2(&self.0, &Descend)?;
+        self.0 = gradient;
         Ok(())
     }
 
@@ -32,6 +36,37 @@ impl Shard {
     fn push_pull(&mut self, gradient: Tensor) -> Result<Tensor> {
         self.push(gradient)?;
         Ok(self.pull())
+    }
+}
+
+/// Turns a gradient into the parameters after a step along it.
+struct Descend;
+
+impl InplaceOp2 for Descend {
+    fn name(&self) -> &'static str {
+        "descend"
+    }
+
+    fn cpu_fwd(
+        &self,
+        gradient: &mut CpuStorage,
+        gradient_layout: &Layout,
+        params: &CpuStorage,
+        params_layout: &Layout,
+    ) -> candle_core::Result<()> {
+        let (CpuStorage::F32(gradient), Some((start, end))) =
+            (gradient, gradient_layout.contiguous_offsets())
+        else {
+            candle_core::bail!("a gradient must be of f32 in row-major order");
+        };
+        let Some((params_start, params_end)) = params_layout.contiguous_offsets() else {
+            candle_core::bail!("parameters must be in row-major order");
+        };
+        let params = &params.as_slice::<f32>()?[params_start..params_end];
+        for (gradient, param) in gradient[start..end].iter_mut().zip(params) {
+            *gradient = param - *gradient * 0.01;
+        }
+        Ok(())
     }
 }
 
