@@ -2,7 +2,8 @@
 //!
 //! Rank 0 is where a gathering meets: every member calls `gather` there with its value, an async
 //! function that ends for all of them when the last one has come. It is an ordinary call, so time
-//! limits, lost workers and tensors are dealt with as everywhere.
+//! limits, lost workers and tensors are dealt with as everywhere. `barrier` is a gathering of numbers
+//! that brings back only their sum, so that its cost is linear in the members.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::task::{Poll, Waker};
@@ -69,6 +70,8 @@ pub(crate) struct Gatherings {
 #[derive(Default)]
 struct Gathering {
     values: FxHashMap<Rank, Blob>,
+    /// Of the numbers brought to a barrier, whose values are empty.
+    sum: u64,
     wakers: Vec<Waker>,
     /// Members that have neither taken the result nor given up yet.
     left: usize,
@@ -81,13 +84,27 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn give_up(&mut self, member: &WorkerInfo) {
-        if self.failed.is_none() {
-            let WorkerInfo { rank, name, .. } = member;
-            self.given_up.get_or_insert_with(|| (*rank, name.clone()));
+    /// Everybody's values, by rank. The last one to leave takes them along.
+    fn take_values(&mut self) -> Vec<Blob> {
+        let mut values: Vec<_> = if self.left == 0 {
+            std::mem::take(&mut self.values).into_iter().collect()
+        } else {
+            let values = self.values.iter();
+            values.map(|(rank, blob)| (*rank, blob.clone())).collect()
+        };
+        values.sort_by_key(|(rank, _)| *rank);
+        values.into_iter().map(|(_, blob)| blob).collect()
+    }
+
+    /// Notes who gives up; whether it is the first.
+    fn give_up(&mut self, member: &WorkerInfo) -> bool {
+        if self.failed.is_some() || self.given_up.is_some() {
+            return false;
         }
+        self.given_up = Some((member.rank, member.name.clone()));
         // Only who has come is still of interest.
         self.values.values_mut().for_each(|blob| *blob = Blob::default());
+        true
     }
 
     /// Why it cannot be completed, if so.
@@ -154,7 +171,13 @@ impl Gatherings {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn poll(&self, number: u64, size: usize, waker: &Waker) -> Poll<Result<Vec<Blob>>> {
+    fn poll<T>(
+        &self,
+        number: u64,
+        size: usize,
+        waker: &Waker,
+        take: impl Fn(&mut Gathering) -> T,
+    ) -> Poll<Result<T>> {
         let mut open = self.open.lock();
         let Some(gathering) = open.get_mut(&number) else {
             return Poll::Ready(Err(Error::ShutDown));
@@ -172,31 +195,37 @@ impl Gatherings {
         }
         gathering.done = true;
         gathering.left -= 1;
-        let mut values: Vec<_> = if gathering.left == 0 {
-            open.remove(&number)
-                .map(|g| g.values.into_iter().collect())
-                .unwrap_or_default()
-        } else {
-            gathering
-                .values
-                .iter()
-                .map(|(rank, blob)| (*rank, blob.clone()))
-                .collect()
-        };
-        values.sort_by_key(|(rank, _): &(Rank, Blob)| *rank);
-        Poll::Ready(Ok(values.into_iter().map(|(_, blob)| blob).collect()))
+        let taken = take(gathering);
+        if gathering.left == 0 {
+            open.remove(&number);
+        }
+        Poll::Ready(Ok(taken))
     }
 }
 
 /// Whether a function is a member's part in a gathering. Those do not count as work: a shutdown
 /// consists of them.
 pub(crate) fn is_gathering(function: &Registration) -> bool {
-    function.is(&gather)
+    function.is(&gather) || function.is(&barrier)
 }
 
 /// Runs on rank 0: brings one member's value, and ends with everybody's.
 #[remote(name = "telegrad::gather")]
 pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
+    take_part(number, (value, 0), Gathering::take_values).await
+}
+
+/// Runs on rank 0: brings one member's count, and ends with the sum of everybody's.
+#[remote(name = "telegrad::barrier")]
+pub(crate) async fn barrier(number: u64, count: u64) -> Result<u64> {
+    take_part(number, (Blob::default(), count), |gathering| gathering.sum).await
+}
+
+async fn take_part<T>(
+    number: u64,
+    (value, count): (Blob, u64),
+    take: impl Fn(&mut Gathering) -> T,
+) -> Result<T> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
     let size = worker.members()?.by_rank.len();
@@ -208,6 +237,7 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
             ..Default::default()
         });
         gathering.values.insert(call.caller.rank, value);
+        gathering.sum = gathering.sum.wrapping_add(count);
         if gathering.values.len() == size {
             std::mem::take(&mut gathering.wakers)
         } else {
@@ -221,7 +251,7 @@ pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
         member: &call.caller,
         completed: false,
     };
-    let result = std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker())).await;
+    let result = std::future::poll_fn(|cx| worker.gatherings.poll(number, size, cx.waker(), &take)).await;
     part.completed = result.is_ok();
     result
 }
@@ -241,10 +271,9 @@ impl Drop for Part<'_> {
         if self.completed {
             return;
         }
+        let mut first = false;
         if let Some(gathering) = open.get_mut(&self.number) {
-            if !gathering.done {
-                gathering.give_up(self.member);
-            }
+            first = !gathering.done && gathering.give_up(self.member);
             gathering.left = gathering.left.saturating_sub(1);
             if gathering.left == 0 {
                 open.remove(&self.number);
@@ -252,7 +281,9 @@ impl Drop for Part<'_> {
         }
         drop(open);
         // Should it have been lost, nobody need wait for the others.
-        self.gatherings.wake();
+        if first {
+            self.gatherings.wake();
+        }
     }
 }
 
@@ -262,4 +293,31 @@ pub(crate) fn missing(number: u64) -> Result<Vec<String>> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
     Ok(worker.gatherings.missing(number, &worker.infos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, init_with};
+
+    #[test]
+    fn everybody_gets_the_sum_of_what_all_bring() {
+        std::thread::scope(|scope| {
+            for rank in 0..3_u64 {
+                let options = Options {
+                    init_method: format!("mem://sums?rank={rank}&world_size=3"),
+                    ..Options::default()
+                };
+                scope.spawn(move || {
+                    let world = init_with(&format!("w{rank}"), options).unwrap();
+                    for round in 0..10 {
+                        assert_eq!(world.sum("the sum", rank * round).unwrap(), 3 * round);
+                        assert_eq!(world.all_gather(&rank).unwrap(), [0, 1, 2]);
+                    }
+                    let huge = world.sum("the sum", u64::MAX - rank).unwrap();
+                    assert_eq!(huge, 6u64.wrapping_neg(), "it wraps instead of failing");
+                    world.shutdown().unwrap();
+                });
+            }
+        });
+    }
 }

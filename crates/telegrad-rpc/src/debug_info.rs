@@ -62,7 +62,7 @@ impl DebugInfo {
             blocked: load.blocked,
             threads: load.threads,
             idle_threads: load.idle,
-            links_in: worker.inbound.lock().len(),
+            links_in: worker.callers.lock().links(),
             references_owned: references.owned,
             references_held: references.held,
             references_unconfirmed: references.unconfirmed,

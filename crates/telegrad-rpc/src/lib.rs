@@ -38,6 +38,7 @@ mod members;
 mod met;
 mod member;
 mod call;
+mod callers;
 mod function;
 mod registry;
 mod rref;

@@ -5,7 +5,8 @@
 //! made or serves being under way, and brings how many calls it has made and served so far. When
 //! two rounds in a row bring the same numbers, the world is quiet: a call on its way when the first
 //! of them ended would have been made by a member after its report, and would show in its next. What
-//! members tell each other about references are calls, too, so that is over as well.
+//! members tell each other about references are calls, too, so that is over as well. The numbers only
+//! grow, so they are the same when their sum is: that is all that a round brings back.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::rref::ReferenceInfo;
 use crate::world::World;
 
-/// How long rank 0 waits for the others to leave, so that none of them misses the last round.
+/// How long rank 0 waits for the next of the others to leave, so that none of them misses the last
+/// round. Those who have its result leave at once; longer than this takes only who will not.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
@@ -41,27 +43,31 @@ pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> R
     };
     // Also after an error: the others are to learn its cause, not only that rank 0 has left.
     if world.rank() == 0 {
-        // The others close their links when they have left the last round.
-        let worker = world.worker();
-        let alone = || {
-            worker
-                .inbound
-                .lock()
-                .iter()
-                .all(|link| link.peer().rank == 0 || link.closed().is_some())
-        };
-        worker
-            .activity
-            .wait_until(deadline.min(Instant::now() + FAREWELL), alone);
+        see_off(world, deadline);
     }
     world.shutdown_now();
     result
 }
 
+/// Waits for the others to leave, for as long as they do.
+fn see_off(world: &World, deadline: Instant) {
+    let worker = world.worker();
+    // They close their links when they have left the last round.
+    let left = || worker.callers.lock().others_than(world.rank());
+    let mut before = left();
+    while before > 0 {
+        let next = deadline.min(Instant::now() + FAREWELL);
+        if !worker.activity.wait_until(next, || left() < before) {
+            return;
+        }
+        before = left();
+    }
+}
+
 /// Meets the others until all are quiet; what references still refer to then.
 fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<ReferenceInfo>> {
     let worker = world.worker();
-    let mut before = Vec::new();
+    let mut before = None;
     loop {
         worker.references.flush(worker);
         let quiet = || {
@@ -76,20 +82,16 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<Refer
                 missing: vec![world.name().into()],
             });
         }
-        let numbers = (
-            worker.activity.made.load(SeqCst),
-            worker.activity.served.load(SeqCst),
-        );
+        let numbers = worker.activity.made.load(SeqCst) + worker.activity.served.load(SeqCst);
         // Before the others can leave, and with them what they held.
         let leaks = leaks(world);
         let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
-        let all = world.with_timeout(left).gather("the shutdown", &numbers)?;
-        if all == before {
+        let sum = world.with_timeout(left).sum("the shutdown", numbers)?;
+        if before.replace(sum) == Some(sum) {
             return Ok(leaks);
         }
-        before = all;
     }
 }
 

@@ -13,6 +13,7 @@ use telegrad_wire::{ContextId, TensorSource};
 
 use crate::activity::Activity;
 use crate::call::Outbound;
+use crate::callers::Callers;
 use crate::collective::Gatherings;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
@@ -44,8 +45,7 @@ pub(crate) struct Worker {
     /// Made when the first socket needs watching; workers on in-memory links have none.
     poller: Mutex<Option<Arc<Poller>>>,
     listeners: Mutex<Vec<Listener>>,
-    /// Links that others have made to call this worker. Kept alive here.
-    pub(crate) inbound: Mutex<Vec<Arc<dyn Link>>>,
+    pub(crate) callers: Mutex<Callers>,
 
     /// Set once, when the members have met.
     members: OnceLock<Members>,
@@ -97,7 +97,7 @@ impl Worker {
             identity,
             poller: Mutex::new(None),
             listeners: Mutex::default(),
-            inbound: Mutex::default(),
+            callers: Mutex::default(),
             members: OnceLock::new(),
             met: Mutex::new(None),
             activity: Activity::default(),
@@ -214,22 +214,15 @@ impl Worker {
         }
     }
 
-    /// Ends the connections with a worker.
-    pub(crate) fn part_from(&self, life: Life, why: &str) {
-        let members = self.members.get();
-        let outbound = members.and_then(|members| members.of_life(life)?.outbound());
-        let inbound: Vec<_> = {
-            let inbound = self.inbound.lock();
-            let from_it = inbound.iter().filter(|link| link.peer().incarnation == life);
-            from_it.cloned().collect()
+    /// The connections with a worker that have not ended.
+    pub(crate) fn links_with(&self, life: Life) -> Vec<Arc<dyn Link>> {
+        let Some(member) = self.members.get().and_then(|members| members.of_life(life)) else {
+            return Vec::new();
         };
-        for link in outbound
-            .map(|outbound| outbound.link.clone())
-            .into_iter()
-            .chain(inbound)
-        {
-            link.close(why);
-        }
+        let mut links = self.callers.lock().of(member.info.rank).to_vec();
+        links.extend(member.outbound().map(|outbound| outbound.link.clone()));
+        links.retain(|link| link.closed().is_none());
+        links
     }
 
     /// Members in the order of their ranks.
@@ -262,11 +255,9 @@ impl Worker {
     /// nothing that waits for it to call can be completed.
     pub(crate) fn link_ended(self: &Arc<Self>, peer: &WorkerInfo, number: u64, closed: &Closed) {
         let (ended, still_calls) = {
-            let mut inbound = self.inbound.lock();
-            let ended: Vec<_> = inbound.extract_if(.., |link| link.closed().is_some()).collect();
-            (ended, inbound.iter().any(|link| link.peer().rank == peer.rank))
+            let mut callers = self.callers.lock();
+            (callers.take_ended(peer.rank), !callers.of(peer.rank).is_empty())
         };
-        // Outside the lock: the end of an in-memory link is felt at once at its other end.
         drop(ended);
         let member = self
             .members
@@ -295,8 +286,8 @@ impl Worker {
         for outbound in self.outbounds() {
             outbound.link.close(why);
         }
-        let inbound = std::mem::take(&mut *self.inbound.lock());
-        for link in inbound {
+        let callers = std::mem::take(&mut *self.callers.lock());
+        for link in callers.into_links() {
             link.close(why);
         }
         self.gatherings.close();

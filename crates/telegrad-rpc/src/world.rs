@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use telegrad_wire::{ContextId, Wire, WireError};
 
 use crate::call::RpcFuture;
-use crate::collective::{Blob, gather};
+use crate::collective::{Blob, barrier, gather, missing};
 use crate::context::CallContext;
 use crate::deadline::after;
 use crate::debug_info::DebugInfo;
@@ -188,7 +188,7 @@ impl World {
 
     /// How many members the world has.
     pub fn size(&self) -> usize {
-        self.worker().infos().len()
+        self.worker().members().map_or(0, |members| members.by_rank.len())
     }
 
     /// A member, by name or rank.
@@ -211,7 +211,7 @@ impl World {
     /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
     /// member that is waited for is lost.
     pub fn barrier(&self) -> Result<()> {
-        self.gather("the barrier", &()).map(drop)
+        self.sum("the barrier", 0).map(drop)
     }
 
     /// Everybody's `value`, by rank. All members must take part in the same barriers and
@@ -220,31 +220,16 @@ impl World {
     /// # Errors
     /// As [`barrier`](Self::barrier).
     pub fn all_gather<T: Wire>(&self, value: &T) -> Result<Vec<T>> {
-        self.gather("the gathering", value)
-    }
-
-    pub(crate) fn gather<T: Wire>(&self, what: &'static str, value: &T) -> Result<Vec<T>> {
-        let worker = self.worker();
         let function = Registry::get().entry(&gather)?.name;
         let cannot = |source: WireError| Error::Send {
             function: function.into(),
             worker: "rank 0".into(),
             source: Box::new(source),
         };
-        let number = worker.gatherings.number();
+        let number = self.worker().gatherings.number();
         let blob = Blob::of(value).map_err(cannot)?;
-        let blobs = match self.rpc_sync(0, gather, (number, blob)) {
-            Ok(blobs) => blobs,
-            Err(Error::Timeout { limit, .. }) => {
-                // Rank 0 knows who has come; it is asked once more, briefly.
-                let missing = self
-                    .with_timeout(Duration::from_secs(1))
-                    .rpc_sync(0, crate::collective::missing, (number,))
-                    .unwrap_or_default();
-                return Err(Error::Incomplete { what, limit, missing });
-            }
-            Err(error) => return Err(error),
-        };
+        let blobs = self.rpc_sync(0, gather, (number, blob));
+        let blobs = blobs.map_err(|error| self.incomplete("the gathering", number, error))?;
         let cannot = |source: WireError| Error::Receive {
             function: function.into(),
             worker: "rank 0".into(),
@@ -254,6 +239,26 @@ impl World {
             .into_iter()
             .map(|blob| blob.open().map_err(cannot))
             .collect()
+    }
+
+    /// The sum of everybody's `count`, once all have come.
+    pub(crate) fn sum(&self, what: &'static str, count: u64) -> Result<u64> {
+        let number = self.worker().gatherings.number();
+        let sum = self.rpc_sync(0, barrier, (number, count));
+        sum.map_err(|error| self.incomplete(what, number, error))
+    }
+
+    /// Why a gathering has failed; at the time limit, with who has not come.
+    fn incomplete(&self, what: &'static str, number: u64, error: Error) -> Error {
+        let Error::Timeout { limit, .. } = error else {
+            return error;
+        };
+        // Rank 0 knows who has come; it is asked once more, briefly.
+        let missing = self
+            .with_timeout(Duration::from_secs(1))
+            .rpc_sync(0, missing, (number,))
+            .unwrap_or_default();
+        Error::Incomplete { what, limit, missing }
     }
 
     /// Waits until no member has any work under way, then ends this worker. All members must take

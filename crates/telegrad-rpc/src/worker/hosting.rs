@@ -68,10 +68,13 @@ impl Host for Worker {
     }
 
     fn accepted(&self, link: Arc<dyn Link>) {
-        self.gatherings.found(link.peer().rank);
+        let caller = link.peer().rank;
+        self.gatherings.found(caller);
+        self.callers.lock().add(link.clone());
         // It may have ended before it got here.
-        if link.closed().is_none() {
-            self.inbound.lock().push(link.clone());
+        if link.closed().is_some() {
+            let ended = self.callers.lock().take_ended(caller);
+            drop(ended);
         }
         if self.is_closed() {
             link.close("the worker has shut down");

@@ -109,11 +109,12 @@ impl References {
         worker.lost(life, why);
         worker.activity.changed();
         // It may not be gone after all: then it hears of it. That can take a moment.
-        let why = format!("worker `{}` counts this one as gone: {why}", worker.name());
-        let task = worker.clone();
-        worker
-            .executor
-            .run_errand(Box::new(move || task.part_from(life, &why)));
+        let links = worker.links_with(life);
+        if !links.is_empty() {
+            let why = format!("worker `{}` counts this one as gone: {why}", worker.name());
+            let part = move || links.iter().for_each(|link| link.close(&why));
+            worker.executor.run_errand(Box::new(part));
+        }
     }
 
     /// Whether a worker counts as gone.

@@ -1,4 +1,4 @@
-//! Two hundred workers in one process.
+//! Hundreds of workers in one process.
 
 use std::time::Duration;
 
@@ -23,5 +23,15 @@ fn two_hundred_workers_start_call_each_other_and_shut_down() {
                 .collect();
             let expected: Vec<_> = (0..WORKERS).map(|rank| (me, rank)).collect();
             assert_eq!(join_all(calls).wait().unwrap(), expected);
+        });
+}
+
+#[test]
+fn a_thousand_workers_start_pass_a_barrier_and_shut_down() {
+    Cluster::threads(1000)
+        .time_limit(Duration::from_secs(120))
+        .run(|world| {
+            world.barrier().unwrap();
+            world.shutdown().unwrap();
         });
 }
