@@ -6,7 +6,7 @@ use candle_core::{Result, Storage, Tensor, bail};
 use crate::real::{Real, read};
 
 /// How many times as many columns as rows a product with a transposed matrix has for it to be worth computing the other way
-/// round, and turning what comes out: twice, and it takes a tenth less time, four times, and it takes a sixth less.
+/// round, and turning what comes out. With as many it takes as long either way, with four times as many a sixth less.
 const WORTH_TURNING: usize = 2;
 
 /// How many rows are transposed together: what they become side by side is a line of the cache in f32.
