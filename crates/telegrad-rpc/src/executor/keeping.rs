@@ -30,6 +30,9 @@ const AT_ONCE: Duration = Duration::from_micros(2);
 /// After a sign of load, how many roles are passed on before one is kept again.
 const EAGER: u32 = 64;
 
+/// A role that had better be passed on at once, and the task that it brought.
+type Unkept = (Box<dyn Role>, Task);
+
 /// Roles whose threads are busy.
 #[derive(Default)]
 pub(super) struct Keeping {
@@ -76,7 +79,7 @@ impl Executor {
         &self,
         role: Box<dyn Role>,
         task: Task,
-    ) -> Result<Option<Box<dyn Role>>, (Box<dyn Role>, Task)> {
+    ) -> Result<Option<Box<dyn Role>>, Unkept> {
         let keeping = &self.0.keeping;
         let eager = keeping.eager.load(Relaxed);
         if eager > 0 {
