@@ -1,10 +1,14 @@
 //! The contexts that a worker knows of, and those that it knows to be over.
 //!
 //! A context is over when its opener says so. Messages that belong to it may still be on their way then, and
-//! must not bring it back. Openers number their contexts, and say with each end which ones are open, so what has to
-//! be remembered is bounded by that.
+//! must not bring it back. Openers number their contexts, and say with each end which others are over, so that what
+//! has to be remembered is a few ranges of numbers. What they say is never withdrawn, since no context is opened
+//! twice: it may arrive in any order.
 
-use std::collections::BTreeSet;
+mod ranges;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -15,6 +19,12 @@ use telegrad_wire::{ContextId, Rank, Wire};
 use crate::backend::AutogradBackend;
 use crate::error::AutogradError;
 use crate::graph::Graph;
+
+use ranges::Ranges;
+
+/// How many open contexts an opener lists with an end. Few have more open at a time; those who do go through them in
+/// turns, so that an end costs the same however many there are.
+const LISTED: usize = 32;
 
 /// What a worker has of a context.
 pub(crate) enum State<B: AutogradBackend> {
@@ -29,11 +39,22 @@ pub(crate) enum State<B: AutogradBackend> {
     Ended,
 }
 
-/// Which contexts of a worker are open: these, and any from that number on.
+/// Which contexts of a worker with these numbers are open: only those listed, in order. Says nothing of others.
 #[derive(Clone, Debug, Wire)]
 pub(crate) struct StillOpen {
+    from: u64,
+    to: u64,
     open: Vec<u64>,
-    next: u64,
+}
+
+impl StillOpen {
+    /// The numbers between those that are open.
+    fn over(&self) -> impl Iterator<Item = Range<u64>> {
+        let starts = std::iter::once(self.from).chain(self.open.iter().map(|number| number + 1));
+        let ends = self.open.iter().copied().chain([self.to]);
+        let between = starts.zip(ends).map(|(start, end)| start..end);
+        between.filter(|range| !range.is_empty())
+    }
 }
 
 /// A context, shared by whoever works in it.
@@ -45,30 +66,42 @@ pub(crate) struct Contexts<B: AutogradBackend> {
 }
 
 struct Books<B: AutogradBackend> {
-    open: FxHashMap<ContextId, Shared<B>>,
+    /// In order, to find those of a range of numbers.
+    open: BTreeMap<ContextId, Shared<B>>,
     openers: FxHashMap<Rank, Opener>,
 }
 
 /// What is known of the contexts of one worker.
-#[derive(Default)]
 struct Opener {
-    /// All below this number are over,
-    next: u64,
-    /// but for these.
-    open: BTreeSet<u64>,
-    /// And these are.
-    ended: BTreeSet<u64>,
+    /// Those that are over.
+    over: Ranges,
     /// The worker is gone, and with it all its contexts.
     gone: bool,
     /// The contexts that it has open itself; kept by the opener alone.
     own: BTreeSet<u64>,
+    /// The first that it lists next time, when there are too many for one.
+    turn: u64,
+}
+
+impl Default for Opener {
+    fn default() -> Self {
+        let mut over = Ranges::default();
+        // Numbers start at 1, so that those from there on join this range.
+        over.add(0..1);
+        Self {
+            over,
+            gone: false,
+            own: BTreeSet::new(),
+            turn: 0,
+        }
+    }
 }
 
 impl<B: AutogradBackend> Default for Contexts<B> {
     fn default() -> Self {
         Self {
             books: Mutex::new(Books {
-                open: FxHashMap::default(),
+                open: BTreeMap::new(),
                 openers: FxHashMap::default(),
             }),
             next: AtomicU64::new(1),
@@ -107,25 +140,26 @@ impl<B: AutogradBackend> Contexts<B> {
         Some(shared)
     }
 
-    /// A context of this worker's own is over: which are not.
+    /// A context of this worker's own is over: what to say of the others.
     pub(crate) fn close(&self, context: ContextId) -> StillOpen {
         let mut books = self.books.lock();
         let opener = books.openers.entry(context.opener()).or_default();
         opener.own.remove(&context.number());
-        StillOpen {
-            open: opener.own.iter().copied().collect(),
-            next: self.next.load(SeqCst),
-        }
+        opener.still_open(self.next.load(SeqCst))
     }
 
-    /// A context is over, and so are its opener's others that are not among those. What was known of them.
+    /// A context is over, and so are those of its opener's others that it says so of. What was known of them.
     pub(crate) fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Shared<B>)> {
         let mut books = self.books.lock();
-        let mut opener = books.openers.remove(&context.opener()).unwrap_or_default();
-        opener.hear(context.number(), still);
-        let over = books.take(|other| other.opener() == context.opener() && opener.is_over(other.number()));
-        books.openers.insert(context.opener(), opener);
-        over
+        let number = context.number();
+        let others = still.into_iter().flat_map(StillOpen::over);
+        let mut known = Vec::new();
+        for over in others.chain(std::iter::once(number..number + 1)) {
+            known.extend(books.take(context.opener(), over.clone()));
+            let opener = books.openers.entry(context.opener()).or_default();
+            opener.over.add(over);
+        }
+        known
     }
 
     /// The opener of contexts is gone. What was known of them.
@@ -135,7 +169,7 @@ impl<B: AutogradBackend> Contexts<B> {
             gone: true,
             ..Opener::default()
         };
-        books.take(|context| context.opener() == opener)
+        books.take(opener, 0..ContextId(u64::MAX).number() + 1)
     }
 
     /// All contexts that are known.
@@ -148,44 +182,36 @@ impl<B: AutogradBackend> Contexts<B> {
             .collect()
     }
 
-    /// Ends that have to be remembered.
+    /// Ranges of ends that have to be remembered, besides the first: that all below a number are over.
     pub(crate) fn remembered(&self) -> usize {
         let books = self.books.lock();
-        books.openers.values().map(|opener| opener.ended.len()).sum()
+        books.openers.values().map(|opener| opener.over.len() - 1).sum()
     }
 }
 
 impl Opener {
     fn is_over(&self, number: u64) -> bool {
-        self.gone
-            || match number < self.next {
-                true => !self.open.contains(&number),
-                false => self.ended.contains(&number),
-            }
+        self.gone || self.over.contains(number)
     }
 
-    /// One is over. What the opener says of the others may have been overtaken by something later.
-    fn hear(&mut self, ended: u64, still: Option<&StillOpen>) {
-        if let Some(StillOpen { open, next }) = still {
-            if *next > self.next {
-                let open = open.iter().copied().filter(|number| !self.is_over(*number));
-                self.open = open.collect();
-                self.next = *next;
-                self.ended = self.ended.split_off(next);
-            } else {
-                self.open.retain(|number| number >= next || open.contains(number));
-            }
-        }
-        match ended < self.next {
-            true => self.open.remove(&ended),
-            false => self.ended.insert(ended),
-        };
+    /// Which are open of those whose turn it is; `next` is the number of none yet.
+    fn still_open(&mut self, next: u64) -> StillOpen {
+        let from = if self.own.len() > LISTED { self.turn } else { 0 };
+        let mut own = self.own.range(from..).copied();
+        let open = own.by_ref().take(LISTED).collect();
+        let rest = own.next();
+        self.turn = rest.unwrap_or(0);
+        let to = rest.unwrap_or(next);
+        StillOpen { from, to, open }
     }
 }
 
 impl<B: AutogradBackend> Books<B> {
-    fn take(&mut self, which: impl Fn(ContextId) -> bool) -> Vec<(ContextId, Shared<B>)> {
-        self.open.extract_if(|context, _| which(*context)).collect()
+    /// Takes out what is known of an opener's contexts with these numbers.
+    fn take(&mut self, opener: Rank, numbers: Range<u64>) -> Vec<(ContextId, Shared<B>)> {
+        let first = ContextId::new(opener, numbers.start);
+        let last = ContextId::new(opener, numbers.end - 1);
+        self.open.extract_if(first..=last, |_, _| true).collect()
     }
 }
 

@@ -16,6 +16,7 @@ pub struct AutogradInfo {
     pub gradients: usize,
     /// Backward passes.
     pub passes: usize,
-    /// Contexts that are over, and whose late messages must not bring them back.
+    /// Contexts that are over, and whose late messages must not bring them back: ranges of their numbers, for each
+    /// worker that opens contexts all but the lowest.
     pub ends_remembered: usize,
 }

@@ -228,7 +228,7 @@ async fn take_part<T>(
 ) -> Result<T> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
-    let size = worker.members()?.by_rank.len();
+    let size = worker.members()?.count();
     worker.gatherings.found(call.caller.rank);
     let wakers = {
         let mut open = worker.gatherings.open.lock();

@@ -12,6 +12,7 @@ use crate::init::{meet, random};
 use crate::member::Card;
 use crate::options::Options;
 use crate::rendezvous::{self, Store};
+use crate::roster::Roster;
 
 /// A place among the members of a world, until it is dropped.
 pub struct Seat {
@@ -43,18 +44,12 @@ impl Seat {
             host: host_id(),
             process: std::process::id(),
         };
-        let keys: Vec<_> = (0..method.world_size)
-            .map(|rank| format!("world/1/{rank}/card"))
-            .collect();
-        let cards = meet(&*store, &card, &keys, deadline, options)?;
-        let world = WorldId(cards.first().map_or(0, |card| card.world));
-        let members = cards
-            .into_iter()
-            .map(|card| (card.identity, card.addresses))
-            .collect();
+        let sheet = meet(&*store, &card, ("world/1/", method.world_size), deadline, options)?;
+        let roster = Roster::read(&sheet, &store.describe())?;
+        let seat = |card: &Arc<Card>| (card.identity.clone(), card.addresses.clone());
         Ok(Self {
-            world,
-            members,
+            world: roster.world,
+            members: roster.cards.iter().map(seat).collect(),
             _store: store,
         })
     }

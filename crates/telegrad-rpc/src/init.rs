@@ -1,23 +1,24 @@
 //! How a world comes to be.
 //!
 //! Every member opens its listeners, leaves a card with their addresses where all members meet, and
-//! waits for the cards of the others. Whoever has them all can call everybody: that is the barrier.
+//! waits for the sheet with the cards of all, which rank 0 leaves when it has them. Whoever has it can
+//! call everybody: that is the barrier.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustc_hash::FxHashMap;
 use telegrad_net::{Address, Identity, Listener, host_id, listen};
-use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, WorldId};
+use telegrad_wire::{Decoder, Encoder, Incarnation, Wire};
 
 use crate::deadline::after;
 use crate::error::{Error, Result};
-use crate::member::{Card, Member};
+use crate::member::Card;
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{Options, Transport};
 use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
+use crate::roster::Roster;
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 use crate::world::World;
@@ -82,15 +83,19 @@ fn join(
         host: host_id(),
         process: std::process::id(),
     };
-    let key = |rank: u32| format!("{prefix}{rank}/card");
     worker.opened(listeners, Met::new(&mut opened, resolved));
-    let keys: Vec<_> = (0..resolved.world_size).map(key).collect();
-    let world = meet(&*opened.store, &card, &keys, deadline, options).and_then(|cards| {
+    let members = (prefix, resolved.world_size);
+    let world = meet(&*opened.store, &card, members, deadline, options).and_then(|sheet| {
         // From here on this is a world of its own, whether it can be used or not.
         worker.has_met();
-        check_unique(&cards)?;
-        let world = WorldId(cards.first().map_or(0, |card| card.world));
-        worker.meet(Members::new(world, cards.into_iter().map(Member::new).collect()));
+        let roster = Roster::read(&sheet, &opened.store.describe())?;
+        let known = roster.card(resolved.rank);
+        if known.is_none_or(|known| known.identity != card.identity) {
+            // Its earlier attempt gave up just when the last of the others came.
+            let rank = resolved.rank;
+            return Err(Error::Init(format!("the world has met with another rank {rank}")));
+        }
+        worker.meet(Members::new(roster));
         Ok(World::new(worker.clone()))
     });
     if world.is_err() {
@@ -108,61 +113,66 @@ pub(crate) fn random() -> Result<u64> {
     getrandom::u64().map_err(|error| Error::Init(format!("the system gives no random numbers: {error}")))
 }
 
-/// Leaves this worker's card and collects everybody's, by rank.
+/// Leaves this worker's card and waits until everybody has. All cards, one after the other by rank.
+///
+/// Rank 0 collects them and leaves them on one sheet for the others: were each of n members to ask for
+/// every card, the store would look up n² of them. Not so where everybody has them at hand: there the
+/// sheet would only come later.
 pub(crate) fn meet(
     store: &dyn Store,
     card: &Card,
-    keys: &[String],
+    (prefix, size): (&str, u32),
     deadline: Instant,
     options: &Options,
-) -> Result<Vec<Card>> {
+) -> Result<Vec<u8>> {
     let rank = card.identity.rank;
+    let key = |rank: u32| format!("{prefix}{rank}/card");
     let mut encoder = Encoder::new();
     card.encode(&mut encoder);
     let payload = encoder.finish().map_err(|error| Error::Init(error.to_string()))?;
-    let read = |bytes: &[u8]| {
-        Card::decode(&mut Decoder::new(bytes)).map_err(|error| {
+    if let Some(other) = store.insert(&key(rank), &payload.body)? {
+        let other = Card::decode(&mut Decoder::new(&other)).map_err(|error| {
             Error::Init(format!(
                 "the store at {} has a broken card: {error}",
                 store.describe()
             ))
-        })
-    };
-    if let Some(other) = store.insert(&keys[rank as usize], &payload.body)? {
-        let other = read(&other)?.identity.name;
-        let name = &card.identity.name;
+        })?;
+        let (name, other) = (&card.identity.name, other.identity.name);
         return Err(Error::Init(format!(
             "worker `{name}` has rank {rank}, which worker `{other}` has already"
         )));
     }
-    match store.get_all(keys, deadline) {
-        Ok(cards) => cards.iter().map(|bytes| read(bytes)).collect(),
+    // With the size, because members that differ in it do not meet.
+    let sheet = format!("{prefix}sheet/{size}");
+    if rank > 0 && !store.is_replicated() {
+        match store.get_all(std::slice::from_ref(&sheet), deadline) {
+            Ok(sheet) => return Ok(sheet.concat()),
+            // The cards show who is missing.
+            Err(RendezvousError::Missing { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let keys: Vec<_> = (0..size).map(key).collect();
+    match store.get_all(&keys, deadline) {
+        Ok(cards) => {
+            let cards = cards.concat();
+            if rank == 0 && !store.is_replicated() {
+                store.insert(&sheet, &cards)?;
+            }
+            Ok(cards)
+        }
         Err(RendezvousError::Missing { keys: missing, .. }) => {
             // Whoever tries again under this rank must not find it taken.
             store.remove(&keys[rank as usize])?;
             let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
             Err(Error::Init(format!(
-                "the world of {} workers was not complete after {:?}: still missing rank {}",
-                keys.len(),
+                "the world of {size} workers was not complete after {:?}: still missing rank {}",
                 options.rendezvous_timeout,
                 ranks.join(", ")
             )))
         }
         Err(error) => Err(error.into()),
     }
-}
-
-fn check_unique(cards: &[Card]) -> Result<()> {
-    let mut ranks = FxHashMap::default();
-    for Card { identity, .. } in cards {
-        if let Some(first) = ranks.insert(identity.name.as_str(), identity.rank) {
-            let (name, second) = (&identity.name, identity.rank);
-            return Err(Error::Init(format!(
-                "two workers are named `{name}`: rank {first} and rank {second}"
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Listens wherever other members may want to reach this worker; the fastest first.

@@ -35,6 +35,7 @@ mod rendezvous;
 mod world;
 mod worker;
 mod members;
+mod roster;
 mod met;
 mod member;
 mod call;

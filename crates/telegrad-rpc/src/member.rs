@@ -28,6 +28,15 @@ pub(crate) struct Card {
     pub(crate) process: u32,
 }
 
+impl Card {
+    pub(crate) fn info(&self) -> WorkerInfo {
+        WorkerInfo {
+            name: self.identity.name.clone(),
+            rank: self.identity.rank,
+        }
+    }
+}
+
 /// Why there is no link to a worker.
 pub(crate) enum Absent {
     /// It cannot be reached.
@@ -44,7 +53,7 @@ pub(crate) enum Absent {
 pub(crate) struct Member {
     pub(crate) info: WorkerInfo,
     pub(crate) name: Arc<str>,
-    card: Card,
+    card: Arc<Card>,
     /// The link for calls to it, once there is one. Never locked for long: receiving threads and
     /// the timer look at it.
     outbound: Mutex<Option<Arc<Outbound>>>,
@@ -53,11 +62,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(card: Card) -> Self {
-        let info = WorkerInfo {
-            name: card.identity.name.clone(),
-            rank: card.identity.rank,
-        };
+    pub(crate) fn new(card: Arc<Card>) -> Self {
+        let info = card.info();
         Self {
             name: info.name.as_str().into(),
             info,
@@ -183,7 +189,10 @@ impl Member {
         address: &Address,
         deadline: Instant,
     ) -> Result<Arc<Outbound>, telegrad_net::DialError> {
-        let world = worker.members().map(|members| members.world).unwrap_or_default();
+        let world = worker
+            .members()
+            .map(|members| members.roster.world)
+            .unwrap_or_default();
         let calls = Arc::new(Calls::new(
             Arc::downgrade(worker),
             self.name.clone(),

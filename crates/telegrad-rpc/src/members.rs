@@ -1,61 +1,62 @@
-//! Who is in a world.
+//! The members of a world, as one worker deals with them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rustc_hash::FxHashMap;
-use telegrad_wire::{Incarnation, WorldId};
+use telegrad_wire::{Incarnation, Rank};
 
 use crate::error::{Error, Result};
 use crate::member::Member;
-use crate::worker_info::To;
+use crate::roster::Roster;
+use crate::worker_info::{To, WorkerInfo};
 
 /// The members of a world.
 pub(crate) struct Members {
-    pub(crate) world: WorldId,
-    pub(crate) by_rank: Vec<Arc<Member>>,
-    by_name: FxHashMap<Arc<str>, usize>,
-    by_life: FxHashMap<Incarnation, usize>,
+    pub(crate) roster: Arc<Roster>,
+    /// By rank. Made when they are first needed, since most workers of a large world deal with few.
+    made: Vec<OnceLock<Arc<Member>>>,
 }
 
 impl Members {
-    /// `members` are in the order of their ranks.
-    pub(crate) fn new(world: WorldId, members: Vec<Member>) -> Self {
-        let by_rank: Vec<_> = members.into_iter().map(Arc::new).collect();
-        let by_name = by_rank
-            .iter()
-            .enumerate()
-            .map(|(rank, member)| (member.name.clone(), rank))
-            .collect();
-        let by_life = by_rank
-            .iter()
-            .enumerate()
-            .map(|(rank, member)| (member.identity().incarnation, rank))
-            .collect();
-        Self {
-            world,
-            by_rank,
-            by_name,
-            by_life,
-        }
+    pub(crate) fn new(roster: Arc<Roster>) -> Self {
+        let made = roster.cards.iter().map(|_| OnceLock::new()).collect();
+        Self { roster, made }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.made.len()
+    }
+
+    /// The member of a rank.
+    pub(crate) fn get(&self, rank: Rank) -> Option<&Arc<Member>> {
+        let (slot, card) = (self.made.get(rank as usize)?, self.roster.card(rank)?);
+        Some(slot.get_or_init(|| Arc::new(Member::new(card.clone()))))
     }
 
     /// The member whose life this is.
     pub(crate) fn of_life(&self, life: Incarnation) -> Option<&Arc<Member>> {
-        self.by_rank.get(*self.by_life.get(&life)?)
+        self.get(self.roster.of_life(life)?)
+    }
+
+    /// Those that this worker has dealt with.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.made.iter().filter_map(OnceLock::get)
+    }
+
+    /// All of them, by rank.
+    pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
+        self.roster.cards.iter().map(|card| card.info()).collect()
     }
 
     pub(crate) fn find(&self, to: To<'_>) -> Result<&Arc<Member>> {
-        let found = match to {
-            To::Name(name) => self.by_name.get(name).and_then(|&rank| self.by_rank.get(rank)),
-            To::Rank(rank) => self.by_rank.get(rank as usize),
+        let rank = match to {
+            To::Name(name) => self.roster.named(name),
+            To::Rank(rank) => Some(rank),
         };
-        found.ok_or_else(|| Error::UnknownWorker {
-            wanted: to.to_string(),
-            known: self
-                .by_rank
-                .iter()
-                .map(|member| member.info.name.clone())
-                .collect(),
-        })
+        rank.and_then(|rank| self.get(rank))
+            .ok_or_else(|| Error::UnknownWorker {
+                wanted: to.to_string(),
+                known: self.infos().into_iter().map(|info| info.name).collect(),
+            })
     }
 }

@@ -3,7 +3,7 @@
 //! Before a worker can call another it must learn that worker's name and address, and all it is
 //! told is its rank, the size of the world and one place that every member knows. At that place is
 //! a [`Store`]: a small table of keys that are set once, in which each member leaves its card and
-//! waits for the cards of the others. Nothing on the path of a call touches it.
+//! waits for the cards of all. Nothing on the path of a call touches it.
 //!
 //! Read it in this order: `method` turns an init method (`env://`, `tcp://host:port`,
 //! `file:///path`, `mem://name`) into a place, a rank and a size; `store` is the contract and

@@ -228,9 +228,7 @@ impl Worker {
     /// Members in the order of their ranks.
     pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
         let members = self.members.get();
-        members
-            .map(|m| m.by_rank.iter().map(|member| member.info.clone()).collect())
-            .unwrap_or_default()
+        members.map(Members::infos).unwrap_or_default()
     }
 
     /// Calls made by this worker that have no result yet.
@@ -247,7 +245,7 @@ impl Worker {
         let members = self.members.get();
         members
             .into_iter()
-            .flat_map(|m| &m.by_rank)
+            .flat_map(Members::known)
             .filter_map(|member| member.outbound())
     }
 
@@ -259,10 +257,7 @@ impl Worker {
             (callers.take_ended(peer.rank), !callers.of(peer.rank).is_empty())
         };
         drop(ended);
-        let member = self
-            .members
-            .get()
-            .and_then(|members| members.by_rank.get(peer.rank as usize));
+        let member = self.members.get().and_then(|members| members.get(peer.rank));
         let outbound = member.and_then(|member| member.outbound());
         let is_called = outbound.is_some_and(|outbound| outbound.link.closed().is_none());
         if !closed.graceful && !self.is_closed() {

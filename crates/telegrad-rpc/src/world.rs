@@ -13,6 +13,7 @@ use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
 use crate::function::FreeFn;
 use crate::layer::{Layer, in_scope, scope_of};
+use crate::members::Members;
 use crate::options::CallOptions;
 use crate::registry::Registry;
 use crate::rref::{RRef, ReferenceInfo};
@@ -188,7 +189,7 @@ impl World {
 
     /// How many members the world has.
     pub fn size(&self) -> usize {
-        self.worker().members().map_or(0, |members| members.by_rank.len())
+        self.worker().members().map_or(0, Members::count)
     }
 
     /// A member, by name or rank.
@@ -322,7 +323,7 @@ impl World {
     #[doc(hidden)]
     pub fn is_connected(&self, to: u32) -> bool {
         let member = self.worker().members().ok();
-        let member = member.and_then(|members| members.by_rank.get(to as usize));
+        let member = member.and_then(|members| members.get(to));
         let outbound = member.and_then(|member| member.outbound());
         outbound.is_some_and(|outbound| outbound.link.closed().is_none())
     }

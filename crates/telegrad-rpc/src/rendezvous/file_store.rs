@@ -93,6 +93,10 @@ impl Store for FileStore {
         })
     }
 
+    fn is_replicated(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         self.place.clone()
     }

@@ -48,7 +48,7 @@ impl Store for MemStore {
         let State { table, waits, .. } = &mut *self.state.lock();
         let before = table.insert(key.to_owned(), value.to_vec());
         for (wait, done) in waits.values_mut() {
-            if wait.advance(table) {
+            if wait.awaits(key) && wait.advance(table) {
                 done.notify_one();
             }
         }

@@ -22,6 +22,11 @@ pub(crate) trait Store: Send + Sync {
     /// Forgets the keys that start with `prefix`.
     fn remove(&self, prefix: &str) -> Result<(), RendezvousError>;
 
+    /// Whether each member has the whole table at hand, and looks at it from time to time.
+    fn is_replicated(&self) -> bool {
+        false
+    }
+
     /// Where the store is, for messages to people.
     fn describe(&self) -> String;
 

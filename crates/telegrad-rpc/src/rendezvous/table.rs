@@ -33,8 +33,9 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Wait {
     keys: Vec<String>,
-    /// How many keys, from the first, have been seen. A world of n workers inserts n keys while
-    /// about n workers wait for all of them; without this every insert would look up n² keys.
+    /// How many keys, from the first, have been seen; the next one was not set at the last look. A
+    /// world of n workers inserts n keys while rank 0 waits for all of them; without this every insert
+    /// would look up n keys.
     seen: usize,
 }
 
@@ -42,6 +43,11 @@ impl Wait {
     /// A wait for all of `keys`.
     pub(super) fn new(keys: Vec<String>) -> Self {
         Self { keys, seen: 0 }
+    }
+
+    /// Whether there is any use in looking again now that `key` is set.
+    pub(super) fn awaits(&self, key: &str) -> bool {
+        self.keys.get(self.seen).is_some_and(|next| next == key)
     }
 
     /// Looks again; true once all keys have been seen.
@@ -64,6 +70,7 @@ impl Wait {
         if values.is_none() {
             // A key was removed after it had been seen: look for all of them again.
             self.seen = 0;
+            self.advance(table);
         }
         values
     }

@@ -225,6 +225,7 @@ fn a_wait_looks_again_for_keys_that_were_removed() {
     table.insert("b".into(), vec![2]);
     assert_eq!(wait.values(&table), None);
     assert_eq!(wait.missing(&table), ["a"]);
+    assert!(wait.awaits("a") && !wait.awaits("b"));
     table.insert("a".into(), vec![3]);
     assert_eq!(wait.values(&table), Some(vec![vec![3], vec![2]]));
 }

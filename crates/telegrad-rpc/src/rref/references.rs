@@ -74,7 +74,7 @@ impl References {
 
     /// Keeps a value here, for references to it.
     pub(crate) fn own(&self, worker: &Arc<Worker>, kept: Kept) -> Result<Arc<Handle>> {
-        let me = worker.members()?.by_rank.get(worker.identity.rank as usize);
+        let me = worker.members()?.get(worker.identity.rank);
         let me = me.cloned().ok_or(Error::ShutDown)?;
         let type_name = Cow::Borrowed(kept.type_name);
         let slot = Arc::new(Slot::from(Ok(Value::new(kept))));

@@ -163,7 +163,7 @@ impl Inbound {
         let is_one = context.0 != 0
             && worker
                 .members()
-                .is_ok_and(|members| (context.opener() as usize) < members.by_rank.len());
+                .is_ok_and(|members| (context.opener() as usize) < members.count());
         is_one.then_some((worker.identity.incarnation, context))
     }
 

@@ -23,7 +23,7 @@ impl Host for Worker {
             return Err("this worker has not met the others yet".into());
         };
         let me = &self.identity;
-        if hello.world != members.world {
+        if hello.world != members.roster.world {
             return Err(format!("worker `{}` belongs to another world", me.name));
         }
         if hello.to != *me {
@@ -32,8 +32,8 @@ impl Host for Worker {
                 me.name, me.rank, hello.to.name
             ));
         }
-        let known = members.by_rank.get(hello.from.rank as usize);
-        if known.is_none_or(|member| *member.identity() != hello.from) {
+        let known = members.roster.card(hello.from.rank);
+        if known.is_none_or(|card| card.identity != hello.from) {
             return Err(format!(
                 "`{}` (rank {}) is not a member of this world",
                 hello.from.name, hello.from.rank
