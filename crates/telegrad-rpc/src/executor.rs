@@ -59,6 +59,18 @@ struct State {
     refused: Vec<Task>,
 }
 
+/// Room in the queue that is kept when it is empty.
+const KEEP: usize = 1024;
+
+impl State {
+    /// Lets go of what a flood of functions needed, once it is over.
+    fn let_go(&mut self) {
+        if self.queue.is_empty() && self.queue.capacity() > 2 * KEEP {
+            self.queue.shrink_to(KEEP);
+        }
+    }
+}
+
 /// Where a thread without work waits for some.
 struct Seat {
     work: Mutex<Option<Work>>,
@@ -350,6 +362,7 @@ impl Executor {
                 Some(next) => task = next,
                 None => {
                     state.running -= 1;
+                    state.let_go();
                     return;
                 }
             }

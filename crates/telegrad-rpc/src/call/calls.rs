@@ -180,6 +180,18 @@ struct Books {
     given_up: FxHashSet<u64>,
 }
 
+/// Room for calls that is kept when there are none.
+const KEEP: usize = 1024;
+
+impl Books {
+    /// Lets go of what a flood of calls needed, once it is over.
+    fn let_go(&mut self) {
+        if self.pending.is_empty() && self.pending.capacity() > 2 * KEEP {
+            self.pending.shrink_to(KEEP);
+        }
+    }
+}
+
 impl Outbound {
     pub(crate) fn new(
         link: Arc<dyn Link>,
@@ -409,6 +421,7 @@ impl Sink for Calls {
         let mut books = self.books.lock();
         let is_unwanted = books.given_up.remove(&call.0);
         let call = books.pending.remove(&call.0);
+        books.let_go();
         drop(books);
         if is_unwanted || call.as_ref().is_some_and(|call| !call.purpose.is_for_result()) {
             link.watch(false);

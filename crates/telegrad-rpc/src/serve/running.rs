@@ -14,6 +14,9 @@ use crate::context::CallContext;
 /// never many of those.
 const MAX_EARLY: usize = 256;
 
+/// Room for requests that is kept when there are none.
+const KEEP: usize = 1024;
+
 /// Finds a request that is to be cancelled.
 #[derive(Default)]
 pub(crate) struct Running(Mutex<State>);
@@ -40,7 +43,13 @@ impl Running {
 
     /// Takes a request off the books.
     pub(crate) fn remove(&self, call: CallId) {
-        let context = self.0.lock().calls.remove(&call.0);
+        let mut state = self.0.lock();
+        let context = state.calls.remove(&call.0);
+        if state.calls.is_empty() && state.calls.capacity() > 2 * KEEP {
+            // It was a flood, and it is over.
+            state.calls.shrink_to(KEEP);
+        }
+        drop(state);
         drop(context);
     }
 
