@@ -52,64 +52,42 @@ impl Kind {
     }
 }
 
-/// Makes one test per kind of link out of each function, named `case::kind`.
-macro_rules! on_every_link {
-    ($($case:ident),* $(,)?) => { $(
+/// One test of a function for each of some kinds of link, named `case::kind`.
+macro_rules! on_links {
+    ($case:ident: $($name:ident = $kind:expr),*) => {
         mod $case {
             use crate::harness::{Kind, limited};
-            #[test]
-            fn mem() { limited(|| super::$case(Kind::Mem)); }
-            #[test]
-            fn shared() { limited(|| super::$case(Kind::Shared)); }
-            #[test]
-            fn unix() { limited(|| super::$case(Kind::Unix)); }
-            #[test]
-            fn tcp() { limited(|| super::$case(Kind::Tcp(1))); }
-            #[test]
-            fn tcp_2_lanes() { limited(|| super::$case(Kind::Tcp(2))); }
-            #[test]
-            fn tcp_4_lanes() { limited(|| super::$case(Kind::Tcp(4))); }
+            $(#[test]
+            fn $name() { limited(|| super::$case($kind)); })*
         }
-    )* };
+    };
+}
+
+/// Makes one test per kind of link out of each function.
+macro_rules! on_every_link {
+    ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
+        mem = Kind::Mem, shared = Kind::Shared, unix = Kind::Unix,
+        tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
+    })* };
 }
 
 /// The same for what a link within a process cannot show.
 macro_rules! between_processes {
-    ($($case:ident),* $(,)?) => { $(
-        mod $case {
-            use crate::harness::{Kind, limited};
-            #[test]
-            fn shared() { limited(|| super::$case(Kind::Shared)); }
-            #[test]
-            fn unix() { limited(|| super::$case(Kind::Unix)); }
-            #[test]
-            fn tcp() { limited(|| super::$case(Kind::Tcp(1))); }
-            #[test]
-            fn tcp_2_lanes() { limited(|| super::$case(Kind::Tcp(2))); }
-            #[test]
-            fn tcp_4_lanes() { limited(|| super::$case(Kind::Tcp(4))); }
-        }
-    )* };
+    ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
+        shared = Kind::Shared, unix = Kind::Unix,
+        tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
+    })* };
 }
 
 /// The same for what only sockets can show.
 macro_rules! on_sockets {
-    ($($case:ident),* $(,)?) => { $(
-        mod $case {
-            use crate::harness::{Kind, limited};
-            #[test]
-            fn unix() { limited(|| super::$case(Kind::Unix)); }
-            #[test]
-            fn tcp() { limited(|| super::$case(Kind::Tcp(1))); }
-            #[test]
-            fn tcp_2_lanes() { limited(|| super::$case(Kind::Tcp(2))); }
-            #[test]
-            fn tcp_4_lanes() { limited(|| super::$case(Kind::Tcp(4))); }
-        }
-    )* };
+    ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
+        unix = Kind::Unix,
+        tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
+    })* };
 }
 
-pub(crate) use {between_processes, on_every_link, on_sockets};
+pub(crate) use {between_processes, on_every_link, on_links, on_sockets};
 
 /// Runs a test that fails, rather than hangs, when it does not end.
 pub(crate) fn limited<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'static) -> R {
