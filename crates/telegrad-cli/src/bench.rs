@@ -120,7 +120,7 @@ Keys of a JSON line: framework, metric, params, value, unit, rep; p50, p99, min,
 With --against, lines with these keys come last: against, metric, params, unit, value (the best of
 ours), theirs, ratio (how many times better ours is), floor, floor_metric, times_floor.
 `call=python_udf` is a user's function: the name is the one it has in the benchmark that this one
-is compared with.
+is compared with. `call=inline` is the same on the thread that reads the request.
 
 Examples:
   telegrad bench

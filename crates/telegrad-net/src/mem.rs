@@ -145,11 +145,10 @@ impl Link for MemLink {
     }
 
     fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
-        let late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let done = || (waiting.done() || late()).then_some(());
+        let done = || waiting.done().then_some(());
         // One thread polls; were there several, they would take the processor from who answers.
         let spin = self.spin.try_lock();
-        if done().is_none() && spin.is_none_or(|mut spin| spin.poll(done).is_none()) {
+        if done().is_none() && spin.is_none_or(|mut spin| spin.poll_until(deadline, done).is_none()) {
             waiting.park(deadline);
         }
     }

@@ -68,7 +68,10 @@ impl Outgoing {
             mut header,
             payload: Payload { body, tensors, .. },
         } = self;
-        let mut table = Vec::new();
+        let table_len = tensors
+            .iter()
+            .map(|tensor| TensorTable::entry_len(tensor.shape()));
+        let mut table = Vec::with_capacity(table_len.sum());
         let mut data = 0_u64;
         for tensor in &tensors {
             TensorTable::push(&mut table, tensor.dtype(), tensor.shape())?;

@@ -154,6 +154,9 @@ const MAX_HOT: usize = 64;
 /// Glances in vain after which a source is left to its descriptor, when others have messages all the time.
 const PATIENCE: u32 = 1000;
 
+/// Looks at what is hot for each look at everything else, which takes a system call.
+const LOOKS: u32 = 64;
+
 /// The role of the thread that polls.
 struct Polling {
     poller: Arc<Poller>,
@@ -188,6 +191,8 @@ impl Role for Polling {
             // Those with something to read after all stay.
             self.hot.retain(|hot| !hot.source.rest());
             if !self.hot.is_empty() {
+                // Whoever reads there in the poller's place may need this processor for it.
+                rustix::thread::sched_yield();
                 return Turn::Again;
             }
         }
@@ -222,7 +227,7 @@ impl Polling {
             looks += 1;
             let found = look(hot) || {
                 // The others are not forgotten meanwhile.
-                looks.is_multiple_of(16) && poller.wait(Some(Duration::ZERO), hot)
+                looks.is_multiple_of(LOOKS) && poller.wait(Some(Duration::ZERO), hot)
             };
             found.then_some(())
         })

@@ -4,21 +4,22 @@
 //! Who reads the control lane changes with the load. While one thread waits for one reply, it
 //! reads the socket itself and no other thread wakes up. As soon as a second thread waits, or
 //! somebody wants to be called back, the poller reads for all of them and what arrives together
-//! is dealt with together. [`SocketLink::wait`] makes that choice.
+//! is dealt with together. [`waiting`] makes that choice.
 
-mod control;
 pub(crate) mod bulk;
+mod closing;
+mod control;
 mod reader;
+mod waiting;
 mod writer;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
-use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
 
 use self::bulk::{Bulk, MoreLanes, WriteError};
@@ -29,7 +30,7 @@ use crate::credit::{GiveBack, Owed, Window, cost, costs_credit};
 use crate::message::{INLINE_LIMIT, Incoming, Sealed};
 use crate::poller::{Poller, Source};
 use crate::shm::Region;
-use crate::stream::{Stream, StreamError};
+use crate::stream::Stream;
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
 /// Unwritten bytes of small frames beyond which this link takes no more requests from either side.
@@ -38,17 +39,6 @@ const MAX_BACKLOG: usize = 4 << 20;
 
 /// Longest frame that is not worth lending from: a few short copies cost less than the books.
 const LENDING_FROM: u64 = 16 * 1024;
-
-/// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
-/// the bulk lane has ended. Next to nothing between peers that read, even where they hardly get to
-/// run; not long for those that do not.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// How long a goodbye waits for room before it looks again.
-const LAST_STEP: Duration = Duration::from_millis(10);
-
-/// Longest reason, in bytes, that a goodbye carries.
-const MAX_REASON: usize = 4096;
 
 /// A link over a control socket and bulk sockets.
 pub(crate) struct SocketLink {
@@ -178,6 +168,9 @@ impl SocketLink {
 
     /// Reads once and delivers every complete frame, or the end; false when nothing was there.
     fn read_batch(&self, reader: &mut ControlReader) -> bool {
+        if self.control.is_silent() {
+            return false;
+        }
         match reader.fill(&self.control) {
             Fill::Nothing => return false,
             Fill::Some => {}
@@ -239,70 +232,12 @@ impl SocketLink {
         self.sink.receive(me, message);
     }
 
-    /// Reads as the only one who waits, until done or the deadline.
-    fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) {
-        let over = || waiting.done() || self.closed.get().is_some();
-        self.control.attend();
-        // The deadline also counts while others' messages keep coming.
-        while !over() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
-            if self.read_batch(reader) {
-                continue;
-            }
-            let mut spin = reader.spin.clone();
-            let late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            let found = spin.poll(|| (over() || self.read_batch(reader) || late()).then_some(()));
-            spin.make_room();
-            reader.spin = spin;
-            if found.is_some() || over() {
-                continue;
-            }
-            let start = Instant::now();
-            if !self.sleep(&over, deadline) {
-                return;
-            }
-            reader.spin.slept(start.elapsed());
-        }
-    }
-
-    /// Sleeps until the socket is readable, an interrupt, or the deadline; false at the deadline.
-    fn sleep(&self, over: &dyn Fn() -> bool, deadline: Option<Instant>) -> bool {
-        // Without a descriptor for the wake-up, sleep in short steps instead.
-        let wake = self.wake_fd();
-        let step = wake.is_none().then(|| Instant::now() + Duration::from_millis(1));
-        self.leader_sleeps.store(true, SeqCst);
-        // Whoever finished the wait before the store above did not see a sleeper; so look again.
-        let awake = over() || {
-            let until = match (deadline, step) {
-                (Some(deadline), Some(step)) => Some(deadline.min(step)),
-                (deadline, step) => deadline.or(step),
-            };
-            self.control.wait(PollFlags::IN, wake.map(|fd| fd.as_fd()), until)
-                || deadline.is_none_or(|deadline| Instant::now() < deadline)
-        };
-        self.leader_sleeps.store(false, SeqCst);
-        self.answer_bells();
-        self.control.attend();
-        if let Some(wake) = wake {
-            // Takes back a wake-up that came; none is there most of the time.
-            let _ = rustix::io::read(wake, &mut [0_u8; 8]);
-        }
-        awake
-    }
-
     /// Takes bells. They say that there is something to read, which the caller sees to, or room to write.
     fn answer_bells(&self) {
         self.control.answer_bells();
         if self.control.is_shared() && self.writer.is_stuck() {
             self.write_out();
         }
-    }
-
-    fn wake_fd(&self) -> Option<&OwnedFd> {
-        if self.wake.get().is_none() {
-            let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-            let _ = self.wake.set(fd);
-        }
-        self.wake.get()
     }
 
     /// Changes what the poller watches the control lane for.
@@ -330,8 +265,8 @@ impl SocketLink {
     fn write_out(&self) {
         loop {
             match self.writer.write(&self.control) {
-                Written::All => {
-                    if self.writer.was_stuck() {
+                Written::All { was_stuck } => {
+                    if was_stuck {
                         self.follow_writer();
                         self.window.notify();
                     }
@@ -364,75 +299,6 @@ impl SocketLink {
         });
     }
 
-    /// Writes what waits, by whichever thread, as far as a peer that reads will let it.
-    fn write_last(&self, until: Instant) {
-        loop {
-            match self.writer.write(&self.control) {
-                Written::All | Written::Ended(_) => return,
-                // It takes ours along, and does not wait for the socket either.
-                Written::ByOther => self.writer.settle(),
-                Written::Stuck => {
-                    // In steps, because the poller may take the bell, and write what waits itself.
-                    let step = until.min(Instant::now() + LAST_STEP);
-                    self.control.wait(PollFlags::OUT, None, Some(step));
-                    self.control.answer_bells();
-                }
-            }
-            if Instant::now() >= until {
-                return;
-            }
-        }
-    }
-
-    /// Takes what the peer still sends until it has closed as well. TCP answers anything that comes
-    /// after the end by throwing away what the other side has not read yet: the goodbye.
-    fn hear_out(&self, until: Instant) {
-        if self.control.is_shared() {
-            // What is in shared memory stays there.
-            return;
-        }
-        self.control.shutdown_write();
-        while self.control.wait(PollFlags::IN, None, Some(until)) && Instant::now() < until {
-            let skipped = self
-                .reader
-                .try_lock()
-                .map(|mut reader| reader.skip(&self.control));
-            match skipped {
-                Some(Fill::Ended(_)) => return,
-                Some(_) => {}
-                // Whoever reads now sees that the link has ended, and throws it away too.
-                None => rustix::thread::sched_yield(),
-            }
-        }
-    }
-
-    /// Writing has failed. What the peer said before, perhaps why it closes, is still to be read:
-    /// whoever reads then comes to the end, be it the poller.
-    fn lost(&self, error: &StreamError) {
-        match error {
-            StreamError::Ended => self.control.shutdown(),
-            other => self.end(false, &other.describe()),
-        }
-    }
-
-    /// A bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
-    /// one that is gone has ended both: so that one is heard before this end is taken for the reason.
-    fn bulk_ended(&self, why: &str) {
-        let until = Instant::now() + LAST_WORDS;
-        while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
-            self.answer_bells();
-            match self.reader.try_lock() {
-                Some(mut reader) => drop(self.read_batch(&mut reader)),
-                // Somebody reads for itself and comes to the end as well.
-                None => rustix::thread::sched_yield(),
-            }
-            if Instant::now() >= until {
-                break;
-            }
-        }
-        self.end(false, why);
-    }
-
     /// Units of the window that a request of so many bytes costs, whichever end it comes from.
     fn cost(&self, length: u64) -> u32 {
         cost(length, self.options.window)
@@ -453,39 +319,6 @@ impl SocketLink {
                 Err(SendError::Closed(self.why()))
             }
         }
-    }
-
-    fn why(&self) -> Closed {
-        let unknown = || Closed {
-            graceful: false,
-            why: "the connection was closed".into(),
-        };
-        self.closed.get().cloned().unwrap_or_else(unknown)
-    }
-
-    /// Ends the link, once.
-    fn end(&self, graceful: bool, why: &str) {
-        self.end_after(graceful, why, || ());
-    }
-
-    /// Ends the link, once. `last` runs when nobody else can send or be the reason any more.
-    fn end_after(&self, graceful: bool, why: &str, last: impl FnOnce()) {
-        let closed = Closed {
-            graceful,
-            why: why.into(),
-        };
-        if self.closed.set(closed.clone()).is_err() {
-            return;
-        }
-        last();
-        self.control.end();
-        self.bulk.close(&self.poller);
-        if let Some(key) = self.interest.lock().key.take() {
-            self.poller.remove(key, self.control.as_fd());
-        }
-        self.window.notify();
-        self.sink.closed(&closed);
-        self.interrupt();
     }
 }
 
@@ -554,37 +387,7 @@ impl Link for SocketLink {
     }
 
     fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
-        if waiting.done() {
-            return;
-        }
-        self.flush();
-        // Counted before trying to read: a leader that leaves after this sees that somebody still
-        // waits, and one that left before has let go of the reader.
-        let others = self.waiters.fetch_add(1, SeqCst);
-        while !waiting.done() && self.closed.get().is_none() && deadline.is_none_or(|d| Instant::now() < d) {
-            let may_lead = others == 0 || !self.is_read_in_background();
-            let reader = if may_lead { self.reader.try_lock() } else { None };
-            match reader {
-                Some(mut reader) => {
-                    self.led.store(true, SeqCst);
-                    self.set_interest(|interest| interest.reading = false);
-                    self.lead(&mut reader, waiting, deadline);
-                    self.led.store(false, SeqCst);
-                }
-                None => {
-                    // A leader hands over to the poller when it leaves. Without one it is the poller
-                    // that has the reader, perhaps on its last look: so ask it to go on looking.
-                    if !self.led.load(SeqCst) {
-                        self.set_interest(|interest| interest.reading = true);
-                    }
-                    waiting.park(deadline);
-                }
-            }
-        }
-        let left = self.waiters.fetch_sub(1, SeqCst) - 1;
-        if left > 0 || self.watchers.load(SeqCst) > 0 {
-            self.set_interest(|interest| interest.reading = true);
-        }
+        self.wait_for(waiting, deadline);
     }
 
     fn poll(&self) {
@@ -598,12 +401,7 @@ impl Link for SocketLink {
     }
 
     fn interrupt(&self) {
-        if self.leader_sleeps.load(SeqCst)
-            && let Some(wake) = self.wake.get()
-        {
-            // Cannot fail: the counter is far from its limit.
-            let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
-        }
+        self.wake_leader();
     }
 
     fn watch(&self, on: bool) {
@@ -621,17 +419,7 @@ impl Link for SocketLink {
     }
 
     fn close(&self, why: &str) {
-        self.end_after(true, why, || {
-            let mut goodbye = Outgoing::bare(FrameKind::Goodbye, CallId(0));
-            // A reason is for people: what is too long for the control lane is too long for them.
-            goodbye.payload.body = why.as_bytes()[..why.len().min(MAX_REASON)].to_vec();
-            // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
-            if let Ok(goodbye) = goodbye.seal() {
-                self.writer.append(&goodbye);
-                self.write_last(Instant::now() + LAST_WORDS);
-                self.hear_out(Instant::now() + LAST_WORDS);
-            }
-        });
+        self.say_goodbye(why);
     }
 
     fn closed(&self) -> Option<Closed> {
@@ -672,6 +460,9 @@ impl Source for SocketLink {
     }
 
     fn glance(&self) -> bool {
+        if self.control.is_silent() {
+            return false;
+        }
         let reads = self.closed.get().is_none() && self.is_read_in_background();
         let reader = if reads { self.reader.try_lock() } else { None };
         reader.is_some_and(|mut reader| self.read_batch(&mut reader))

@@ -30,6 +30,9 @@ const UNWANTED: Duration = Duration::from_nanos(2500);
 /// How long a thread looks without giving the processor away, when nobody wanted it lately.
 const STARE: Duration = Duration::from_micros(10);
 
+/// Looks for each look at the clock meanwhile: that can cost more than the others together.
+const LOOKS: u32 = 16;
+
 /// Part of the budget that is left on a crowded processor, where a sleeper is woken as soon as one that polls
 /// gets to look.
 const SHARE: u32 = 8;
@@ -57,7 +60,16 @@ impl Spin {
     }
 
     /// Calls `ready` until it gives something or the budget is spent.
-    pub fn poll<T>(&mut self, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn poll<T>(&mut self, ready: impl FnMut() -> Option<T>) -> Option<T> {
+        self.poll_until(None, ready)
+    }
+
+    /// Calls `ready` until it gives something, the budget is spent, or the deadline has come.
+    pub fn poll_until<T>(
+        &mut self,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         if self.score < WORTH_IT || self.budget.is_zero() {
             return None;
         }
@@ -69,9 +81,15 @@ impl Spin {
         let start = Instant::now();
         let mut kept_since = start;
         let mut was_wanted = false;
+        let mut looks = 0_u32;
         let found = loop {
             if let Some(value) = ready() {
                 break Some(value);
+            }
+            looks = looks.wrapping_add(1);
+            if self.crowd == 0 && !looks.is_multiple_of(LOOKS) {
+                std::hint::spin_loop();
+                continue;
             }
             let now = Instant::now();
             let limit = if was_wanted {
@@ -79,7 +97,7 @@ impl Spin {
             } else {
                 budget.saturating_mul(PATIENCE)
             };
-            if now - start >= limit {
+            if now - start >= limit || deadline.is_some_and(|deadline| now >= deadline) {
                 break None;
             }
             if self.crowd == 0 && now - kept_since < STARE {

@@ -1,6 +1,6 @@
 //! When waiting threads poll and when they sleep at once. Decisions only: nothing here measures time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use telegrad_net::Spin;
 
@@ -44,6 +44,15 @@ fn polls_at_first_and_until_something_comes() {
 #[test]
 fn looks_at_least_once_however_small_the_budget() {
     assert!(looks(&mut Spin::new(SPENT)) >= 1);
+}
+
+#[test]
+fn ends_at_the_deadline_whatever_is_left_of_the_budget() {
+    let mut spin = Spin::new(LONG);
+    let deadline = Instant::now() + Duration::from_millis(2);
+    assert_eq!(spin.poll_until(Some(deadline), || None::<()>), None);
+    assert!(Instant::now() >= deadline);
+    assert_eq!(spin.poll_until(Some(deadline), || None::<()>), None);
 }
 
 #[test]

@@ -233,9 +233,8 @@ unsafe fn filled<W: Pod>(mut words: Vec<W>, bytes: usize) -> Vec<W> {
 }
 
 fn copied<W: Pod>(bytes: &[u8]) -> Vec<W> {
-    let mut words = vec![W::zeroed(); bytes.len() / size_of::<W>()];
-    bytemuck::cast_slice_mut(&mut words).copy_from_slice(bytes);
-    words
+    let words = bytes.chunks_exact(size_of::<W>());
+    words.map(bytemuck::pod_read_unaligned).collect()
 }
 
 fn cast_or_copy<W: Pod, T: Pod>(words: Vec<W>) -> Vec<T> {

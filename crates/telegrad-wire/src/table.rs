@@ -18,6 +18,11 @@ pub const MAX_RANK: usize = 64;
 pub struct TensorTable;
 
 impl TensorTable {
+    /// Bytes of the entry of a tensor of this shape.
+    pub fn entry_len(shape: &[usize]) -> usize {
+        2 + 8 * shape.len()
+    }
+
     /// Appends the entry of one tensor.
     ///
     /// # Errors

@@ -18,6 +18,12 @@ pub(super) fn nop(i: i64) -> i64 {
     i
 }
 
+/// The same on the thread that reads the request: what a call costs that carries nothing.
+#[remote(inline)]
+fn nothing(i: i64) -> i64 {
+    i
+}
+
 /// Times of `count` runs of `call`, after a tenth as many that do not count.
 pub(super) fn times(
     count: usize,
@@ -43,7 +49,7 @@ pub(super) fn latency(workers: &Workers, recorder: &mut Recorder, quick: bool) -
     let world = &workers.world;
     let mut unix = Floor::start(Kind::Unix)?;
     let mut tcp = Floor::start(Kind::Tcp)?;
-    let [mut floor_unix, mut floor_tcp, mut builtin, mut user] = [const { Vec::new() }; 4];
+    let [mut floor_unix, mut floor_tcp, mut builtin, mut user, mut inline] = [const { Vec::new() }; 5];
     for _ in 0..TURNS {
         floor_unix.extend(unix.ping_pong(count)?.split_off(count / 10));
         builtin.extend(times(count, || {
@@ -53,6 +59,10 @@ pub(super) fn latency(workers: &Workers, recorder: &mut Recorder, quick: bool) -
         floor_tcp.extend(tcp.ping_pong(count)?.split_off(count / 10));
         user.extend(times(count, || {
             world.rpc_sync("w1", nop, (7,))?;
+            Ok(())
+        })?);
+        inline.extend(times(count, || {
+            world.rpc_sync("w1", nothing, (7,))?;
             Ok(())
         })?);
     }
@@ -66,6 +76,7 @@ pub(super) fn latency(workers: &Workers, recorder: &mut Recorder, quick: bool) -
         builtin,
     );
     recorder.latency("rpc_sync_latency", json!({ "call": "python_udf" }), user);
+    recorder.latency("rpc_sync_latency", json!({ "call": "inline" }), inline);
     Ok(())
 }
 

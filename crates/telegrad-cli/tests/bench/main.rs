@@ -98,6 +98,7 @@ fn calls_are_measured_together_with_their_floors() {
             assert_eq!(rate["params"]["outstanding"], 64);
             assert!(rate["value"].as_f64() > Some(0.0));
         }
+        find(&lines, "rpc_sync_latency", "call", "inline");
         for floor in ["floor_unix_latency", "floor_tcp_latency", "floor_unix_pipelined"] {
             assert!(find(&lines, floor, "", "")["value"].as_f64() > Some(0.0));
         }

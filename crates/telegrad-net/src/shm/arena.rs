@@ -138,14 +138,7 @@ impl Arena {
         };
         drop(state);
         // All at once, which is quicker than one page at a time, and says so when there is no memory.
-        // SAFETY: the range is inside the segment and nobody uses it; its content does not matter yet.
-        match unsafe {
-            madvise(
-                place.start(size).as_ptr().cast(),
-                size,
-                Advice::LinuxPopulateWrite,
-            )
-        } {
+        match place.segment.memory.populate(place.start(size), size) {
             // An old kernel cannot; then each page comes when it is touched.
             Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(place),
             Err(error) => {

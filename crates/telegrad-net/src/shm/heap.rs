@@ -77,10 +77,13 @@ pub(crate) fn is_adopted(start: *mut u8) -> bool {
 }
 
 /// Gives memory back to whoever lent it; false when it was not adopted.
+#[inline]
 pub(crate) fn leave_heap(start: *mut u8) -> bool {
-    if !start.addr().is_multiple_of(PAGE) || COUNT.load(Relaxed) == 0 {
-        return false;
-    }
+    // Every block that is freed comes here.
+    start.addr().is_multiple_of(PAGE) && COUNT.load(Relaxed) > 0 && give_back(start)
+}
+
+fn give_back(start: *mut u8) -> bool {
     let memory = lock().remove(&start.addr());
     if memory.is_some() {
         COUNT.fetch_sub(1, SeqCst);

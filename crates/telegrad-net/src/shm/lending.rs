@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{Buffer, DType, Outside, TensorSource};
 
 use super::arena::{Arena, Block, Shared};
@@ -205,11 +205,31 @@ fn copied(tensor: &dyn TensorSource) -> io::Result<Block> {
 
 /// The segments of the other end, in the order in which their descriptors came.
 #[derive(Default)]
-pub(crate) struct Segments(Vec<Arc<Memory>>);
+pub(crate) struct Segments(Vec<Arc<Foreign>>);
+
+/// A segment of the other end.
+struct Foreign {
+    memory: Memory,
+    /// Where the blocks start whose pages this process has at hand.
+    at_hand: Mutex<FxHashSet<usize>>,
+}
+
+impl Foreign {
+    /// Has the pages of a block at hand, which is quicker than one at a time when they are touched.
+    fn fetch(&self, start: NonNull<u8>, len: usize) {
+        if self.at_hand.lock().insert(start.addr().get()) {
+            // Where that cannot be done, each page comes when it is touched.
+            let _ = self.memory.populate(start, len);
+        }
+    }
+}
 
 impl Segments {
     pub(crate) fn add(&mut self, fd: &OwnedFd) -> io::Result<()> {
-        self.0.push(Arc::new(Memory::open(fd)?));
+        self.0.push(Arc::new(Foreign {
+            memory: Memory::open(fd)?,
+            at_hand: Mutex::default(),
+        }));
         Ok(())
     }
 
@@ -219,9 +239,9 @@ impl Segments {
 
     /// What a loan shows; nothing when it makes no sense.
     pub(crate) fn borrow(&self, holding: &Arc<Holding>, loan: &Loan, len: usize) -> Option<Borrowed> {
-        let memory = self.0.get(loan.segment as usize)?;
+        let segment = self.0.get(loan.segment as usize)?;
         let offset = usize::try_from(loan.offset).ok()?;
-        let start = memory.at(offset, len)?;
+        let start = segment.memory.at(offset, len)?;
         let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
         is_sound.then(|| {
             holding.borrowed(len);
@@ -230,7 +250,7 @@ impl Segments {
                 len,
                 loan: loan.number as usize,
                 is_exclusive: loan.is_exclusive,
-                _memory: memory.clone(),
+                segment: segment.clone(),
                 holding: holding.clone(),
             }
         })
@@ -244,11 +264,11 @@ pub(crate) struct Borrowed {
     loan: usize,
     is_exclusive: bool,
     /// Keeps it mapped.
-    _memory: Arc<Memory>,
+    segment: Arc<Foreign>,
     holding: Arc<Holding>,
 }
 
-// SAFETY: it is an address range in memory that `_memory` keeps mapped, and that the lender leaves alone
+// SAFETY: it is an address range in memory that `segment` keeps mapped, and that the lender leaves alone
 // until it is given back.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
@@ -286,6 +306,7 @@ unsafe impl Outside for Borrowed {
 
     fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
         if self.is_exclusive && heap::can_adopt() {
+            self.segment.fetch(self.start, self.len);
             Ok(heap::adopt(*self))
         } else {
             Err(self)

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A mapping of memory that other processes may have mapped too.
 #[derive(Debug)]
@@ -61,6 +61,12 @@ impl Memory {
         let end = offset.checked_add(len)?;
         // SAFETY: `offset` is within the mapping, which is one allocation.
         (end <= self.len).then(|| unsafe { self.start.add(offset) })
+    }
+
+    /// Has the pages of a range that [`at`](Self::at) gave at hand, all of them at once.
+    pub(crate) fn populate(&self, start: NonNull<u8>, len: usize) -> rustix::io::Result<()> {
+        // SAFETY: the range is inside the mapping, whose content this does not change.
+        unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }
     }
 
     pub(crate) fn len(&self) -> usize {

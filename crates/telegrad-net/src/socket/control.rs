@@ -52,6 +52,13 @@ impl Control {
         self.shared.is_some()
     }
 
+    /// Whether there is certainly nothing to read, as far as that can be told for next to nothing.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(|shared| !shared.incoming.has_bytes() && !shared.is_over.load(SeqCst))
+    }
+
     /// Reads what is there, at least a byte. One thread at a time.
     pub(crate) fn try_read(&self, buf: &mut [u8]) -> Result<usize, StreamError> {
         let Some(shared) = &self.shared else {

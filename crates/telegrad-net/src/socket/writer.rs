@@ -36,13 +36,14 @@ struct State {
     writing: bool,
     /// The socket did not take all; the poller says when it will.
     stuck: bool,
-    /// It was stuck since the last look.
-    was_stuck: bool,
 }
 
 /// How far a write got.
 pub(crate) enum Written {
-    All,
+    All {
+        /// The socket had been full before.
+        was_stuck: bool,
+    },
     /// The socket is full.
     Stuck,
     /// Another thread is at it and takes everything along.
@@ -79,11 +80,6 @@ impl ControlWriter {
         self.backlog() >= DUE
     }
 
-    /// Whether the socket had been full, asked once after it no longer is.
-    pub(crate) fn was_stuck(&self) -> bool {
-        std::mem::take(&mut self.state.lock().was_stuck)
-    }
-
     /// Whether the socket is full, as far as anybody knows.
     pub(crate) fn is_stuck(&self) -> bool {
         self.state.lock().stuck
@@ -111,8 +107,8 @@ impl ControlWriter {
                 state.active.clear();
                 state.written = 0;
                 if state.waiting.is_empty() {
-                    state.was_stuck |= std::mem::take(&mut state.stuck);
-                    return Written::All;
+                    let was_stuck = std::mem::take(&mut state.stuck);
+                    return Written::All { was_stuck };
                 }
                 let State { waiting, active, .. } = &mut *state;
                 std::mem::swap(waiting, active);

@@ -18,6 +18,7 @@ on_every_link! {
     threads_come_and_go,
     large_answers_wake_a_waiter,
     a_watched_link_receives_while_somebody_waits_and_afterwards,
+    an_answer_that_comes_late_wakes_a_waiter,
     an_interrupt_ends_a_wait_that_is_done_otherwise,
     a_wait_ends_at_its_deadline,
     a_wait_that_is_done_does_not_wait,
@@ -25,6 +26,7 @@ on_every_link! {
 on_sockets! {
     a_lone_waiter_reads_its_own_answer,
     a_waiter_that_is_alone_again_reads_its_own_answer,
+    a_waiter_beside_one_that_waits_for_long_reads_its_own_answer,
     polling_reads_what_is_there,
     a_wait_ends_at_its_deadline_while_others_are_served,
     a_waiter_and_a_watcher_at_once,
@@ -103,6 +105,39 @@ fn a_waiter_that_is_alone_again_reads_its_own_answer(kind: Kind) {
     // Not the first time perhaps, when the poller is just looking.
     assert!((1..200).any(mine));
     assert!(mine(200));
+}
+
+/// As in a shutdown, during which functions still make calls.
+fn a_waiter_beside_one_that_waits_for_long_reads_its_own_answer(kind: Kind) {
+    let pair = echo(kind);
+    let patient = Flag::default();
+    let mine = |number| {
+        call(&pair, number);
+        pair.a.inbox.next().thread == std::thread::current().id()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| pair.a.link.wait(&patient, soon()));
+        let started = Instant::now();
+        let is_mine = (0..).take_while(|_| started.elapsed() < LIMIT / 4).any(mine);
+        patient.set();
+        pair.a.link.interrupt();
+        assert!(is_mine, "the other one woke up for every answer");
+    });
+}
+
+fn an_answer_that_comes_late_wakes_a_waiter(kind: Kind) {
+    let pair = pair(kind);
+    for (number, delay) in (0..).zip([0, 1, 5, 9, 10, 11, 15, 40]) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let answer = Answer(&pair.a.inbox, number);
+                pair.a.link.wait(&answer, soon());
+                assert!(answer.done(), "it was the deadline, after a delay of {delay} ms");
+            });
+            std::thread::sleep(Duration::from_millis(delay));
+            pair.b.send(frame(FrameKind::Reply, number, b"at last"));
+        });
+    }
 }
 
 fn call(pair: &Pair, call: u64) {

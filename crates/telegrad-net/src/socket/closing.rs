@@ -1,0 +1,143 @@
+//! How a link ends.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use telegrad_wire::{CallId, FrameKind};
+
+use super::SocketLink;
+use super::reader::Fill;
+use super::writer::Written;
+use crate::stream::StreamError;
+use crate::{Closed, Link, Outgoing};
+
+/// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
+/// the bulk lane has ended. Next to nothing between peers that read, even where they hardly get to
+/// run; not long for those that do not.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long a goodbye waits for room before it looks again.
+const LAST_STEP: Duration = Duration::from_millis(10);
+
+/// Longest reason, in bytes, that a goodbye carries.
+const MAX_REASON: usize = 4096;
+
+impl SocketLink {
+    /// Ends the link and tells the peer why.
+    pub(super) fn say_goodbye(&self, why: &str) {
+        self.end_after(true, why, || {
+            let mut goodbye = Outgoing::bare(FrameKind::Goodbye, CallId(0));
+            // A reason is for people: what is too long for the control lane is too long for them.
+            goodbye.payload.body = why.as_bytes()[..why.len().min(MAX_REASON)].to_vec();
+            // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
+            if let Ok(goodbye) = goodbye.seal() {
+                self.writer.append(&goodbye);
+                self.write_last(Instant::now() + LAST_WORDS);
+                self.hear_out(Instant::now() + LAST_WORDS);
+            }
+        });
+    }
+
+    /// Writes what waits, by whichever thread, as far as a peer that reads will let it.
+    fn write_last(&self, until: Instant) {
+        loop {
+            match self.writer.write(&self.control) {
+                Written::All { .. } | Written::Ended(_) => return,
+                // It takes ours along, and does not wait for the socket either.
+                Written::ByOther => self.writer.settle(),
+                Written::Stuck => {
+                    // In steps, because the poller may take the bell, and write what waits itself.
+                    let step = until.min(Instant::now() + LAST_STEP);
+                    self.control.wait(PollFlags::OUT, None, Some(step));
+                    self.control.answer_bells();
+                }
+            }
+            if Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Takes what the peer still sends until it has closed as well. TCP answers anything that comes
+    /// after the end by throwing away what the other side has not read yet: the goodbye.
+    fn hear_out(&self, until: Instant) {
+        if self.control.is_shared() {
+            // What is in shared memory stays there.
+            return;
+        }
+        self.control.shutdown_write();
+        while self.control.wait(PollFlags::IN, None, Some(until)) && Instant::now() < until {
+            let skipped = self
+                .reader
+                .try_lock()
+                .map(|mut reader| reader.skip(&self.control));
+            match skipped {
+                Some(Fill::Ended(_)) => return,
+                Some(_) => {}
+                // Whoever reads now sees that the link has ended, and throws it away too.
+                None => rustix::thread::sched_yield(),
+            }
+        }
+    }
+
+    /// Writing has failed. What the peer said before, perhaps why it closes, is still to be read:
+    /// whoever reads then comes to the end, be it the poller.
+    pub(super) fn lost(&self, error: &StreamError) {
+        match error {
+            StreamError::Ended => self.control.shutdown(),
+            other => self.end(false, &other.describe()),
+        }
+    }
+
+    /// A bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
+    /// one that is gone has ended both: so that one is heard before this end is taken for the reason.
+    pub(super) fn bulk_ended(&self, why: &str) {
+        let until = Instant::now() + LAST_WORDS;
+        while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
+            self.answer_bells();
+            match self.reader.try_lock() {
+                Some(mut reader) => drop(self.read_batch(&mut reader)),
+                // Somebody reads for itself and comes to the end as well.
+                None => rustix::thread::sched_yield(),
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        self.end(false, why);
+    }
+
+    pub(super) fn why(&self) -> Closed {
+        let unknown = || Closed {
+            graceful: false,
+            why: "the connection was closed".into(),
+        };
+        self.closed.get().cloned().unwrap_or_else(unknown)
+    }
+
+    /// Ends the link, once.
+    pub(super) fn end(&self, graceful: bool, why: &str) {
+        self.end_after(graceful, why, || ());
+    }
+
+    /// Ends the link, once. `last` runs when nobody else can send or be the reason any more.
+    fn end_after(&self, graceful: bool, why: &str, last: impl FnOnce()) {
+        let closed = Closed {
+            graceful,
+            why: why.into(),
+        };
+        if self.closed.set(closed.clone()).is_err() {
+            return;
+        }
+        last();
+        self.control.end();
+        self.bulk.close(&self.poller);
+        if let Some(key) = self.interest.lock().key.take() {
+            self.poller.remove(key, self.control.as_fd());
+        }
+        self.window.notify();
+        self.sink.closed(&closed);
+        self.interrupt();
+    }
+}

@@ -1,0 +1,148 @@
+//! Who reads while threads wait.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+
+use super::SocketLink;
+use super::reader::ControlReader;
+use crate::{Link, Waiting};
+
+/// How long a thread reads for its own reply alone. One that waits for longer, as in a shutdown, would have to
+/// wake up for the replies of all others.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+impl SocketLink {
+    pub(super) fn wait_for(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
+        if waiting.done() {
+            return;
+        }
+        self.flush();
+        // Counted before trying to read: a leader that leaves after this sees that somebody still
+        // waits, and one that left before has let go of the reader.
+        let others = self.waiters.fetch_add(1, SeqCst);
+        while !waiting.done() && self.closed.get().is_none() {
+            let may_lead = others == 0 || !self.is_read_in_background();
+            let reader = if may_lead { self.reader.try_lock() } else { None };
+            match reader {
+                Some(mut reader) => {
+                    self.led.store(true, SeqCst);
+                    self.set_interest(|interest| interest.reading = false);
+                    let is_over = self.lead(&mut reader, waiting, deadline);
+                    self.led.store(false, SeqCst);
+                    drop(reader);
+                    if !is_over {
+                        return self.settle(waiting, deadline);
+                    }
+                }
+                None => {
+                    // A leader hands over to the poller when it leaves. Without one it is the poller
+                    // that has the reader, perhaps on its last look: so ask it to go on looking.
+                    self.hand_over();
+                    waiting.park(deadline);
+                }
+            }
+            // Only now: looking at the clock is not worth its time before.
+            if !waiting.done() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+        }
+        let left = self.waiters.fetch_sub(1, SeqCst) - 1;
+        if left > 0 || self.watchers.load(SeqCst) > 0 {
+            self.hand_over();
+        }
+    }
+
+    /// Leaves the reading to the poller, and waits as one that does not count: the next one that waits can read
+    /// for itself.
+    fn settle(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
+        self.watchers.fetch_add(1, SeqCst);
+        self.waiters.fetch_sub(1, SeqCst);
+        self.hand_over();
+        waiting.park(deadline);
+        self.watch(false);
+    }
+
+    /// Has the poller read, unless a thread reads for itself, which hands over when it leaves.
+    fn hand_over(&self) {
+        if !self.led.load(SeqCst) {
+            self.set_interest(|interest| interest.reading = true);
+        }
+    }
+
+    /// Reads as the only one who waits, until done or the deadline; false when neither has come for long.
+    fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) -> bool {
+        let over = || waiting.done() || self.closed.get().is_some();
+        let mut patience = None;
+        self.control.attend();
+        while !over() {
+            if self.read_batch(reader) {
+                // The deadline also counts while others' messages keep coming.
+                if !over() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return true;
+                }
+                continue;
+            }
+            let mut spin = reader.spin.clone();
+            let found = spin.poll_until(deadline, || (over() || self.read_batch(reader)).then_some(()));
+            spin.make_room();
+            reader.spin = spin;
+            if found.is_some() || over() {
+                continue;
+            }
+            let start = Instant::now();
+            let patience = *patience.get_or_insert(start + PATIENCE);
+            let (until, is_last) = match deadline {
+                Some(deadline) if deadline <= patience => (deadline, true),
+                _ => (patience, false),
+            };
+            if !self.sleep(&over, until) {
+                return is_last || over();
+            }
+            reader.spin.slept(start.elapsed());
+        }
+        true
+    }
+
+    /// Sleeps until the socket is readable, an interrupt, or the deadline; false at the deadline.
+    fn sleep(&self, over: &dyn Fn() -> bool, deadline: Instant) -> bool {
+        // Without a descriptor for the wake-up, sleep in short steps instead.
+        let wake = self.wake_fd();
+        let step = wake.is_none().then(|| Instant::now() + Duration::from_millis(1));
+        self.leader_sleeps.store(true, SeqCst);
+        // Whoever finished the wait before the store above did not see a sleeper; so look again.
+        let awake = over() || {
+            let until = step.map_or(deadline, |step| deadline.min(step));
+            self.control
+                .wait(PollFlags::IN, wake.map(|fd| fd.as_fd()), Some(until))
+                || Instant::now() < deadline
+        };
+        self.leader_sleeps.store(false, SeqCst);
+        self.answer_bells();
+        self.control.attend();
+        if let Some(wake) = wake {
+            // Takes back a wake-up that came; none is there most of the time.
+            let _ = rustix::io::read(wake, &mut [0_u8; 8]);
+        }
+        awake
+    }
+
+    fn wake_fd(&self) -> Option<&OwnedFd> {
+        if self.wake.get().is_none() {
+            let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            let _ = self.wake.set(fd);
+        }
+        self.wake.get()
+    }
+
+    pub(super) fn wake_leader(&self) {
+        if self.leader_sleeps.load(SeqCst)
+            && let Some(wake) = self.wake.get()
+        {
+            // Cannot fail: the counter is far from its limit.
+            let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
