@@ -169,4 +169,10 @@ pub enum Turn {
 pub trait Roles: Send + Sync {
     /// Starts a role. Never waits.
     fn start(&self, role: Box<dyn Role>);
+
+    /// Runs `wait`, which may take long. Where this thread has a place that others could use meanwhile, they
+    /// may have it.
+    fn give_way(&self, wait: &mut dyn FnMut()) {
+        wait();
+    }
 }

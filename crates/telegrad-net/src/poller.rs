@@ -76,7 +76,7 @@ impl Poller {
             poller: poller.clone(),
             spin: Spin::new(spin),
             hot: Vec::new(),
-            turns: 0,
+            looks: 0,
         };
         poller.roles.start(Box::new(role));
         Ok(poller)
@@ -86,6 +86,11 @@ impl Poller {
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         self.wake();
+    }
+
+    /// Nobody watches any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
     }
 
     fn wake(&self) {
@@ -110,7 +115,7 @@ impl Poller {
         source: Weak<dyn Source>,
         flags: EventFlags,
     ) -> io::Result<usize> {
-        if self.closed.load(SeqCst) {
+        if self.is_closed() {
             return Err(io::Error::other(
                 "nobody watches the sockets of this worker any more",
             ));
@@ -151,11 +156,14 @@ impl std::fmt::Debug for Poller {
 /// Sources that are glanced at, at most.
 const MAX_HOT: usize = 64;
 
-/// Glances in vain after which a source is left to its descriptor, when others have messages all the time.
+/// Glances in vain after which a source is left to its descriptor, when others have messages every time.
 const PATIENCE: u32 = 1000;
 
-/// Looks at what is hot for each look at everything else, which takes a system call.
-const LOOKS: u32 = 64;
+/// Looks in vain at what is hot for each look at everything else, which takes a system call.
+const LOOKS: u32 = 128;
+
+/// A look that finds messages counts for so many, and so does one that takes a system call itself.
+const BUSY: u32 = 8;
 
 /// The role of the thread that polls.
 struct Polling {
@@ -163,12 +171,14 @@ struct Polling {
     spin: Spin,
     /// Where messages arrived lately: the last one, and those before it that are cheap to look at.
     hot: Vec<Hot>,
-    turns: u32,
+    /// Looks at these since the last one at all others.
+    looks: u32,
 }
 
 struct Hot {
     source: Arc<dyn Source>,
-    /// Glances in vain since the last message.
+    has_message: bool,
+    /// Glances since then at which others had one.
     in_vain: u32,
 }
 
@@ -181,7 +191,7 @@ impl Drop for Polling {
 
 impl Role for Polling {
     fn turn(&mut self) -> Turn {
-        if self.poller.closed.load(SeqCst) {
+        if self.poller.is_closed() {
             return Turn::Done;
         }
         if !self.hot.is_empty() {
@@ -193,6 +203,7 @@ impl Role for Polling {
             if !self.hot.is_empty() {
                 // Whoever reads there in the poller's place may need this processor for it.
                 rustix::thread::sched_yield();
+                self.poller.wait(Some(Duration::ZERO), &mut self.hot);
                 return Turn::Again;
             }
         }
@@ -211,27 +222,23 @@ impl Polling {
             poller,
             spin,
             hot,
-            turns,
+            looks,
         } = self;
-        // Once in any case: what has come must not wait until polling is worth it.
-        if look(hot) {
+        let mut look = || {
+            let found = look(hot);
+            *looks += if found { LOOKS / BUSY } else { 1 };
+            let are_cheap = hot.iter().all(|hot| hot.source.is_cheap());
             // However much comes there, the others get their turn.
-            *turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(16) {
-                poller.wait(Some(Duration::ZERO), hot);
+            let is_turn = *looks >= if are_cheap { LOOKS } else { LOOKS / BUSY };
+            if is_turn {
+                *looks = 0;
             }
-            return true;
-        }
-        let mut looks = 0_u32;
-        spin.poll(|| {
-            looks += 1;
-            let found = look(hot) || {
-                // The others are not forgotten meanwhile.
-                looks.is_multiple_of(LOOKS) && poller.wait(Some(Duration::ZERO), hot)
-            };
-            found.then_some(())
-        })
-        .is_some()
+            (is_turn && poller.wait(Some(Duration::ZERO), hot)) || found
+        };
+        // Once in any case: what has come must not wait until polling is worth it.
+        let found = look() || spin.poll(|| look().then_some(())).is_some();
+        spin.make_room();
+        found
     }
 }
 
@@ -254,7 +261,7 @@ impl Poller {
         };
         for event in &events[..count] {
             let key = event.data.u64();
-            if key == WAKE && !self.closed.load(SeqCst) {
+            if key == WAKE && !self.is_closed() {
                 let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
                 let nudged = std::mem::take(&mut *self.nudged.lock());
                 nudged
@@ -271,14 +278,16 @@ impl Poller {
 /// Looks at each source once; true when one had messages.
 fn look(hot: &mut Vec<Hot>) -> bool {
     let mut found = false;
-    hot.retain_mut(|hot| {
-        hot.in_vain += 1;
-        if hot.source.glance() {
-            hot.in_vain = 0;
-            found = true;
-        }
-        hot.in_vain < PATIENCE || !hot.source.rest()
-    });
+    for hot in &mut *hot {
+        hot.has_message = hot.source.glance();
+        found |= hot.has_message;
+    }
+    if found {
+        hot.retain_mut(|hot| {
+            hot.in_vain = if hot.has_message { 0 } else { hot.in_vain + 1 };
+            hot.in_vain < PATIENCE || !hot.source.rest()
+        });
+    }
     found
 }
 
@@ -291,6 +300,10 @@ fn heat(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
     let is_cheap = source.is_cheap();
     hot.retain(|hot| hot.source.is_cheap() || is_cheap || !hot.source.rest());
     if hot.len() < MAX_HOT || !source.rest() {
-        hot.push(Hot { source, in_vain: 0 });
+        hot.push(Hot {
+            source,
+            has_message: true,
+            in_vain: 0,
+        });
     }
 }

@@ -291,7 +291,8 @@ impl SocketLink {
         self.set_interest(|interest| {
             interest.writing = self.writer.is_stuck();
             if !interest.writing {
-                interest.reading = interest.reading || self.watchers.load(SeqCst) > 0;
+                // Whoever reads for itself hands over when it leaves.
+                interest.reading |= self.watchers.load(SeqCst) > 0 && !self.led.load(SeqCst);
             } else if self.answers && self.writer.backlog() > MAX_BACKLOG {
                 // A peer that does not read its replies gets no more requests read.
                 interest.reading = false;
@@ -311,7 +312,13 @@ impl SocketLink {
     }
 
     fn send_large(&self, sealed: Sealed, deadline: Option<Instant>) -> Result<(), SendError> {
-        match self.bulk.send(self, sealed, deadline) {
+        let (mut sealed, mut sent) = (Some(sealed), Ok(()));
+        self.poller.roles().give_way(&mut || {
+            if let Some(sealed) = sealed.take() {
+                sent = self.bulk.send(self, sealed, deadline);
+            }
+        });
+        match sent {
             Ok(()) => Ok(()),
             Err(WriteError::Deadline) => Err(SendError::Deadline),
             Err(WriteError::Ended(error)) => {

@@ -27,6 +27,9 @@ const PATIENCE: u32 = 10;
 /// Giving the processor away takes less than this when nobody takes it.
 const UNWANTED: Duration = Duration::from_nanos(2500);
 
+/// Part of a wait in which others may have the processor before it counts as wanted by them.
+const SELDOM: u32 = 4;
+
 /// How long a thread looks without giving the processor away, when nobody wanted it lately.
 const STARE: Duration = Duration::from_micros(10);
 
@@ -80,7 +83,9 @@ impl Spin {
         };
         let start = Instant::now();
         let mut kept_since = start;
-        let mut was_wanted = false;
+        // How long others had the processor. A moment does not make it a wanted one.
+        let mut away = Duration::ZERO;
+        let is_wanted = |away: Duration, now: Instant| away.saturating_mul(SELDOM) > now - start;
         let mut looks = 0_u32;
         let found = loop {
             if let Some(value) = ready() {
@@ -92,7 +97,7 @@ impl Spin {
                 continue;
             }
             let now = Instant::now();
-            let limit = if was_wanted {
+            let limit = if is_wanted(away, now) {
                 budget
             } else {
                 budget.saturating_mul(PATIENCE)
@@ -106,8 +111,11 @@ impl Spin {
             }
             rustix::thread::sched_yield();
             kept_since = Instant::now();
-            was_wanted |= kept_since - now > UNWANTED;
+            if kept_since - now > UNWANTED {
+                away += kept_since - now;
+            }
         };
+        let was_wanted = !away.is_zero() && is_wanted(away, Instant::now());
         let is_overrun = was_wanted && start.elapsed() > self.budget.saturating_mul(4);
         self.score = match (&found, is_overrun) {
             (Some(_), false) => (self.score + 1).min(BEST),

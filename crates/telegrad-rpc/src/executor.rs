@@ -162,11 +162,6 @@ impl Executor {
         result
     }
 
-    /// As [`blocking`](Self::blocking), when `waits` says that it may take a while.
-    pub(crate) fn blocking_if<R>(waits: bool, run: impl FnOnce() -> R) -> R {
-        if waits { Self::blocking(run) } else { run() }
-    }
-
     /// Whether this thread may wait: a thread in a role may not, others depend on it.
     pub(crate) fn may_wait() -> bool {
         THREAD.with_borrow(|thread| thread.role.is_none())
@@ -454,5 +449,9 @@ impl Roles for Executor {
         // fail instead of hanging.
         let refused = self.with_state(|state| self.give(state, Work::Role(role)));
         drop(refused);
+    }
+
+    fn give_way(&self, wait: &mut dyn FnMut()) {
+        Self::blocking(wait);
     }
 }

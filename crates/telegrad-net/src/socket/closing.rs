@@ -43,7 +43,13 @@ impl SocketLink {
     fn write_last(&self, until: Instant) {
         loop {
             match self.writer.write(&self.control) {
-                Written::All { .. } | Written::Ended(_) => return,
+                Written::All { was_stuck } => {
+                    if was_stuck {
+                        self.follow_writer();
+                    }
+                    return;
+                }
+                Written::Ended(_) => return,
                 // It takes ours along, and does not wait for the socket either.
                 Written::ByOther => self.writer.settle(),
                 Written::Stuck => {
@@ -85,6 +91,8 @@ impl SocketLink {
     /// whoever reads then comes to the end, be it the poller.
     pub(super) fn lost(&self, error: &StreamError) {
         match error {
+            // Whoever closes the link has still to hear the other side out.
+            StreamError::Ended if self.closed.get().is_some() => {}
             StreamError::Ended => self.control.shutdown(),
             other => self.end(false, &other.describe()),
         }

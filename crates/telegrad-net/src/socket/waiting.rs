@@ -67,41 +67,51 @@ impl SocketLink {
 
     /// Has the poller read, unless a thread reads for itself, which hands over when it leaves.
     fn hand_over(&self) {
-        if !self.led.load(SeqCst) {
-            self.set_interest(|interest| interest.reading = true);
-        }
+        self.set_interest(|interest| interest.reading |= !self.led.load(SeqCst));
     }
 
     /// Reads as the only one who waits, until done or the deadline; false when neither has come for long.
     fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) -> bool {
         let over = || waiting.done() || self.closed.get().is_some();
-        let mut patience = None;
+        let mut first_sleep = None;
         self.control.attend();
         while !over() {
-            if self.read_batch(reader) {
+            let found = self.read_batch(reader) || {
+                let mut spin = reader.spin.clone();
+                let found = spin.poll_until(deadline, || (over() || self.read_batch(reader)).then_some(()));
+                spin.make_room();
+                reader.spin = spin;
+                found.is_some()
+            };
+            if over() {
+                break;
+            }
+            let now = Instant::now();
+            if found {
                 // The deadline also counts while others' messages keep coming.
-                if !over() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return true;
+                if deadline.is_some_and(|deadline| now >= deadline) {
+                    break;
                 }
                 continue;
             }
-            let mut spin = reader.spin.clone();
-            let found = spin.poll_until(deadline, || (over() || self.read_batch(reader)).then_some(()));
-            spin.make_room();
-            reader.spin = spin;
-            if found.is_some() || over() {
-                continue;
-            }
-            let start = Instant::now();
-            let patience = *patience.get_or_insert(start + PATIENCE);
-            let (until, is_last) = match deadline {
-                Some(deadline) if deadline <= patience => (deadline, true),
-                _ => (patience, false),
+            // Without a poller there is nobody to leave the reading to.
+            let since = if self.poller.is_closed() {
+                now
+            } else {
+                *first_sleep.get_or_insert(now)
             };
-            if !self.sleep(&over, until) {
-                return is_last || over();
+            let patience = since + PATIENCE;
+            let is_last = deadline.is_some_and(|deadline| deadline <= patience);
+            if self.sleep(
+                &over,
+                deadline.map_or(patience, |deadline| deadline.min(patience)),
+            ) {
+                reader.spin.slept(now.elapsed());
+            } else if is_last {
+                break;
+            } else if !over() && !self.poller.is_closed() {
+                return false;
             }
-            reader.spin.slept(start.elapsed());
         }
         true
     }

@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_micros(500);
 const PATIENCE: u32 = 20;
 
 /// A function that takes longer is not worth keeping a role for.
-const SHORT: Duration = Duration::from_micros(100);
+const SHORT: Duration = INTERVAL;
 
 /// A request that comes sooner after the last one was waiting already.
 const AT_ONCE: Duration = Duration::from_micros(2);

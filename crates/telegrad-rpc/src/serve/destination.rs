@@ -204,7 +204,7 @@ impl Responder {
             outgoing.header.flags |= IS_CONTROL;
         }
         self.answered = true;
-        let sent = Executor::blocking_if(is_large(&outgoing), || self.link.send(outgoing, flush, None));
+        let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
         let worker = &self.serving.worker;
         if sent.is_err() {
