@@ -83,13 +83,15 @@ pub fn dial(
         Some(region) => {
             let shared = offer(&control, region, deadline);
             let shared = shared.map_err(|error| DialError::failed(address, error.to_string(), false))?;
-            if shared.is_none() {
-                tracing::warn!(
-                    peer = hello.to.name,
-                    "the worker does not share memory: Unix sockets it is"
-                );
-            }
             shared
+                .inspect_err(|why| {
+                    tracing::warn!(
+                        peer = hello.to.name,
+                        why,
+                        "no memory is shared: Unix sockets it is"
+                    )
+                })
+                .ok()
         }
     };
     let link = SocketLink::start(

@@ -150,19 +150,24 @@ pub(crate) fn answer(
     write(stream, &out, deadline)
 }
 
-/// The answer to memory that is offered: it is shared, or not.
+/// The answers to memory that is offered: it is not wanted, shared, or of no use.
+const UNWANTED: u8 = 0;
 const SHARED: u8 = 1;
+const UNUSABLE: u8 = 2;
 
-/// The dialling side's part in sharing memory; nothing, with the reason in the log, when that is not to be.
+/// The dialling side's part in sharing memory; why not, when that is not to be.
 pub(crate) fn offer(
     stream: &Stream,
     (region, fds): (Arc<Region>, [OwnedFd; 2]),
     deadline: Instant,
-) -> Result<Option<Arc<Region>>, HandshakeError> {
+) -> Result<Result<Arc<Region>, &'static str>, HandshakeError> {
     let passed = stream.try_pass(&[fds[0].as_fd(), fds[1].as_fd()]);
     passed.map_err(|error| HandshakeError::Broken(error.describe()))?;
-    let answer = read_exact(stream, 1, deadline)?;
-    Ok((answer == [SHARED]).then_some(region))
+    Ok(match *read_exact(stream, 1, deadline)? {
+        [SHARED] => Ok(region),
+        [UNWANTED] => Err("its transport is Unix sockets alone"),
+        _ => Err("it cannot use the memory, as its own log says"),
+    })
 }
 
 /// The accepting side's part in sharing memory.
@@ -186,10 +191,13 @@ pub(crate) fn accept_offer(
     let region = <[OwnedFd; 2]>::try_from(fds)
         .map_err(|_| std::io::Error::other("it was not passed"))
         .and_then(Region::open)
-        .inspect_err(|error| tracing::warn!(%error, "memory offered to be shared cannot be used"))
-        .ok()
-        .filter(|_| is_wanted);
-    write(stream, &[region.is_some().into()], deadline)?;
+        .inspect_err(|error| tracing::warn!(%error, "memory offered to be shared cannot be used"));
+    let (region, answer) = match region {
+        _ if !is_wanted => (None, UNWANTED),
+        Ok(region) => (Some(region), SHARED),
+        Err(_) => (None, UNUSABLE),
+    };
+    write(stream, &[answer], deadline)?;
     Ok(region)
 }
 

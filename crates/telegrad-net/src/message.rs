@@ -291,3 +291,75 @@ pub(crate) fn byte_len(meta: &TensorMeta) -> usize {
     // `TensorTable::read` returns only metas whose byte length fits.
     meta.bytes().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shares nothing.
+    struct Nothing;
+
+    impl Lent for Nothing {
+        fn borrow(&self, _: &Loan, _: usize) -> Option<Borrowed> {
+            None
+        }
+    }
+
+    /// What becomes of a frame with lent tensors of these shapes, and this after the table.
+    fn parsed(shapes: &[usize], data: &[u8]) -> String {
+        let mut frame = Vec::new();
+        for &len in shapes {
+            TensorTable::push(&mut frame, telegrad_wire::DType::U8, &[len]).unwrap();
+        }
+        let mut header = FrameHeader::new(FrameKind::Request, CallId(1));
+        header.flags = IS_LENT;
+        header.tensors = shapes.len() as u16;
+        header.table_len = frame.len() as u32;
+        frame.extend_from_slice(data);
+        header.length = frame.len() as u64;
+        match Incoming::parse(header, &frame, (&Nothing, 1 << 20)) {
+            Ok(message) => format!("{} tensors", message.tensors.len()),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// `count` loans are announced, and those of these tensors follow.
+    fn loans_of(count: u16, tensors: &[u16]) -> Vec<u8> {
+        let mut data = count.to_le_bytes().to_vec();
+        for tensor in tensors {
+            let mut loan = [0; LOAN_LEN];
+            loan[..2].copy_from_slice(&tensor.to_le_bytes());
+            data.extend_from_slice(&loan);
+        }
+        data
+    }
+
+    #[test]
+    fn lent_frames_that_make_no_sense_are_refused() {
+        let says = |shapes: &[usize], data: &[u8], what: &str| {
+            let text = parsed(shapes, data);
+            assert!(text.contains(what), "{text}, not {what}");
+        };
+        let with = |mut data: Vec<u8>, bytes: usize| {
+            data.resize(data.len() + bytes, 7);
+            data
+        };
+        assert_eq!(parsed(&[4], &with(loans_of(0, &[]), 4)), "1 tensors");
+        says(&[4], &[], "cut short");
+        says(&[4], &[1], "cut short");
+        says(&[4], &loans_of(1, &[]), "cut short");
+        says(&[4], &loans_of(u16::MAX, &[0, 1]), "cut short");
+        says(&[4], &with(loans_of(0, &[]), 3), "fewer bytes");
+        says(&[4], &with(loans_of(0, &[]), 5), "more than the tensors have");
+        says(&[4], &loans_of(1, &[0]), "memory that is not shared");
+        // A loan of a tensor that there is not, out of order, or twice.
+        says(&[4], &with(loans_of(1, &[1]), 4), "more than the tensors have");
+        says(
+            &[4, 4],
+            &with(loans_of(2, &[1, 0]), 4),
+            "memory that is not shared",
+        );
+        says(&[2 << 20], &loans_of(1, &[0]), "the limit is 1048576");
+        says(&[usize::MAX / 2, usize::MAX / 2], &loans_of(2, &[0, 1]), "bytes");
+    }
+}

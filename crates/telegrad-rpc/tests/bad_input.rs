@@ -298,3 +298,28 @@ fn a_transport_that_does_not_reach_a_worker_says_so() {
             );
         });
 }
+
+/// Falling back to something slower is said once per link, with the reason.
+#[test]
+fn a_worker_that_does_not_share_memory_is_in_the_log() {
+    use telegrad_rpc::Transport;
+    use telegrad_testkit::Log;
+    Log::start();
+    Cluster::threads(2)
+        .names(&["shares", "does-not"])
+        .options(|options| {
+            options.transport = if options.rank == Some(0) {
+                Transport::Shared
+            } else {
+                Transport::Unix
+            };
+        })
+        .run(|world| {
+            world.rpc_sync(1 - world.rank(), nothing, ()).unwrap();
+        });
+    Log::wait_for(&[
+        "no memory is shared",
+        "does-not",
+        "its transport is Unix sockets alone",
+    ]);
+}

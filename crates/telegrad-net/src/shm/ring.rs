@@ -178,4 +178,11 @@ impl Ring {
         let asked = &self.ends().is_full.0;
         asked.load(Relaxed) && asked.swap(false, SeqCst)
     }
+
+    /// What a peer could do that does not keep to the rules.
+    #[cfg(test)]
+    pub(super) fn set_ends(&self, tail: u64, head: u64) {
+        self.ends().tail.0.store(tail, SeqCst);
+        self.ends().head.0.store(head, SeqCst);
+    }
 }

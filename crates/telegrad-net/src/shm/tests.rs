@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::ring::CAPACITY;
-use super::{Holding, Region, Ring};
+use super::region::LOANS;
+use super::ring::{Broken, CAPACITY};
+use super::{Holding, LOAN_LEN, Loan, Memory, Region, Ring, Segments};
 
 /// Both ends of a region.
 fn regions() -> (std::sync::Arc<Region>, std::sync::Arc<Region>) {
@@ -134,4 +135,52 @@ fn too_much_kept_is_copied() {
     assert!(a.may_keep());
     a.borrowed(usize::MAX / 4);
     assert!(!a.may_keep());
+}
+
+/// The other process may write whatever it likes into what is shared.
+#[test]
+fn a_spoilt_ring_is_noticed() {
+    let full = CAPACITY as u64;
+    for (tail, head) in [(1, 2), (full + 1, 0), (0, u64::MAX), (u64::MAX, 0)] {
+        let (_, receiver) = ring();
+        receiver.set_ends(tail, 0);
+        let is_broken = receiver.read(&mut [0; 8]) == Err(Broken);
+        assert_eq!(is_broken, tail > full, "tail {tail}");
+
+        let (sender, _) = ring();
+        sender.write(&[7; 8]).unwrap();
+        sender.set_ends(0, head);
+        let filled = sender.write(&vec![7; CAPACITY]);
+        assert_eq!(filled == Err(Broken), head > 8, "head {head}");
+    }
+}
+
+#[test]
+fn loans_that_make_no_sense_show_nothing() {
+    const LEN: usize = 1 << 20;
+    let (_lender, borrower) = regions();
+    let holding = Holding::new(borrower);
+    let (fd, _memory) = Memory::create(LEN).unwrap();
+    let mut segments = Segments::default();
+    segments.add(&fd).unwrap();
+    let show = |number: u32, segment: u32, offset: u64, len: usize| {
+        let mut bytes = [0; LOAN_LEN];
+        bytes[4..8].copy_from_slice(&number.to_le_bytes());
+        bytes[8..12].copy_from_slice(&segment.to_le_bytes());
+        bytes[12..20].copy_from_slice(&offset.to_le_bytes());
+        let borrowed = segments.borrow(&holding, &Loan::from_bytes(&bytes), len);
+        borrowed.is_some()
+    };
+    let (page, len, loans) = (4096, LEN as u64, LOANS as u32);
+    assert!(show(0, 0, 0, LEN));
+    assert!(show(loans - 1, 0, len - page, 4096));
+    assert!(!show(loans, 0, 0, 1), "no such loan");
+    assert!(!show(0, 1, 0, 1), "no such segment");
+    assert!(!show(0, 0, 1, 1), "not at a page");
+    assert!(!show(0, 0, page, LEN), "beyond the end");
+    assert!(!show(0, 0, len + page, 0), "beyond the end, and empty");
+    for offset in [u64::MAX, u64::MAX - page + 1, 1 << 63] {
+        assert!(!show(0, 0, offset, 4096), "far beyond the end");
+        assert!(!show(0, 0, offset, usize::MAX), "around the end of all memory");
+    }
 }
