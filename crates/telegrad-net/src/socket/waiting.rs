@@ -10,8 +10,8 @@ use super::SocketLink;
 use super::reader::ControlReader;
 use crate::{Link, Waiting};
 
-/// How long a thread reads for its own reply alone. One that waits for longer, as in a shutdown, would have to
-/// wake up for the replies of all others.
+/// How long a thread waits as one that others take into account: that reads for them, or for whom the poller
+/// reads in their place. One that waits for longer, as in a shutdown, would slow all others down.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl SocketLink {
@@ -41,7 +41,11 @@ impl SocketLink {
                     // A leader hands over to the poller when it leaves. Without one it is the poller
                     // that has the reader, perhaps on its last look: so ask it to go on looking.
                     self.hand_over();
-                    waiting.park(deadline);
+                    let patience = Instant::now() + PATIENCE;
+                    waiting.park(Some(deadline.map_or(patience, |deadline| deadline.min(patience))));
+                    if !waiting.done() && deadline.is_none_or(|deadline| deadline > patience) {
+                        return self.settle(waiting, deadline);
+                    }
                 }
             }
             // Only now: looking at the clock is not worth its time before.
@@ -73,7 +77,7 @@ impl SocketLink {
     /// Reads as the only one who waits, until done or the deadline; false when neither has come for long.
     fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) -> bool {
         let over = || waiting.done() || self.closed.get().is_some();
-        let mut first_sleep = None;
+        let mut first_look = None;
         self.control.attend();
         while !over() {
             let found = self.read_batch(reader) || {
@@ -87,30 +91,28 @@ impl SocketLink {
                 break;
             }
             let now = Instant::now();
-            if found {
-                // The deadline also counts while others' messages keep coming.
-                if deadline.is_some_and(|deadline| now >= deadline) {
-                    break;
-                }
-                continue;
+            // The deadline also counts while others' messages keep coming.
+            if found && deadline.is_some_and(|deadline| now >= deadline) {
+                break;
             }
             // Without a poller there is nobody to leave the reading to.
             let since = if self.poller.is_closed() {
                 now
             } else {
-                *first_sleep.get_or_insert(now)
+                *first_look.get_or_insert(now)
             };
             let patience = since + PATIENCE;
-            let is_last = deadline.is_some_and(|deadline| deadline <= patience);
-            if self.sleep(
-                &over,
-                deadline.map_or(patience, |deadline| deadline.min(patience)),
-            ) {
-                reader.spin.slept(now.elapsed());
-            } else if is_last {
-                break;
-            } else if !over() && !self.poller.is_closed() {
+            if now >= patience {
                 return false;
+            }
+            if found {
+                continue;
+            }
+            let until = deadline.map_or(patience, |deadline| deadline.min(patience));
+            if self.sleep(&over, until) {
+                reader.spin.slept(now.elapsed());
+            } else if deadline == Some(until) {
+                break;
             }
         }
         true

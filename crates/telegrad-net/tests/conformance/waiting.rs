@@ -118,10 +118,14 @@ fn a_waiter_beside_one_that_waits_for_long_reads_its_own_answer(kind: Kind) {
     std::thread::scope(|scope| {
         scope.spawn(|| pair.a.link.wait(&patient, soon()));
         let started = Instant::now();
-        let is_mine = (0..).take_while(|_| started.elapsed() < LIMIT / 4).any(mine);
+        let mut calls = (0..).take_while(|_| started.elapsed() < LIMIT / 4).map(mine);
+        // At first the other one reads, once it is there.
+        let is_read_for = calls.any(|is_mine| !is_mine);
+        let reads = calls.any(|is_mine| is_mine);
         patient.set();
         pair.a.link.interrupt();
-        assert!(is_mine, "the other one woke up for every answer");
+        assert!(is_read_for, "the other one never waited");
+        assert!(reads, "the other one woke up for every answer");
     });
 }
 
