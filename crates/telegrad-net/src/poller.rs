@@ -88,7 +88,7 @@ impl Poller {
         self.wake();
     }
 
-    /// Nobody watches any more.
+    /// Whether nobody watches any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(SeqCst)
     }
@@ -226,10 +226,10 @@ impl Polling {
         } = self;
         let mut look = || {
             let found = look(hot);
-            *looks += if found { LOOKS / BUSY } else { 1 };
-            let are_cheap = hot.iter().all(|hot| hot.source.is_cheap());
+            let is_cheap = !found && hot.iter().all(|hot| hot.source.is_cheap());
+            *looks += if is_cheap { 1 } else { BUSY };
             // However much comes there, the others get their turn.
-            let is_turn = *looks >= if are_cheap { LOOKS } else { LOOKS / BUSY };
+            let is_turn = *looks >= LOOKS;
             if is_turn {
                 *looks = 0;
             }

@@ -65,9 +65,9 @@ pub(crate) struct SocketLink {
     /// Credit this end has to give back.
     owed: Owed,
 
-    /// Threads inside `wait`.
+    /// Threads inside `wait`, but those that have been there for long.
     waiters: AtomicUsize,
-    /// Calls of `watch(true)` not yet taken back.
+    /// Calls of `watch(true)` not yet taken back, and threads that have waited for long.
     watchers: AtomicUsize,
     /// A thread reads its own reply.
     led: AtomicBool,

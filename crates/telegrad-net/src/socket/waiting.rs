@@ -15,6 +15,7 @@ use crate::{Link, Waiting};
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl SocketLink {
+    /// Waits until done or the deadline, reading where nobody else does.
     pub(super) fn wait_for(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
         if waiting.done() {
             return;
@@ -149,6 +150,7 @@ impl SocketLink {
         self.wake.get()
     }
 
+    /// Has the thread that reads for itself look up, should it sleep.
     pub(super) fn wake_leader(&self) {
         if self.leader_sleeps.load(SeqCst)
             && let Some(wake) = self.wake.get()
