@@ -28,6 +28,11 @@ pub trait AutogradBackend: Default + Send + Sync + 'static {
     /// When the library cannot hold it.
     fn make_leaf(&self, raw: RawTensor) -> Result<(Self::LeafId, Self::Tensor)>;
 
+    /// What is sent of a gradient: less than all of it, where [`make_gradient`](Self::make_gradient) knows the rest.
+    fn sent_of(&self, gradient: Self::Tensor) -> Self::Tensor {
+        gradient
+    }
+
     /// A gradient that arrived, for this tensor.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ mod param;
 mod seed;
 mod stack;
 mod tape;
+mod uniform;
 
 pub use backend::Candle;
-pub use operation::{Derivatives, Pass, operation};
+pub use operation::{Derivatives, Pass, operation, strided_operation};
 pub use param::Param;

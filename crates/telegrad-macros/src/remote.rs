@@ -44,7 +44,7 @@ fn of_function(arguments: &Arguments, function: &ItemFn) -> syn::Result<TokenStr
         None => path_of(&ident.unraw().to_string()),
     };
     let callee = ident.to_token_stream();
-    let registration = registration(&name, &function.sig, arguments.inline, &callee, &function.attrs)?;
+    let registration = registration(&name, &function.sig, arguments, &callee, &function.attrs)?;
     Ok(quote!(#function #registration))
 }
 
@@ -94,11 +94,14 @@ fn of_method(
         }
         (None, None) => path_of(&format!("{}::{}", signature::text(self_type), ident.unraw())),
     };
-    let inline = arguments.inline || of_block.inline;
+    let arguments = Arguments {
+        inline: arguments.inline || of_block.inline,
+        ..arguments
+    };
     registration(
         &name,
         &method.sig,
-        inline,
+        &arguments,
         &quote!(<#self_type>::#ident),
         &method.attrs,
     )
@@ -112,12 +115,22 @@ fn path_of(within_module: &str) -> TokenStream {
 fn registration(
     name: &TokenStream,
     sig: &Signature,
-    inline: bool,
+    arguments: &Arguments,
     callee: &TokenStream,
     attributes: &[Attribute],
 ) -> syn::Result<TokenStream> {
     let path = crate_path::for_remote()?;
     let signature = signature::of(sig);
+    let inline = arguments.inline;
+    let invoke = match &arguments.answered_by {
+        None => quote!(#path::invoke!(#callee, invocation)),
+        Some(answering) => quote! {
+            match invocation.want {
+                #path::Want::Message => #path::invoke!(#answering, invocation),
+                #path::Want::Value => #path::invoke!(#callee, invocation),
+            }
+        },
+    };
     // What is compiled only sometimes is registered only then.
     let conditions = attributes
         .iter()
@@ -133,7 +146,7 @@ fn registration(
                     inline: #inline,
                     type_id: || #path::type_id_of(&#callee),
                     access: || #path::probe(#callee).access(),
-                    invoke: |invocation| #path::invoke!(#callee, invocation),
+                    invoke: |invocation| #invoke,
                 }
             }
         };

@@ -79,7 +79,7 @@ pub use world::World;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__invoke as invoke;
-    pub use crate::registry::{InvokeLocal, InvokeWire, Registration, probe, type_id_of};
+    pub use crate::registry::{InvokeLocal, InvokeWire, Registration, Want, probe, type_id_of};
     pub use inventory;
     pub use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 }

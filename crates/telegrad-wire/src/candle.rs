@@ -17,9 +17,18 @@ impl Wire for Tensor {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        match decoder.arrived()? {
-            Arrived::Raw(raw) => Tensor::try_from(raw),
-            Arrived::Made(made) => match made.downcast::<Tensor>() {
+        decoder.arrived()?.try_into()
+    }
+}
+
+/// The tensor that was made of it already, or takes over the raw one.
+impl TryFrom<Arrived> for Tensor {
+    type Error = WireError;
+
+    fn try_from(arrived: Arrived) -> Result<Self, WireError> {
+        match arrived {
+            Arrived::Raw(raw) => raw.try_into(),
+            Arrived::Made(made) => match made.downcast() {
                 Ok(tensor) => Ok(*tensor),
                 Err(_) => Err(WireError::mismatch("a tensor", "one of another tensor library")),
             },

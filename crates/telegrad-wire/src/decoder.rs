@@ -37,14 +37,44 @@ impl std::fmt::Debug for Arrived {
     }
 }
 
+/// The tensors beside a body, those not yet asked for. If all are as they came, they stay in the vector that they came in.
+#[derive(Debug)]
+pub struct Tensors(Table);
+
+#[derive(Debug)]
+enum Table {
+    Raw(Vec<Option<RawTensor>>),
+    Arrived(Vec<Option<Arrived>>),
+}
+
+impl From<Vec<RawTensor>> for Tensors {
+    fn from(tensors: Vec<RawTensor>) -> Self {
+        Self(Table::Raw(tensors.into_iter().map(Some).collect()))
+    }
+}
+
+impl From<Vec<Arrived>> for Tensors {
+    fn from(tensors: Vec<Arrived>) -> Self {
+        Self(Table::Arrived(tensors.into_iter().map(Some).collect()))
+    }
+}
+
+impl Tensors {
+    fn take(&mut self, index: usize) -> Result<Arrived, WireError> {
+        match &mut self.0 {
+            Table::Raw(tensors) => take_from(tensors, index, "tensor").map(Arrived::Raw),
+            Table::Arrived(tensors) => take_from(tensors, index, "tensor"),
+        }
+    }
+}
+
 /// Reads values from a body, and tensors and references from the side tables beside it.
 ///
 /// Any input leaves it with a value or an error. It trusts no length: what it allocates ahead is
 /// bounded by the bytes that are really there.
 pub struct Decoder<'a> {
     input: Bytes<'a>,
-    /// Tensors not yet asked for.
-    tensors: Vec<Option<Arrived>>,
+    tensors: Tensors,
     /// References not yet asked for.
     references: Vec<Option<Reference>>,
     depth: usize,
@@ -63,25 +93,19 @@ impl std::fmt::Debug for Decoder<'_> {
 impl<'a> Decoder<'a> {
     /// Reads from a body that came without tensors.
     pub fn new(body: &'a [u8]) -> Self {
-        Self::with_tensors(body, Vec::new())
+        Self::with_tensors(body, Vec::<RawTensor>::new())
     }
 
     /// Reads from a body and the tensors that came with it.
-    pub fn with_tensors(body: &'a [u8], tensors: Vec<RawTensor>) -> Self {
+    pub fn with_tensors(body: &'a [u8], tensors: impl Into<Tensors>) -> Self {
         Self::with_tables(body, tensors, Vec::new())
     }
 
     /// Reads from a body and the tensors and references that came with it.
-    pub fn with_tables(body: &'a [u8], tensors: Vec<RawTensor>, references: Vec<Reference>) -> Self {
-        let tensors = tensors.into_iter().map(Arrived::Raw).collect();
-        Self::with_arrived(body, tensors, references)
-    }
-
-    /// As [`with_tables`](Self::with_tables), with tensors that may have been made already.
-    pub fn with_arrived(body: &'a [u8], tensors: Vec<Arrived>, references: Vec<Reference>) -> Self {
+    pub fn with_tables(body: &'a [u8], tensors: impl Into<Tensors>, references: Vec<Reference>) -> Self {
         Self {
             input: Bytes::new(body),
-            tensors: tensors.into_iter().map(Some).collect(),
+            tensors: tensors.into(),
             references: references.into_iter().map(Some).collect(),
             depth: 0,
         }
@@ -286,7 +310,7 @@ impl<'a> Decoder<'a> {
     /// As [`tensor`](Self::tensor).
     pub fn arrived(&mut self) -> Result<Arrived, WireError> {
         let index = self.index(EXT_TENSOR, "a tensor")?;
-        take_from(&mut self.tensors, index, "tensor")
+        self.tensors.take(index)
     }
 
     /// Reads the index of a reference and takes the reference out of the side table.

@@ -51,7 +51,7 @@ mod tensor;
 mod wire;
 
 pub use buffer::{Buffer, Outside, Unfilled};
-pub use decoder::{Arrived, Decoder, MAX_DEPTH};
+pub use decoder::{Arrived, Decoder, MAX_DEPTH, Tensors};
 pub use dtype::DType;
 pub use encoder::{Encoder, Payload, Reference};
 pub use error::WireError;

@@ -6,6 +6,8 @@
 //! Those that are computed with bring their own derivative: a backward pass through them is cheaper than through candle's
 //! operations, so they are worth calling on the worker itself too.
 //!
+//! Sums, differences, products and quotients that are only sent back are computed on the tensors as they came (`answer`).
+//!
 //! The cheap ones run on the thread that reads the request. Those whose cost does not follow from
 //! the size of the request (products of matrices, tensors made from a shape) do not.
 
@@ -13,6 +15,7 @@ use candle_core::{DType, Device, Tensor};
 use telegrad_nn as nn;
 use telegrad_rpc::{Error, Result, remote};
 
+mod answer;
 mod derivative;
 
 use derivative::{binary, either, unary};
@@ -23,7 +26,7 @@ macro_rules! binaries {
         ///
         /// # Errors
         /// When the shapes cannot be broadcast together or the element types differ.
-        #[remote(name = $wire, inline)]
+        #[remote(name = $wire, inline, answered_by = answer::$name)]
         pub fn $name(a: Tensor, b: Tensor) -> Result<Tensor> {
             // Equal shapes need no broadcasting, which candle would pay for.
             let value = |a: &Tensor, b: &Tensor| {

@@ -306,12 +306,36 @@ fn element_types_are_kept() {
             DType::U32,
             DType::U8,
         ] {
-            let x = tensor(&[1.0, 2.0, 3.0], &[3]).to_dtype(dtype).unwrap();
-            let sum = world.rpc_sync(1, ops::add, (x.clone(), x)).unwrap();
-            assert_eq!(sum.dtype(), dtype);
-            let sum = sum.to_dtype(DType::F32).unwrap();
-            assert_close(&sum, &[2.0, 4.0, 6.0], &[3]);
+            let x = tensor(&[2.0, 4.0, 6.0], &[3]).to_dtype(dtype).unwrap();
+            let y = tensor(&[1.0, 4.0, 2.0], &[3]).to_dtype(dtype).unwrap();
+            let both = || (x.clone(), y.clone());
+            for (found, expected) in [
+                (world.rpc_sync(1, ops::add, both()), [3.0, 8.0, 8.0]),
+                (world.rpc_sync(1, ops::sub, both()), [1.0, 0.0, 4.0]),
+                (world.rpc_sync(1, ops::mul, both()), [2.0, 16.0, 12.0]),
+                (world.rpc_sync(1, ops::div, both()), [2.0, 1.0, 3.0]),
+            ] {
+                let found = found.unwrap();
+                assert_eq!(found.dtype(), dtype);
+                assert_close(&found.to_dtype(DType::F32).unwrap(), &expected, &[3]);
+            }
         }
+    });
+}
+
+/// What a tensor is where it was made.
+#[remote]
+fn shown(x: RRef<Tensor>) -> Result<Vec<f32>> {
+    Ok(values(&*x.local_value()?))
+}
+
+#[test]
+fn results_that_stay_are_tensors_for_whoever_uses_them_there() {
+    with_another(|world| {
+        let x = tensor(&[1.0, 2.0], &[2]);
+        let sum = world.remote(1, ops::add, (x.clone(), x)).unwrap();
+        assert_eq!(world.rpc_sync(1, shown, (sum.clone(),)).unwrap(), [2.0, 4.0]);
+        assert_eq!(values(&sum.to_here().unwrap()), [2.0, 4.0]);
     });
 }
 

@@ -6,7 +6,7 @@ use telegrad_wire::{RawTensor, TensorMeta};
 
 use super::seed::Seed;
 use super::stack::with_room;
-use super::tape;
+use super::{tape, uniform};
 use crate::backend::{AutogradBackend, Root};
 use crate::births::Birth;
 
@@ -43,6 +43,10 @@ impl AutogradBackend for Candle {
 
     fn make_gradient(&self, raw: RawTensor, of: &Tensor) -> Result<Tensor> {
         let gradient = Tensor::try_from(raw).map_err(Error::other)?;
+        let gradient = match gradient.rank() {
+            0 => gradient.broadcast_as(of.shape())?,
+            _ => gradient,
+        };
         if gradient.shape() != of.shape() || gradient.dtype() != of.dtype() {
             return Err(Error::other(format!(
                 "a gradient of {:?} {:?} came for a tensor of {:?} {:?}",
@@ -53,6 +57,10 @@ impl AutogradBackend for Candle {
             )));
         }
         Ok(gradient.to_device(of.device())?)
+    }
+
+    fn sent_of(&self, gradient: Tensor) -> Tensor {
+        uniform::element(&gradient).unwrap_or(gradient)
     }
 
     fn check_root(&self, tensor: &Tensor) -> Result<()> {
@@ -122,6 +130,7 @@ impl AutogradBackend for Candle {
 fn with_candle(roots: Vec<(Tensor, Tensor)>, leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
     let mut start: Option<Tensor> = None;
     for (root, gradient) in roots {
+        let gradient = uniform::written_out(&gradient)?;
         let seed = root.apply_op1(Seed { gradient })?;
         start = Some(match start {
             Some(sum) => (sum + seed)?,
@@ -138,4 +147,30 @@ fn with_candle(roots: Vec<(Tensor, Tensor)>, leaves: &[TensorId]) -> Result<Vec<
         Some((*leaf, gradient))
     };
     Ok(leaves.iter().filter_map(gradient_of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_gradient_that_is_the_same_everywhere_one_element_is_sent() {
+        let of = Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
+        let scalar = Tensor::new(0.5f32, &Device::Cpu).unwrap();
+        let sent = Candle.sent_of(scalar.broadcast_as((2, 3)).unwrap());
+        assert_eq!(sent.rank(), 0);
+        let raw = RawTensor::try_from(&sent).unwrap();
+        let gradient = Candle.make_gradient(raw, &of).unwrap();
+        assert_eq!(gradient.to_vec2::<f32>().unwrap(), [[0.5; 3]; 2]);
+
+        let full = Tensor::ones((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
+        assert_eq!(Candle.sent_of(full).dims(), [2, 3]);
+        let row =
+            RawTensor::try_from(&Tensor::ones(3, candle_core::DType::F32, &Device::Cpu).unwrap()).unwrap();
+        let error = Candle.make_gradient(row, &of).unwrap_err().to_string();
+        assert!(
+            error.contains("a gradient of F32 [3] came for a tensor of F32 [2, 3]"),
+            "{error}"
+        );
+    }
 }

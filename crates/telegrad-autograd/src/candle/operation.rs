@@ -12,6 +12,8 @@ use candle_core::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::uniform;
+
 /// What a derivative is given. All tensors are detached: what it returns must not be part of a graph.
 #[derive(Debug)]
 pub struct Pass {
@@ -22,8 +24,19 @@ pub struct Pass {
     pub wanted: Vec<bool>,
     /// The result.
     pub result: Tensor,
-    /// The gradient of the result, in row-major order.
+    /// The gradient of the result: in row-major order, except for a [`strided_operation`].
     pub grad: Tensor,
+}
+
+impl Pass {
+    /// The same, with a gradient in row-major order.
+    ///
+    /// # Errors
+    /// When candle cannot bring it there.
+    pub fn row_major(self) -> Result<Self> {
+        let grad = uniform::written_out(&self.grad)?;
+        Ok(Self { grad, ..self })
+    }
 }
 
 /// One gradient for every operand, `None` where it is not wanted.
@@ -51,6 +64,20 @@ pub type Derivatives = Result<Vec<Option<Tensor>>>;
 /// # Errors
 /// When there are no operands or more than three, or candle cannot hold the value.
 pub fn operation(
+    name: &'static str,
+    args: &[&Tensor],
+    value: Tensor,
+    backward: impl Fn(Pass) -> Derivatives + Send + Sync + 'static,
+) -> Result<Tensor> {
+    strided_operation(name, args, value, move |pass| backward(pass.row_major()?))
+}
+
+/// As [`operation`], for a `backward` that takes the gradient of the result in any layout: it may show one element
+/// everywhere, and is not written out then.
+///
+/// # Errors
+/// As [`operation`].
+pub fn strided_operation(
     name: &'static str,
     args: &[&Tensor],
     value: Tensor,
@@ -98,7 +125,7 @@ impl Operation {
             args: self.args.iter().map(Tensor::detach).collect(),
             wanted: self.args.iter().map(Tensor::track_op).collect(),
             result: result.detach(),
-            grad: grad.detach().contiguous()?,
+            grad: grad.detach(),
         })
     }
 }

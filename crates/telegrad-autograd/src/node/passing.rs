@@ -292,7 +292,7 @@ impl<B: AutogradBackend> Node<B> {
                 .and_then(|part| part.outgoing.remove(&message));
             let count = graph.arrivals.get(&message).copied().unwrap_or(0);
             let found = found.unwrap_or_else(|| vec![None; count]);
-            let cargo = |tensor: B::Tensor| Cargo::Leaving(Arc::new(tensor));
+            let cargo = |gradient: B::Tensor| Cargo::Leaving(Arc::new(self.backend.sent_of(gradient)));
             let gradients = found.into_iter().map(|tensor| tensor.map(cargo)).collect();
             into.push((
                 message.from,

@@ -11,6 +11,8 @@ use syn::{Attribute, Error, Expr, ExprLit, Lit, LitStr, Meta, Token};
 pub(super) struct Arguments {
     pub(super) name: Option<LitStr>,
     pub(super) inline: bool,
+    /// The function that answers calls in its place.
+    pub(super) answered_by: Option<Expr>,
     /// Where `skip` stands, if it does.
     pub(super) skip: Option<Span>,
 }
@@ -22,10 +24,12 @@ impl Arguments {
             arguments.add(&meta)?;
         }
         match arguments.skip {
-            Some(skip) if arguments.inline || arguments.name.is_some() => Err(Error::new(
-                skip,
-                "`skip` leaves the function unregistered: nothing can be added to that",
-            )),
+            Some(skip) if arguments.inline || arguments.name.is_some() || arguments.answered_by.is_some() => {
+                Err(Error::new(
+                    skip,
+                    "`skip` leaves the function unregistered: nothing can be added to that",
+                ))
+            }
             _ => Ok(arguments),
         }
     }
@@ -61,6 +65,9 @@ impl Arguments {
                     return Err(Error::new_spanned(pair, "a second name: a function has one"));
                 }
                 self.name = Some(name(&pair.value)?);
+            }
+            Meta::NameValue(pair) if pair.path.is_ident("answered_by") => {
+                self.answered_by = Some(pair.value.clone());
             }
             other if other.path().is_ident("name") => {
                 return Err(Error::new_spanned(other, "write `name = \"…\"`"));

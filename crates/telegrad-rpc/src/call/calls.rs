@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
 use telegrad_wire::{
-    Arrived, CallId, ContextId, Decoder, FrameKind, HAS_SECTION, RawTensor, Reference, Wire, WireError,
+    CallId, ContextId, Decoder, FrameKind, HAS_SECTION, RawTensor, Reference, Tensors, Wire, WireError,
 };
 
 use super::Promise;
@@ -138,9 +138,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn decode<T: Wire>(self, function: &str, worker: &str) -> Result<T, Error> {
-        self.decode_with(function, worker, |tensors, _| {
-            Ok(tensors.into_iter().map(Arrived::Raw).collect())
-        })
+        self.decode_with(function, worker, |tensors, _| Ok(tensors.into()))
     }
 
     /// Decodes it with what `arrived` makes of its tensors.
@@ -148,11 +146,11 @@ impl Reply {
         self,
         function: &str,
         worker: &str,
-        arrived: impl FnOnce(Vec<RawTensor>, Option<Recorded>) -> Result<Vec<Arrived>, Error>,
+        arrived: impl FnOnce(Vec<RawTensor>, Option<Recorded>) -> Result<Tensors, Error>,
     ) -> Result<T, Error> {
         let body = &self.body[self.offset..];
         let tensors = arrived(self.tensors, self.recorded)?;
-        let mut decoder = Decoder::with_arrived(body, tensors, self.references);
+        let mut decoder = Decoder::with_tables(body, tensors, self.references);
         T::decode(&mut decoder).map_err(|source| Error::Receive {
             function: function.into(),
             worker: worker.into(),

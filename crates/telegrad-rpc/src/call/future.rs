@@ -298,7 +298,7 @@ impl Pending {
                     is_known: reply.context == context.0,
                 };
                 reply.decode_with(function, peer, |tensors, recorded| {
-                    layer.arrived(&crossing, recorded, tensors)
+                    Ok(layer.arrived(&crossing, recorded, tensors)?.into())
                 })
             }
             _ => reply.decode(function, peer),

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::{Credit, Flush};
-use telegrad_wire::{Arrived, Decoder, Payload, RawTensor, Reference};
+use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 
 use super::async_task::AsyncTask;
 use super::destination::Destination;
@@ -79,7 +79,7 @@ impl Job<'_> {
         drop(credit);
         let stepped = object.and_then(|object| {
             let tensors = arrived(tensors, recorded, &context)?;
-            let args = Decoder::with_arrived(&body[offset..], tensors, needs.references());
+            let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             step(function, args, object, destination.want(), &context)
         });
         match stepped {
@@ -116,7 +116,7 @@ impl Job<'static> {
             let object = needs.wait(function).await?;
             drop(credit);
             let tensors = arrived(tensors, recorded, &call)?;
-            let args = Decoder::with_arrived(&body[offset..], tensors, needs.references());
+            let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             match step(function, args, object, want, &call)? {
                 Step::Done(result) => result,
                 Step::Pending(future) => future.await,
@@ -176,7 +176,7 @@ fn arrived(
     tensors: Vec<RawTensor>,
     recorded: Option<Recorded>,
     call: &CallContext,
-) -> Result<Vec<Arrived>, Trouble> {
+) -> Result<Tensors, Trouble> {
     let worker = call.worker.upgrade();
     match (
         &call.scope,
@@ -191,9 +191,10 @@ fn arrived(
                 is_known: true,
             };
             let arrived = layer.arrived(&crossing, recorded, tensors);
-            arrived.map_err(|error| Trouble::User(Box::new(error)))
+            let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
+            Ok(arrived.into())
         }
-        _ => Ok(tensors.into_iter().map(Arrived::Raw).collect()),
+        _ => Ok(tensors.into()),
     }
 }
 

@@ -116,7 +116,7 @@ fn decode<T: Wire>(data: &[u8]) -> Result<T, WireError> {
         let content = Buffer::from_vec(vec![1_f32; meta.elements().expect("a small shape")]);
         RawTensor::new(meta, content).expect("content made for the shape")
     });
-    let mut decoder = Decoder::with_tensors(data, tensors.into());
+    let mut decoder = Decoder::with_tensors(data, Vec::from(tensors));
     let value = T::decode(&mut decoder)?;
     decoder.finish()?;
     Ok(value)
