@@ -7,6 +7,7 @@ use std::time::Duration;
 use candle_core::Tensor;
 use rustc_hash::FxHashMap;
 use telegrad_rpc::{Error, Result, World};
+use telegrad_trace::Kind;
 use telegrad_wire::ContextId;
 
 use crate::backend::AutogradBackend;
@@ -137,6 +138,7 @@ impl<B: AutogradBackend> Context<B> {
         let limit = Limit::new(world, options.timeout);
         let pass = node.pass(world.rank(), options.retain_graph, options.mode);
         let _over = Over(node, pass.id);
+        let recorded = telegrad_trace::scope(Kind::Autograd, || "backward".into());
         // The calls of a pass belong to no context.
         let result = world.in_context(None, || {
             let first = node.start(self.id, pass, roots.to_vec())?;
@@ -144,6 +146,7 @@ impl<B: AutogradBackend> Context<B> {
         });
         result.map_err(|error| {
             let error = timed_out(error, limit.duration());
+            recorded.fail(|| error.to_string());
             if !is_refusal(&error) {
                 drive::fail(world, node, self.id, &error.to_string());
             }

@@ -12,6 +12,7 @@ mod demo;
 mod man;
 mod peer;
 mod run;
+mod trace;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ Examples:
   telegrad demo split-learning
   telegrad run -n 4 -- ./trainer --epochs 3
   telegrad run --names master,worker -- ./trainer
+  telegrad trace record -n 2 -- ./trainer
   telegrad help run";
 
 #[derive(Debug, Subcommand)]
@@ -44,6 +46,7 @@ enum Command {
     Run(run::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Trace(trace::Args),
     #[command(hide = true)]
     Peer(peer::Args),
     Completions(completions::Args),
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Trace(args) => trace::run(args),
         Command::Peer(args) => peer::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -10,6 +10,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 use telegrad_autograd::{Context, Param};
 use telegrad_rpc::{Error, RRef, Result, RpcFuture, WorkerInfo, World};
+use telegrad_trace::Kind;
 use telegrad_wire::Wire;
 
 use crate::check::Check;
@@ -196,6 +197,7 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// With clipping, [`OptimError::Norm`] and [`OptimError::NotFinite`] when there is no norm to clip to: nobody has made
     /// the step then.
     pub fn step(&self, context: &Context) -> Result<()> {
+        let _recorded = telegrad_trace::scope(Kind::Optimizer, || "DistributedOptimizer::step".into());
         let lrs = self.lrs();
         context.enter(|| {
             let scale = match self.max_norm {

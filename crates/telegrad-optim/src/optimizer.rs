@@ -5,6 +5,7 @@ use std::fmt;
 use candle_core::{Tensor, Var};
 use telegrad_autograd::Param;
 use telegrad_rpc::Result;
+use telegrad_trace::Kind;
 
 use crate::stored::{Stored, is_stored, with_elements, with_stored};
 use crate::{Algorithm, OptimError, State, Step};
@@ -167,6 +168,7 @@ impl<A: Algorithm> Optimizer<A> {
         scale: f64,
         mut gradient_of: impl FnMut(&Param) -> Result<Option<Tensor>>,
     ) -> Result<()> {
+        let _recorded = telegrad_trace::scope(Kind::Optimizer, || "Optimizer::step".into());
         if !scale.is_finite() {
             return Err(OptimError::Scale(scale).into());
         }

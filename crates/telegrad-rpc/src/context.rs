@@ -7,6 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use telegrad_trace::Span;
 
 use crate::layer::{Scope, in_scope};
 use crate::worker::Worker;
@@ -21,6 +22,8 @@ pub(crate) struct CallContext {
     pub(crate) deadline: Option<Instant>,
     /// The context of a layer that it belongs to.
     pub(crate) scope: Option<Scope>,
+    /// What is recorded of it, if it is.
+    pub(crate) span: Option<Arc<Span>>,
     cancelled: AtomicBool,
     /// Wakes the async function when it is cancelled.
     waker: Mutex<Option<Waker>>,
@@ -37,7 +40,7 @@ impl CallContext {
         caller: Arc<WorkerInfo>,
         function: &'static str,
         deadline: Option<Instant>,
-        scope: Option<Scope>,
+        (scope, span): (Option<Scope>, Option<Arc<Span>>),
     ) -> Arc<Self> {
         let (cancelled, waker) = (AtomicBool::new(false), Mutex::new(None));
         Arc::new(Self {
@@ -46,6 +49,7 @@ impl CallContext {
             function,
             deadline,
             scope,
+            span,
             cancelled,
             waker,
         })
@@ -57,6 +61,10 @@ impl CallContext {
 
     /// Runs `f` with this as the current call.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
+        let _entered = match &self.span {
+            Some(span) => span.enter(),
+            None => telegrad_trace::leave(),
+        };
         Self::replace(Some(self.clone()), || in_scope(self.scope, f))
     }
 

@@ -41,6 +41,8 @@ pub struct DebugInfo {
     pub references_given: usize,
     /// Messages about references that have not been answered.
     pub references_untold: usize,
+    /// Profiles that this worker keeps something for.
+    pub traces: usize,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
@@ -68,6 +70,7 @@ impl DebugInfo {
             references_unconfirmed: references.unconfirmed,
             references_given: references.given,
             references_untold: references.untold,
+            traces: worker.recorder.traces(),
             bytes_in: worker.traffic().bytes_in(),
             bytes_out: worker.traffic().bytes_out(),
         }
@@ -80,7 +83,7 @@ impl fmt::Display for DebugInfo {
             f,
             "calls: {} out, {} given up, {} in ({} made, {} served); functions: {} running, {} waiting in calls, {} queued; \
              threads: {}, {} idle; references: {} to values here, {} here, {} unconfirmed, {} given, {} messages; \
-             bytes: {} in, {} out",
+             profiles: {}; bytes: {} in, {} out",
             self.calls_out,
             self.calls_given_up,
             self.calls_in,
@@ -96,6 +99,7 @@ impl fmt::Display for DebugInfo {
             self.references_unconfirmed,
             self.references_given,
             self.references_untold,
+            self.traces,
             self.bytes_in,
             self.bytes_out,
         )

@@ -96,12 +96,24 @@ fn join(
             return Err(Error::Init(format!("the world has met with another rank {rank}")));
         }
         worker.meet(Members::new(roster));
+        record_whole(&worker);
         Ok(World::new(worker.clone()))
     });
     if world.is_err() {
         worker.close("the world was not completed");
     }
     world
+}
+
+/// Writes down what the worker does, where its world is recorded as a whole.
+fn record_whole(worker: &Arc<Worker>) {
+    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER) else {
+        return;
+    };
+    match telegrad_trace::write_worker(folder.as_ref(), worker.identity.rank, worker.name()) {
+        Ok(sink) => worker.recorder.write_to(sink),
+        Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),
+    }
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -55,6 +55,8 @@ mod activity;
 mod collective;
 mod shutdown;
 mod debug_info;
+mod profile;
+mod recording;
 #[doc(hidden)]
 pub mod foreign;
 
@@ -69,6 +71,7 @@ pub use layer::{Crossing, Layer, Noted, Recorded};
 #[doc(hidden)]
 pub use options::LinkLayer;
 pub use options::{Options, Transport};
+pub use profile::{ProcessProfile, profile};
 pub use rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use rref::{LocalValue, LocalValueMut, RRef, ReferenceInfo, ReferenceState};
 pub use telegrad_macros::remote;

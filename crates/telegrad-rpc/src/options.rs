@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use telegrad_net::{Link, MAX_LANES, MIN_CHUNK};
+use telegrad_trace::Clock;
 
 use crate::layer::Layer;
 use crate::rendezvous::StoreServer;
@@ -57,6 +58,9 @@ pub struct Options {
     pub fail_on_leaks: bool,
     /// For rank 0 of a world that meets over TCP: a store that listens already.
     pub store: Option<StoreServer>,
+    /// For tests: a clock that differs from those of other workers.
+    #[doc(hidden)]
+    pub clock: Clock,
     /// For tests: what to put around each link that messages are sent over.
     #[doc(hidden)]
     pub link_layer: Option<LinkLayer>,
@@ -116,6 +120,7 @@ impl Default for Options {
             reference_retry: Duration::from_secs(1),
             fail_on_leaks: false,
             store: None,
+            clock: Clock::default(),
             link_layer: None,
             layer: None,
         }

@@ -130,8 +130,9 @@ impl<T> RRef<T> {
         self.handle.state() == ReferenceState::Confirmed
     }
 
-    fn request(&self, function: &'static Registration) -> Request<'_> {
+    fn request(&self, verb: &'static str, function: &'static Registration) -> Request<'_> {
         Request {
+            verb,
             to: To::Rank(self.handle.owner.info.rank),
             function,
             options: self.options,
@@ -259,7 +260,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         T: Wire,
     {
-        self.to_here_async()?.wait()
+        self.fetch("to_here")?.wait()
     }
 
     /// Fetches the value; returns at once with a future of it.
@@ -270,8 +271,15 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         T: Wire,
     {
-        let worker = self.worker()?;
-        worker.rpc(self.request(Registry::get().entry(&fetch::fetch)?), &())
+        self.fetch("to_here_async")
+    }
+
+    fn fetch(&self, verb: &'static str) -> Result<RpcFuture<T>>
+    where
+        T: Wire,
+    {
+        let request = self.request(verb, Registry::get().entry(&fetch::fetch)?);
+        self.worker()?.rpc(request, &())
     }
 
     /// Runs a method of the value, on its owner, and waits for what it gives.
@@ -281,11 +289,12 @@ impl<T: Send + Sync + 'static> RRef<T> {
     ///
     /// # Errors
     /// As [`to_here`](Self::to_here), and the method's own error as [`Error::Remote`].
-    pub fn rpc_sync<M, F>(&self, method: F, args: F::Args) -> Result<F::Value>
+    pub fn rpc_sync<M, F>(&self, _method: F, args: F::Args) -> Result<F::Value>
     where
         F: Method<M, Object = T, Value: Wire>,
     {
-        self.rpc_async(method, args)?.wait()
+        let request = self.request("rpc_sync", Registry::get().of::<F>()?);
+        self.worker()?.rpc(request, &args)?.wait()
     }
 
     /// Runs a method of the value, on its owner; returns at once with a future of what it gives.
@@ -296,9 +305,8 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T, Value: Wire>,
     {
-        let worker = self.worker()?;
-        let request = self.request(Registry::get().of::<F>()?);
-        worker.rpc(request, &args)
+        let request = self.request("rpc_async", Registry::get().of::<F>()?);
+        self.worker()?.rpc(request, &args)
     }
 
     /// Runs a method of the value, on its owner, and leaves what it gives there; returns at once with a
@@ -311,7 +319,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         F: Method<M, Object = T>,
     {
         let worker = self.worker()?;
-        let request = self.request(Registry::get().of::<F>()?);
+        let request = self.request("remote", Registry::get().of::<F>()?);
         let made = worker.create(request, std::any::type_name::<F::Value>(), &args);
         made.map(RRef::from_handle)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_net::{Closed, Identity, Link, LinkOptions, Listener, Poller};
+use telegrad_trace::Recorder;
 use telegrad_wire::{ContextId, TensorSource};
 
 use crate::activity::Activity;
@@ -42,6 +43,7 @@ pub(crate) struct Worker {
     pub(crate) layer: Option<Arc<dyn Layer>>,
 
     pub(crate) executor: Executor,
+    pub(crate) recorder: Arc<Recorder>,
     /// Made when the first socket needs watching; workers on in-memory links have none.
     poller: Mutex<Option<Arc<Poller>>>,
     listeners: Mutex<Vec<Listener>>,
@@ -93,6 +95,7 @@ impl Worker {
             link_layer: options.link_layer.clone(),
             layer: options.layer.map(|make| make()),
             executor: Executor::new(&identity.name, options.num_worker_threads),
+            recorder: Recorder::new(identity.rank, options.clock),
             references,
             identity,
             poller: Mutex::new(None),
@@ -207,9 +210,11 @@ impl Worker {
     /// A worker is gone.
     pub(crate) fn lost(self: &Arc<Self>, life: Life, why: &str) {
         let members = self.members.get();
-        if let Some(layer) = &self.layer
-            && let Some(member) = members.and_then(|members| members.of_life(life))
-        {
+        let Some(member) = members.and_then(|members| members.of_life(life)) else {
+            return;
+        };
+        self.recorder.forget(member.info.rank);
+        if let Some(layer) = &self.layer {
             layer.lost(World::of(self), member.info.rank, why);
         }
     }
@@ -291,6 +296,7 @@ impl Worker {
             poller.close();
         }
         self.executor.close();
+        self.recorder.close();
         self.met.lock().take();
         self.activity.changed();
     }

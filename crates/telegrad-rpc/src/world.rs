@@ -77,11 +77,12 @@ impl World {
     ///
     /// # Errors
     /// The function's own error as [`Error::Remote`], and everything else that [`Error`] names.
-    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, function: F, args: F::Args) -> Result<F::Value>
+    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, _function: F, args: F::Args) -> Result<F::Value>
     where
         F: FreeFn<M, Value: Wire>,
     {
-        self.rpc_async(to, function, args)?.wait()
+        let request = self.request::<F>(to.into(), "rpc_sync")?;
+        self.worker().rpc(request, &args)?.wait()
     }
 
     /// Runs `function` on worker `to`; returns at once with a future of its value.
@@ -101,7 +102,8 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
-        self.worker().rpc(self.request::<F>(to.into())?, &args)
+        self.worker()
+            .rpc(self.request::<F>(to.into(), "rpc_async")?, &args)
     }
 
     /// Runs `function` on worker `to` and leaves its value there; returns at once with a reference to
@@ -119,15 +121,16 @@ impl World {
     where
         F: FreeFn<M>,
     {
-        let request = self.request::<F>(to.into())?;
+        let request = self.request::<F>(to.into(), "remote")?;
         let type_name = std::any::type_name::<F::Value>();
         self.worker()
             .create(request, type_name, &args)
             .map(RRef::from_handle)
     }
 
-    fn request<'a, F: 'static>(&self, to: To<'a>) -> Result<Request<'a>> {
+    fn request<'a, F: 'static>(&self, to: To<'a>, verb: &'static str) -> Result<Request<'a>> {
         Ok(Request {
+            verb,
             to,
             function: Registry::get().of::<F>()?,
             options: self.options,

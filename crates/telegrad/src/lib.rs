@@ -53,10 +53,14 @@ pub use telegrad_nn as nn;
 /// Optimisers, schedules, saved state.
 pub use telegrad_optim as optim;
 pub use telegrad_rpc::{
-    DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, RRef, ReferenceInfo,
-    ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture, StoreServer, To,
-    Transport, UrlError, WorkerInfo, World, caller, is_cancelled, join_all, register, remote, time_left,
+    DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, ProcessProfile, RRef,
+    ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture,
+    StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, is_cancelled, join_all, profile,
+    register, remote, time_left,
 };
+/// What profiles are made of, and what can be seen in them.
+pub use telegrad_trace as trace;
+pub use telegrad_trace::record_function;
 /// The element types that travel.
 pub use telegrad_wire::DType as ElementType;
 #[cfg(feature = "serde")]

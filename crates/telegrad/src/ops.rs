@@ -71,11 +71,11 @@ unaries! {
     /// The natural logarithm of each element.
     log = "telegrad::log", |x| unary("log", &x, Tensor::log, derivative::log);
     /// The larger of each element and zero. Its slope at zero is zero.
-    relu = "telegrad::relu", |x| either(&x, nn::relu, Tensor::relu);
+    relu = "telegrad::relu", |x| either("relu", &x, nn::relu, Tensor::relu);
     /// The hyperbolic tangent of each element.
-    tanh = "telegrad::tanh", |x| either(&x, nn::tanh, Tensor::tanh);
+    tanh = "telegrad::tanh", |x| either("tanh", &x, nn::tanh, Tensor::tanh);
     /// `1 / (1 + e^-x)` of each element.
-    sigmoid = "telegrad::sigmoid", |x| either(&x, nn::sigmoid, |x| (x.neg()?.exp()? + 1.0)?.recip());
+    sigmoid = "telegrad::sigmoid", |x| either("sigmoid", &x, nn::sigmoid, |x| (x.neg()?.exp()? + 1.0)?.recip());
     /// The sum of all elements, a scalar.
     sum = "telegrad::sum", |x| unary("sum", &x, Tensor::sum_all, derivative::sum);
     /// The mean of all elements, a scalar.
@@ -111,7 +111,7 @@ pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
         let exp = shifted.exp()?;
         exp.broadcast_div(&exp.sum_keepdim(dim)?)
     };
-    either(&x, |x| nn::softmax(x, dim), by_candle)
+    either("softmax", &x, |x| nn::softmax(x, dim), by_candle)
 }
 
 /// The index of the largest element along dimension `dim`, or, without one, in the flattened tensor.

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_rpc::Result;
+use telegrad_trace::Kind;
 use telegrad_wire::{ContextId, Rank};
 
 use super::Node;
+use super::recording::{link, noted};
 use crate::backend::{AutogradBackend, Root};
 use crate::contexts::Shared;
 use crate::drive::Mode;
@@ -75,6 +77,7 @@ impl<B: AutogradBackend> Passing for Node<B> {
             progress.held += self.join(graph, pass);
             for Gradients { of, gradients } in shipment.0 {
                 let sent = graph.sent.get(&of).ok_or(AutogradError::Freed)?;
+                noted("autograd::receive gradient", |here| link(context, here, of));
                 if gradients.len() != sent.tensors.len() {
                     let (count, expected) = (gradients.len(), sent.tensors.len());
                     let text = format!("{count} tensors for a message of {expected}");
@@ -140,7 +143,7 @@ impl<B: AutogradBackend> Passing for Node<B> {
                 Ok(part.schedule.only(&part.active))
             })?;
             let mut complete = Vec::new();
-            self.pack(graph, pass.id, done, &mut complete);
+            self.pack(graph, (context, pass.id), done, &mut complete);
             progress.shipments = by_worker(complete);
         }
         self.advance(context, pass, &shared, &mut progress)?;
@@ -221,6 +224,7 @@ impl<B: AutogradBackend> Node<B> {
             let found = if roots.is_empty() {
                 Ok(Vec::new())
             } else {
+                let _recorded = telegrad_trace::scope(Kind::Autograd, || "autograd::gradients".into());
                 self.backend.vjp(&roots, &leaves)
             };
             // Also when it has failed: this may be the last of a long graph.
@@ -238,7 +242,7 @@ impl<B: AutogradBackend> Node<B> {
             }
             graph.accumulate(&self.backend, pass.id, found)?;
             let done = graph.step(pass, &mut progress.held, |part| Ok(part.schedule.ran(&run)))?;
-            self.pack(graph, pass.id, done, &mut complete);
+            self.pack(graph, (context, pass.id), done, &mut complete);
         }
         progress.shipments.extend(by_worker(complete));
         Ok(())
@@ -281,11 +285,14 @@ impl<B: AutogradBackend> Node<B> {
     fn pack(
         &self,
         graph: &mut Graph<B>,
-        pass: PassId,
+        (context, pass): (ContextId, PassId),
         done: Vec<MessageId>,
         into: &mut Vec<(Rank, Gradients)>,
     ) {
         for message in done {
+            noted("autograd::send gradient", |_| {
+                link(context, message.from, message.number)
+            });
             let found = graph
                 .passes
                 .get_mut(&pass)

@@ -1,9 +1,12 @@
 //! What crosses between workers, noted at this end.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 
+use rustc_hash::FxHasher;
 use telegrad_rpc::{Crossing, Noted, Recorded, Result};
-use telegrad_wire::{Arrived, ContextId, RawTensor, TensorSource};
+use telegrad_trace::Kind;
+use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use super::Node;
 use crate::backend::AutogradBackend;
@@ -51,6 +54,7 @@ impl<B: AutogradBackend> Recording for Node<B> {
             return Ok(Noted::Nothing);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
+        noted("autograd::send", |here| link(crossing.context, here, number));
         let sent = Sent::new(crossing.peer, crossing.function, recorded);
         graph.sent.insert(number, sent);
         Ok(Noted::Tensors(Recorded {
@@ -102,6 +106,9 @@ impl<B: AutogradBackend> Recording for Node<B> {
             from: crossing.peer,
             number: recorded.number,
         };
+        noted("autograd::receive", |_| {
+            link(crossing.context, message.from, message.number)
+        });
         // A peer that gives a number twice gets nonsense, and does no harm.
         let count = graph.arrivals.entry(message).or_default();
         *count = recorded.tensors.len().max(*count);
@@ -121,6 +128,19 @@ impl<B: AutogradBackend> Recording for Node<B> {
         }
         Ok(arrived)
     }
+}
+
+/// Records that tensors, or the gradients of some, leave or arrive.
+pub(super) fn noted(what: &'static str, link: impl FnOnce(Rank) -> u64) {
+    telegrad_trace::scope(Kind::Autograd, || what.into()).link(link);
+}
+
+/// What the forward and the backward crossing of a message have in common in recordings.
+pub(super) fn link(context: ContextId, from: Rank, number: u64) -> u64 {
+    let mut hasher = FxHasher::default();
+    (context.0, from, number).hash(&mut hasher);
+    // 0 would be none.
+    hasher.finish() | 1
 }
 
 impl<B: AutogradBackend> Graph<B> {

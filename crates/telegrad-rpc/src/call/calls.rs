@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
+use telegrad_trace::Span;
 use telegrad_wire::{
     CallId, ContextId, Decoder, FrameKind, HAS_SECTION, RawTensor, Reference, Tensors, Wire, WireError,
 };
@@ -14,6 +15,7 @@ use telegrad_wire::{
 use super::Promise;
 use crate::error::{Error, Mismatch, RemoteError, RemoteErrorKind};
 use crate::layer::Recorded;
+use crate::recording;
 use crate::registry::{Registration, Registry};
 use crate::rref::{ForkId, Handle, Life, RefId};
 use crate::section::Section;
@@ -44,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) context: Option<ContextId>,
     /// What the layer has noted of the request.
     recorded: OnceLock<Recorded>,
+    /// What is recorded of it, if it is.
+    pub(crate) span: Option<Arc<Span>>,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
 }
@@ -87,7 +91,7 @@ impl Call {
         started: Instant,
         (limit, deadline): (Option<Duration>, Option<Instant>),
         purpose: Purpose,
-        context: Option<ContextId>,
+        (context, span): (Option<ContextId>, Option<Arc<Span>>),
     ) -> Self {
         let (promise, detached) = (Promise::new(), AtomicBool::new(false));
         // What a value's making may take is watched by its owner.
@@ -102,6 +106,7 @@ impl Call {
             purpose,
             context,
             recorded: OnceLock::new(),
+            span,
             detached,
         }
     }
@@ -346,6 +351,9 @@ impl Calls {
     }
 
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
+        if let Some(span) = &call.span {
+            recording::answered(span, &result);
+        }
         let worker = self.worker.upgrade();
         match (&call.purpose, &worker) {
             (Purpose::Result(_), _) => {}

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use telegrad_net::Waiting;
+use telegrad_trace::Kind;
 use telegrad_wire::Wire;
 
 use super::Promise;
@@ -274,6 +275,7 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
+        let _waits = telegrad_trace::scope(Kind::Wait, || call.function.into());
         Executor::blocking(|| {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use telegrad_net::{Flush, Link, Outgoing, SendError};
+use telegrad_trace::Span;
 use telegrad_wire::{
     CallId, ContextId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Payload, Wire, WireError,
 };
@@ -13,6 +14,7 @@ use crate::context::CallContext;
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::executor::Executor;
 use crate::layer::Crossing;
+use crate::recording;
 use crate::registry::{Output, Registration, Trouble, Want};
 use crate::rref::{Claim, RefId, Value, hand_over, is_control};
 use crate::section::Section;
@@ -37,6 +39,9 @@ impl Destination {
 
     /// Takes the result, or the error.
     pub(crate) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+        if let Some(span) = &context.span {
+            recording::returned(span, result.as_ref().err());
+        }
         match self {
             Self::Caller(responder) => responder.respond(context, result, flush),
             Self::Here(making) => making.finish(context, result),
@@ -114,6 +119,9 @@ impl Making {
             Err(trouble) => Err(failure(trouble, worker, context.function)),
         };
         self.claim.fulfil(value);
+        if let Some(span) = &context.span {
+            span.finish(|_| ());
+        }
     }
 }
 
@@ -143,6 +151,8 @@ pub(crate) struct Responder {
     call: CallId,
     /// The context of a layer that the call belongs to.
     context: Option<ContextId>,
+    /// What is recorded of it, if it is.
+    span: Option<Arc<Span>>,
     running: Arc<Running>,
     function: &'static Registration,
     serving: Serving,
@@ -152,7 +162,7 @@ pub(crate) struct Responder {
 impl Responder {
     pub(crate) fn new(
         (link, over): (Arc<dyn Link>, u64),
-        (call, context): (CallId, Option<ContextId>),
+        (call, context, span): (CallId, Option<ContextId>, Option<Arc<Span>>),
         worker: Arc<Worker>,
         running: Arc<Running>,
         function: &'static Registration,
@@ -162,6 +172,7 @@ impl Responder {
             over,
             call,
             context,
+            span,
             running,
             function,
             serving: Serving::new(worker, function),
@@ -204,6 +215,9 @@ impl Responder {
             outgoing.header.flags |= IS_CONTROL;
         }
         self.answered = true;
+        if let Some(span) = &self.span {
+            recording::replies(span);
+        }
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
         let worker = &self.serving.worker;
@@ -227,7 +241,9 @@ impl Responder {
             is_reply: true,
             is_known: true,
         });
+        let entered = self.span.as_deref().map(Span::enter);
         let (told, recorded) = worker.record(crossing, &outgoing.payload.tensors)?;
+        drop(entered);
         let unsendable = |error: WireError| {
             worker.not_recorded(self.context, recorded.as_ref());
             Error::other(error)

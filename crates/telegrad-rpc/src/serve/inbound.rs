@@ -13,6 +13,7 @@ use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::layer::Scope;
 use crate::options::LinkLayer;
+use crate::recording;
 use crate::registry::{Registration, Registry, Trouble};
 use crate::rref::Life;
 use crate::section::Section;
@@ -57,6 +58,7 @@ impl Inbound {
             more,
         } = message;
         let flush = if more { Flush::Later } else { Flush::Now };
+        let arrival = recording::arrival(&worker, &header);
         let mut start = 0;
         let mut section = Section::default();
         if header.flags & HAS_SECTION != 0 {
@@ -78,7 +80,19 @@ impl Inbound {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let name = found.as_ref().map_or("?", |(function, ..)| function.name);
         let scope = self.scope(&worker, ContextId(header.context));
-        let context = CallContext::new(self.worker.clone(), self.caller.clone(), name, deadline, scope);
+        let span = match (arrival, &found) {
+            (Some(arrival), Ok((function, ..))) => {
+                recording::of_execution(&worker, arrival, function, (&self.caller, &tensors))
+            }
+            _ => None,
+        };
+        let context = CallContext::new(
+            self.worker.clone(),
+            self.caller.clone(),
+            name,
+            deadline,
+            (scope, span),
+        );
         let creates = match section.creates {
             None => None,
             Some(reference) => {
@@ -88,6 +102,7 @@ impl Inbound {
                     let failure = RemoteError::new(RemoteErrorKind::Cancelled, TOO_LATE, worker.name(), name);
                     return Responder::refuse(link, header.call, &failure, flush);
                 };
+                recording::acknowledges(&context);
                 Responder::acknowledge(link, header.call, flush);
                 // Also when nothing can be made: then that is what its users get to hear.
                 Some((reference, claim))
@@ -115,7 +130,8 @@ impl Inbound {
                 let back = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
                 let back = (back, self.number);
                 let scope = scope.map(|(_, context)| context);
-                let responder = Responder::new(back, (header.call, scope), worker.clone(), running, function);
+                let call = (header.call, scope, context.span.clone());
+                let responder = Responder::new(back, call, worker.clone(), running, function);
                 // What runs at once need not be found by a cancellation; but nothing may run that was
                 // cancelled before it came.
                 if !inline && !self.enter(link, header.call, &context) {

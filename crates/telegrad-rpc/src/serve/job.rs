@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::{Credit, Flush};
+use telegrad_trace::Span;
 use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 
 use super::async_task::AsyncTask;
@@ -190,6 +191,7 @@ fn arrived(
                 is_reply: false,
                 is_known: true,
             };
+            let _entered = call.span.as_deref().map(Span::enter);
             let arrived = layer.arrived(&crossing, recorded, tensors);
             let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
             Ok(arrived.into())
@@ -220,6 +222,9 @@ fn step(
             want,
         }),
     };
+    if let Some(span) = &context.span {
+        span.start();
+    }
     context.enter(|| {
         catch_unwind(AssertUnwindSafe(run))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, Outgoing, SendError};
+use telegrad_trace::Span;
 use telegrad_wire::{CallId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Wire, WireError};
 
 use super::Worker;
@@ -16,6 +17,7 @@ use crate::executor::Executor;
 use crate::layer::{Crossing, scope_of};
 use crate::member::{Absent, Member};
 use crate::options::CallOptions;
+use crate::recording;
 use crate::registry::Registration;
 use crate::rref::{Handle, Life, hand_over, is_control};
 use crate::section::Section;
@@ -27,6 +29,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// A call to be made.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
+    /// How it is made, in words.
+    pub(crate) verb: &'static str,
     pub(crate) to: To<'a>,
     pub(crate) function: &'static Registration,
     pub(crate) options: CallOptions,
@@ -88,11 +92,30 @@ impl Worker {
         purpose: Purpose,
         encode: &dyn Fn(&mut Encoder),
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
+        let Some(at) = self.recorder.here() else {
+            return self.make_call(request, purpose, encode, None);
+        };
+        let span = recording::of_call(self, at, request);
+        let made = self.make_call(request, purpose, encode, span.clone());
+        if let (Some(span), Err(error)) = (&span, &made) {
+            span.finish(|event| event.status = recording::status(error));
+        }
+        made
+    }
+
+    fn make_call(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        purpose: Purpose,
+        encode: &dyn Fn(&mut Encoder),
+        span: Option<Arc<Span>>,
+    ) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let Request {
             to,
             function,
             options,
             object,
+            ..
         } = *request;
         let member = self.members()?.find(to)?;
         if self.is_closed() {
@@ -128,7 +151,7 @@ impl Worker {
                 started,
                 (limit, deadline),
                 purpose.clone(),
-                context,
+                (context, span.clone()),
             ));
             let mut encoder = Encoder::new();
             encoder.array_len(2);
@@ -169,6 +192,9 @@ impl Worker {
             }
             if is_control(function) {
                 message.header.flags |= IS_CONTROL;
+            }
+            if let Some(span) = &span {
+                recording::leaves(span, &mut message);
             }
             outbound.calls.insert(call.clone());
             if !purpose.is_for_result() {

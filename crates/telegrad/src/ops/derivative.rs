@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Result, Shape, Tensor};
 use telegrad_autograd::candle::{Derivatives, Pass, operation, strided_operation};
+use telegrad_trace::{Kind, Scope};
 
 /// An operator on one tensor. Its derivative is given the pass and gives the gradient of the operand.
 pub(super) fn unary(
@@ -10,6 +11,7 @@ pub(super) fn unary(
     value: impl Fn(&Tensor) -> Result<Tensor>,
     derivative: fn(&Pass) -> Result<Tensor>,
 ) -> Result<Tensor> {
+    let _recorded = recorded(name, &[x]);
     if !is_tracked(x) {
         return value(x);
     }
@@ -25,11 +27,19 @@ pub(super) fn binary(
     value: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
     derivative: fn(Pass) -> Derivatives,
 ) -> Result<Tensor> {
+    let _recorded = recorded(name, &[a, b]);
     if !is_tracked(a) && !is_tracked(b) {
         return value(a, b);
     }
     let value = value(&a.detach(), &b.detach())?;
     strided_operation(name, &[a, b], value, derivative)
+}
+
+/// Records an operator while it is computed.
+pub(super) fn recorded(name: &'static str, operands: &[&Tensor]) -> Scope {
+    let shape = |x: &&Tensor| format!("{:?}{:?}", x.dtype(), x.dims());
+    let shapes = || operands.iter().map(shape).collect();
+    telegrad_trace::scope_with(Kind::Operator, || name.into(), shapes)
 }
 
 /// Whether a tensor has a gradient that these derivatives can find.
@@ -39,10 +49,12 @@ fn is_tracked(x: &Tensor) -> bool {
 
 /// What `nn` has kernels for with a derivative is computed so if a gradient is wanted.
 pub(super) fn either(
+    name: &'static str,
     x: &Tensor,
     with_derivative: impl Fn(&Tensor) -> telegrad_nn::Result<Tensor>,
     value: impl Fn(&Tensor) -> Result<Tensor>,
 ) -> telegrad_rpc::Result<Tensor> {
+    let _recorded = recorded(name, &[x]);
     if is_tracked(x) && matches!(x.dtype(), DType::F32 | DType::F64) {
         return Ok(with_derivative(x)?);
     }

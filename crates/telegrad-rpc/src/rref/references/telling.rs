@@ -134,6 +134,7 @@ fn send(worker: &Arc<Worker>, life: Life, batch: Batch) -> Result<()> {
         ..CallOptions::default()
     };
     let request = Request {
+        verb: "tell",
         to: To::Rank(member.info.rank),
         function: Registry::get().entry(&told)?,
         options,

@@ -1,0 +1,30 @@
+//! `telegrad trace merge`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use telegrad::trace;
+
+use super::write;
+use crate::Error;
+
+/// Put recordings of one world into one file.
+///
+/// Takes profiles that several workers have written, and folders of what workers have written under TELEGRAD_TRACE.
+/// What is in several of them is there once. What workers have written themselves is brought to one clock; profiles
+/// are on the clock of whoever took them.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to merge
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Where to write it: in Chrome's format, or as lines when the name ends in .jsonl
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    output: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    write(&trace::read(&args.files)?, &args.output)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,82 @@
+//! `telegrad trace view`.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
+use telegrad::trace::{self, Profile};
+
+use crate::Error;
+
+/// The page, with a place for what it shows.
+const PAGE: &str = include_str!("view.html");
+
+/// What stands in that place.
+const PLACE: &str = "/*TELEGRAD-DATA*/";
+
+/// Nothing but what is in the page itself.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+
+/// Show a recording in the browser.
+///
+/// Serves one page with the timeline, the table, the traffic between workers and the critical path. It needs no network: with
+/// --output it is a file that can be sent to anybody.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Recordings of one world: files, or folders of what workers have written
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Where to serve the page; port 0 for any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// Write the page to a file instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let profile = trace::read(&args.files)?;
+    let title = args.files.iter().map(|file| file.display().to_string());
+    let page = page(&profile, &title.collect::<Vec<_>>().join(", "));
+    if let Some(path) = &args.output {
+        std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(page, args.listen))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(page: String, address: SocketAddr) -> Result<(), Error> {
+    let page = axum::body::Bytes::from(page);
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ];
+    let app = Router::new().route("/", get(move || async move { (headers, page) }));
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    let address = listener.local_addr()?;
+    // Whoever started this in a script reads it from there.
+    writeln!(std::io::stdout(), "http://{address}/ shows it; Ctrl-C ends this")?;
+    let ended = async {
+        // Without it there is still the signal's own way.
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    axum::serve(listener, app).with_graceful_shutdown(ended).await?;
+    Ok(())
+}
+
+/// The page that shows this profile.
+fn page(profile: &Profile, title: &str) -> String {
+    // In a script element only what could end it has to be kept apart.
+    let data = profile.view(title).to_string().replace('<', "\\u003c");
+    PAGE.replacen(PLACE, &data, 1)
+}

@@ -1,0 +1,172 @@
+//! What calls leave in recordings.
+
+use std::sync::Arc;
+
+use telegrad_net::Outgoing;
+use telegrad_trace::{Call, Execution, Kind, Position, Span, Status};
+use telegrad_wire::{FrameHeader, HEADER_LEN, RawTensor};
+
+use crate::call::Reply;
+use crate::context::CallContext;
+use crate::error::{Error, RemoteErrorKind};
+use crate::profile::is_collection;
+use crate::registry::{Registration, Trouble};
+use crate::rref::is_control;
+use crate::worker::{Request, Worker};
+use crate::worker_info::WorkerInfo;
+
+/// Whether calls of this function are nobody's business: they are made for the sake of others.
+fn is_hidden(function: &Registration) -> bool {
+    is_control(function) || is_collection(function)
+}
+
+/// A call that is about to be made.
+pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>) -> Option<Arc<Span>> {
+    if is_hidden(request.function) {
+        return None;
+    }
+    let callee = worker.members().ok()?.find(request.to).ok()?.info.rank;
+    let call = Call {
+        verb: request.verb.into(),
+        callee,
+        sent: 0,
+        received: 0,
+        sent_bytes: 0,
+        received_bytes: 0,
+        tensor_bytes: 0,
+    };
+    let span = Span::new(&worker.recorder, at, request.function.name, Kind::Call(call));
+    Some(Arc::new(span))
+}
+
+/// Its request is about to be handed over to the link.
+pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
+    let Position { trace, span: number } = span.position();
+    (message.header.trace, message.header.span) = (trace, number);
+    let payload = &message.payload;
+    let tensors: usize = payload
+        .tensors
+        .iter()
+        .filter_map(|tensor| tensor.byte_len())
+        .sum();
+    let shapes = || {
+        let metas = payload.tensors.iter().map(|tensor| tensor.meta().to_string());
+        metas.collect()
+    };
+    span.note(|event| {
+        if span.position().has_shapes() {
+            event.shapes = shapes();
+        }
+        if let Kind::Call(call) = &mut event.kind {
+            call.sent = span.now();
+            call.sent_bytes = (HEADER_LEN + payload.body.len() + tensors) as u64;
+            call.tensor_bytes = tensors as u64;
+        }
+    });
+}
+
+/// It is over.
+pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
+    span.finish(|event| {
+        let now = span.now();
+        event.end = now;
+        if let Kind::Call(call) = &mut event.kind {
+            match result {
+                Ok(reply) => {
+                    let tensors: usize = reply.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
+                    call.received = now;
+                    call.received_bytes = (HEADER_LEN + reply.body.len() + tensors) as u64;
+                    call.tensor_bytes += tensors as u64;
+                }
+                Err(Error::Remote(_)) => call.received = now,
+                Err(_) => {}
+            }
+        }
+        if let Err(error) = result {
+            event.status = status(error);
+        }
+    });
+}
+
+/// How a call ended that gave this error.
+pub(crate) fn status(error: &Error) -> Status {
+    match error {
+        Error::Timeout { .. } => Status::TimedOut,
+        Error::Remote(remote) => of_kind(remote.kind).unwrap_or_else(|| Status::Failed(remote.to_string())),
+        other => Status::Failed(other.to_string()),
+    }
+}
+
+fn of_kind(kind: RemoteErrorKind) -> Option<Status> {
+    match kind {
+        RemoteErrorKind::TimedOut => Some(Status::TimedOut),
+        RemoteErrorKind::Cancelled => Some(Status::Cancelled),
+        _ => None,
+    }
+}
+
+/// Where a request belongs that has just come, and when that was, if it is to be recorded.
+pub(crate) fn arrival(worker: &Worker, header: &FrameHeader) -> Option<(Position, u64)> {
+    let at = worker.recorder.arriving(header.trace, header.span)?;
+    Some((at, worker.recorder.clock().now()))
+}
+
+/// Its execution, which has yet to begin.
+pub(crate) fn of_execution(
+    worker: &Worker,
+    (at, arrived): (Position, u64),
+    function: &Registration,
+    (caller, tensors): (&WorkerInfo, &[RawTensor]),
+) -> Option<Arc<Span>> {
+    if is_hidden(function) {
+        return None;
+    }
+    let execution = Execution {
+        caller: caller.rank,
+        arrived,
+        replied: 0,
+    };
+    let span = Span::new(&worker.recorder, at, function.name, Kind::Execution(execution));
+    if at.has_shapes() {
+        let shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
+        span.note(|event| event.shapes = shapes);
+    }
+    Some(Arc::new(span))
+}
+
+/// The caller is about to be told that the request is there.
+pub(crate) fn acknowledges(context: &CallContext) {
+    if let Some(span) = &context.span {
+        note_reply(span);
+    }
+}
+
+/// The function has returned.
+pub(crate) fn returned(span: &Span, trouble: Option<&Trouble>) {
+    span.note(|event| {
+        event.end = span.now();
+        event.status = match trouble {
+            None => Status::Ok,
+            Some(Trouble::User(error)) => Status::Failed(error.to_string()),
+            Some(Trouble::Around(kind, text)) => {
+                of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone()))
+            }
+            Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
+        };
+    });
+}
+
+/// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks
+/// for next finds this recorded.
+pub(crate) fn replies(span: &Span) {
+    note_reply(span);
+    span.finish(|_| ());
+}
+
+fn note_reply(span: &Span) {
+    span.note(|event| {
+        if let Kind::Execution(execution) = &mut event.kind {
+            execution.replied = span.now();
+        }
+    });
+}

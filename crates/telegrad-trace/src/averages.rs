@@ -1,0 +1,327 @@
+//! Events by name.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use rustc_hash::FxHashMap;
+
+use crate::event::{Event, Kind};
+use crate::profile::{Index, Phases, Profile, phases};
+
+/// All events of one name on one worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Average {
+    /// What was done, and on whose behalf: `rpc_sync#f(a -> b)#remote_op: g`.
+    pub name: String,
+    /// Where.
+    pub worker: String,
+    /// How often.
+    pub calls: usize,
+    /// How often it did not go well.
+    pub failed: usize,
+    /// All of it, in nanoseconds.
+    pub total: u64,
+    /// Without what it had others do.
+    pub self_time: u64,
+    /// Of the times that it took, in nanoseconds.
+    pub mean: u64,
+    /// Half of the times were no longer.
+    pub p50: u64,
+    /// Of a hundred times, 99 were no longer.
+    pub p99: u64,
+    /// Bytes that went to and fro.
+    pub bytes: u64,
+    /// For calls: where the time went, on average.
+    pub phases: Option<Phases>,
+}
+
+/// What to sort by; the largest first, names from A to Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// The name.
+    Name,
+    /// How often.
+    Calls,
+    /// All of the time.
+    #[default]
+    Total,
+    /// The time without what was done by others.
+    SelfTime,
+    /// The mean time.
+    Mean,
+    /// The median.
+    P50,
+    /// The 99th percentile.
+    P99,
+    /// The bytes.
+    Bytes,
+    /// The worker.
+    Worker,
+}
+
+/// A table of events by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Averages(pub Vec<Average>);
+
+impl Profile {
+    /// The events by name and worker, those that took longest first.
+    ///
+    /// What was done on another worker has the call in front of its name that it was done for: `#remote_op: `.
+    pub fn key_averages(&self) -> Averages {
+        #[derive(Default)]
+        struct Group<'a> {
+            events: Vec<&'a Event>,
+            self_time: u64,
+        }
+        let index = self.index();
+        let mut names = Names::new(self, &index);
+        let mut groups: FxHashMap<(String, u32), Group<'_>> = FxHashMap::default();
+        for event in &self.events {
+            let group = groups.entry((names.of(event), event.worker)).or_default();
+            group.self_time += self_time(event, &index);
+            group.events.push(event);
+        }
+        let averages = groups.into_iter().map(|((name, worker), group)| {
+            let mut times: Vec<u64> = group.events.iter().map(|event| event.duration()).collect();
+            times.sort_unstable();
+            let total: u64 = times.iter().sum();
+            let percentile = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
+            Average {
+                name,
+                worker: self.worker(worker).to_owned(),
+                calls: times.len(),
+                failed: group.events.iter().filter(|event| !event.status.is_ok()).count(),
+                total,
+                self_time: group.self_time,
+                mean: total / times.len() as u64,
+                p50: percentile(50),
+                p99: percentile(99),
+                bytes: group.events.iter().map(|event| bytes(event)).sum(),
+                phases: mean_phases(&group.events, &index),
+            }
+        });
+        Averages(averages.collect()).sorted(SortBy::Total)
+    }
+}
+
+/// The names of events, with the calls that they were done for.
+pub(crate) struct Names<'a> {
+    profile: &'a Profile,
+    index: &'a Index<'a>,
+    /// Of executions: what stands before the names of what was done for their calls.
+    prefixes: FxHashMap<u64, String>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(profile: &'a Profile, index: &'a Index<'a>) -> Self {
+        Self {
+            profile,
+            index,
+            prefixes: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn of(&mut self, event: &Event) -> String {
+        let prefix = self.prefix(event);
+        match &event.kind {
+            Kind::Call(call) => {
+                let (caller, callee) = (
+                    self.profile.worker(event.worker),
+                    self.profile.worker(call.callee),
+                );
+                format!("{prefix}{}#{}({caller} -> {callee})", call.verb, event.name)
+            }
+            _ => prefix + &event.name,
+        }
+    }
+
+    fn prefix(&mut self, event: &Event) -> String {
+        // The executions on the way to the root, from the innermost.
+        let mut executions = Vec::new();
+        let mut at = Some(event);
+        let mut prefix = String::new();
+        while let Some(event) = at {
+            if let Some(known) = self.prefixes.get(&event.span) {
+                prefix.clone_from(known);
+                break;
+            }
+            if event.as_execution().is_some() {
+                executions.push(event);
+            }
+            at = self.index.by_span.get(&event.parent).copied();
+        }
+        for execution in executions.into_iter().rev() {
+            if let Some(call) = self.index.by_span.get(&execution.parent)
+                && let Kind::Call(of_call) = &call.kind
+            {
+                let (caller, callee) = (
+                    self.profile.worker(call.worker),
+                    self.profile.worker(of_call.callee),
+                );
+                prefix += &format!("{}#{}({caller} -> {callee})#remote_op: ", of_call.verb, call.name);
+            }
+            self.prefixes.insert(execution.span, prefix.clone());
+        }
+        prefix
+    }
+}
+
+fn bytes(event: &Event) -> u64 {
+    event
+        .as_call()
+        .map_or(0, |call| call.sent_bytes + call.received_bytes)
+}
+
+/// The time of an event in which nothing went on that it had caused.
+pub(crate) fn self_time(event: &Event, index: &Index<'_>) -> u64 {
+    let clipped = index.children(event.span).iter().map(|child| {
+        let (start, end) = (child.start.max(event.start), child.end.min(event.end));
+        (start, end.max(start))
+    });
+    let children: u64 = crate::step::union(clipped.collect())
+        .iter()
+        .map(|(start, end)| end - start)
+        .sum();
+    event.duration().saturating_sub(children)
+}
+
+fn mean_phases(events: &[&Event], index: &Index<'_>) -> Option<Phases> {
+    let found: Vec<Phases> = events
+        .iter()
+        .filter_map(|event| phases(event, index.execution(event)?))
+        .collect();
+    let mean = |of: fn(&Phases) -> u64| found.iter().map(of).sum::<u64>() / found.len() as u64;
+    (!found.is_empty()).then(|| Phases {
+        encode: mean(|phases| phases.encode),
+        wire: mean(|phases| phases.wire),
+        queue: mean(|phases| phases.queue),
+        execute: mean(|phases| phases.execute),
+        reply: mean(|phases| phases.reply),
+    })
+}
+
+impl Averages {
+    /// The same in another order.
+    #[must_use]
+    pub fn sorted(mut self, by: SortBy) -> Self {
+        let largest_first = |of: fn(&Average) -> u64| move |a: &Average, b: &Average| of(b).cmp(&of(a));
+        self.0
+            .sort_by(|a, b| (&a.name, &a.worker).cmp(&(&b.name, &b.worker)));
+        match by {
+            SortBy::Name => {}
+            SortBy::Worker => self.0.sort_by(|a, b| a.worker.cmp(&b.worker)),
+            SortBy::Calls => self.0.sort_by(largest_first(|average| average.calls as u64)),
+            SortBy::Total => self.0.sort_by(largest_first(|average| average.total)),
+            SortBy::SelfTime => self.0.sort_by(largest_first(|average| average.self_time)),
+            SortBy::Mean => self.0.sort_by(largest_first(|average| average.mean)),
+            SortBy::P50 => self.0.sort_by(largest_first(|average| average.p50)),
+            SortBy::P99 => self.0.sort_by(largest_first(|average| average.p99)),
+            SortBy::Bytes => self.0.sort_by(largest_first(|average| average.bytes)),
+        }
+        self
+    }
+
+    /// The row of this name, on whichever worker it comes first.
+    pub fn get(&self, name: &str) -> Option<&Average> {
+        self.0.iter().find(|average| average.name == name)
+    }
+}
+
+/// A table, and for calls a second one of where their time went.
+impl fmt::Display for Averages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = plain(&[
+            "name", "worker", "calls", "failed", "self", "total", "mean", "p50", "p99", "bytes",
+        ]);
+        for average in &self.0 {
+            table.add_row([
+                average.name.clone(),
+                average.worker.clone(),
+                average.calls.to_string(),
+                if average.failed == 0 {
+                    String::new()
+                } else {
+                    average.failed.to_string()
+                },
+                time(average.self_time),
+                time(average.total),
+                time(average.mean),
+                time(average.p50),
+                time(average.p99),
+                size(average.bytes),
+            ]);
+        }
+        align_right(&mut table, 2);
+        writeln!(f, "{table}")?;
+        let calls: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|average| Some((average, average.phases?)))
+            .collect();
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let mut table = plain(&[
+            "call, on average",
+            "calls",
+            "encode",
+            "wire",
+            "queue",
+            "execute",
+            "reply",
+        ]);
+        for (average, phases) in calls {
+            let Phases {
+                encode,
+                wire,
+                queue,
+                execute,
+                reply,
+            } = phases;
+            let mut row = vec![average.name.clone(), average.calls.to_string()];
+            row.extend([encode, wire, queue, execute, reply].map(time));
+            table.add_row(row);
+        }
+        align_right(&mut table, 1);
+        write!(f, "\n{table}")
+    }
+}
+
+/// A table in which lines are all that separates.
+pub(crate) fn plain(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(columns);
+    table
+}
+
+pub(crate) fn align_right(table: &mut Table, from: usize) {
+    for column in table.column_iter_mut().skip(from) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Nanoseconds for people.
+pub(crate) fn time(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0..10_000 => format!("{:.2} µs", value / 1e3),
+        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0 => String::new(),
+        1..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", value / 1e6),
+        _ => format!("{:.1} GB", value / 1e9),
+    }
+}

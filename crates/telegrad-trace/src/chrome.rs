@@ -1,0 +1,160 @@
+//! Chrome's trace format, which Perfetto reads too.
+//!
+//! A process is a worker, a thread a thread. Arrows lead from calls to their executions, and between events of the forward
+//! and the backward pass that belong together. Each event has all that is known of it in its arguments, so that the
+//! file can be read back.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::event::{Event, Kind};
+use crate::lanes::lanes;
+use crate::profile::{Profile, Worker};
+
+/// Rows of one thread are numbered apart from other threads.
+const ROWS: u64 = 1000;
+
+/// What viewers do not need and reading back does.
+#[derive(Serialize, Deserialize)]
+struct About {
+    workers: Vec<Worker>,
+    missing: Vec<(String, String)>,
+}
+
+impl Profile {
+    /// Writes the profile in Chrome's trace format.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_chrome(&self, mut to: impl Write) -> io::Result<()> {
+        let about = About {
+            workers: self.workers.clone(),
+            missing: self.missing.clone(),
+        };
+        write!(
+            to,
+            "{{\"displayTimeUnit\":\"ms\",\"telegrad\":{},\"traceEvents\":[",
+            json!(about)
+        )?;
+        let mut is_first = true;
+        let mut write = |value: Value| {
+            let separator = if std::mem::take(&mut is_first) {
+                "\n"
+            } else {
+                ",\n"
+            };
+            write!(to, "{separator}{value}")
+        };
+        for worker in &self.workers {
+            let name = json!({ "name": worker.name });
+            write(json!({ "ph": "M", "name": "process_name", "pid": worker.rank, "args": name }))?;
+            let order = json!({ "sort_index": worker.rank });
+            write(json!({ "ph": "M", "name": "process_sort_index", "pid": worker.rank, "args": order }))?;
+        }
+        let (origin, _) = self.bounds();
+        let lanes = lanes(self.events.iter());
+        let index = self.index();
+        let micros = |time: u64| time.saturating_sub(origin) as f64 / 1e3;
+        let mut named = rustc_hash::FxHashSet::default();
+        let mut rows = rustc_hash::FxHashMap::default();
+        for (event, lane) in self.events.iter().zip(&lanes) {
+            let row = event.thread * ROWS + (*lane as u64).min(ROWS - 1);
+            rows.insert(event.span, row);
+            if named.insert((event.worker, row)) {
+                let args = json!({ "name": self.row_name(event, *lane) });
+                write(
+                    json!({ "ph": "M", "name": "thread_name", "pid": event.worker, "tid": row, "args": args }),
+                )?;
+            }
+            write(json!({
+                "ph": "X",
+                "name": shown_name(event),
+                "cat": event.kind.name(),
+                "pid": event.worker,
+                "tid": row,
+                "ts": micros(event.start),
+                "dur": event.duration() as f64 / 1e3,
+                "args": event,
+            }))?;
+        }
+        let mut arrow = |id: String, name: &str, from: (&Event, u64), to: (&Event, u64)| {
+            let mut end = |ph: &str, (event, at): (&Event, u64)| {
+                write(json!({
+                    "ph": ph,
+                    "bp": "e",
+                    "id": id,
+                    "name": name,
+                    "cat": name,
+                    "pid": event.worker,
+                    "tid": rows[&event.span],
+                    "ts": micros(at.clamp(event.start, event.end)),
+                }))
+            };
+            end("s", from)?;
+            end("f", to)
+        };
+        let mut linked: rustc_hash::FxHashMap<u64, &Event> = rustc_hash::FxHashMap::default();
+        for event in &self.events {
+            if let Some(of_call) = event.as_call()
+                && let Some(execution) = index.execution(event)
+            {
+                let id = event.span.to_string();
+                arrow(id, "call", (event, of_call.sent), (execution, execution.start))?;
+            }
+            if event.link != 0 {
+                if let Some(earlier) = linked.get(&event.link) {
+                    let id = format!("link {}", event.link);
+                    arrow(id, "backward", (earlier, earlier.end), (event, event.start))?;
+                }
+                linked.insert(event.link, event);
+            }
+        }
+        writeln!(to, "\n]}}")?;
+        to.flush()
+    }
+
+    pub(crate) fn row_name(&self, event: &Event, lane: usize) -> String {
+        let worker = self.workers.iter().find(|worker| worker.rank == event.worker);
+        let thread =
+            worker.and_then(|worker| worker.threads.iter().find(|(number, _)| *number == event.thread));
+        let name = thread.map_or_else(|| format!("thread {}", event.thread), |(_, name)| name.clone());
+        match lane {
+            0 => name,
+            lane => format!("{name} ({})", lane + 1),
+        }
+    }
+
+    /// Reads what [`write_chrome`](Self::write_chrome) has written.
+    pub(crate) fn from_chrome(file: Value) -> Result<Self, String> {
+        let Value::Object(mut file) = file else {
+            return Err("it is not an object".into());
+        };
+        let about = file.remove("telegrad").ok_or("it was not written by telegrad")?;
+        let about: About = serde_json::from_value(about).map_err(|error| error.to_string())?;
+        let Some(Value::Array(entries)) = file.remove("traceEvents") else {
+            return Err("it has no events".into());
+        };
+        let mut events: Vec<Event> = Vec::new();
+        for mut entry in entries {
+            if entry["ph"] == "X" {
+                let event = serde_json::from_value(entry["args"].take());
+                events.push(event.map_err(|error| format!("an event makes no sense: {error}"))?);
+            }
+        }
+        events.sort_by_key(|event| (event.start, event.span));
+        Ok(Self {
+            events,
+            workers: about.workers,
+            missing: about.missing,
+        })
+    }
+}
+
+fn shown_name(event: &Event) -> String {
+    match &event.kind {
+        Kind::Call(call) => format!("{} {}", call.verb, event.name),
+        _ => event.name.clone().into_owned(),
+    }
+}

@@ -1,0 +1,287 @@
+//! Where a thread is in a recording.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use telegrad_wire::Rank;
+
+use crate::event::{Kind, Position, Status};
+use crate::recorder::Recorder;
+use crate::span::Span;
+
+#[derive(Clone)]
+struct Current {
+    recorder: Arc<Recorder>,
+    at: Position,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The recorders that record everything, for threads that are nowhere.
+static WATCHING: Mutex<Vec<Weak<Recorder>>> = Mutex::new(Vec::new());
+static WATCHERS: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) fn watch(recorder: &Arc<Recorder>) {
+    WATCHING.lock().push(Arc::downgrade(recorder));
+    WATCHERS.fetch_add(1, SeqCst);
+}
+
+pub(crate) fn unwatch(recorder: &Recorder) {
+    let mut watching = WATCHING.lock();
+    let place = watching
+        .iter()
+        .position(|other| std::ptr::eq(other.as_ptr(), recorder));
+    if let Some(place) = place {
+        watching.remove(place);
+        WATCHERS.fetch_sub(1, SeqCst);
+    }
+}
+
+/// The number of this thread.
+pub(crate) fn thread() -> u64 {
+    let known = THREAD.get();
+    if known != 0 {
+        return known;
+    }
+    let number = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+    THREAD.set(number);
+    number
+}
+
+/// Where this thread is in what this recorder records.
+#[inline]
+pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
+    CURRENT.with_borrow(|current| {
+        let current = current.as_ref()?;
+        Arc::ptr_eq(&current.recorder, recorder).then_some(current.at)
+    })
+}
+
+/// Whether what this thread does is recorded.
+pub fn is_recorded() -> bool {
+    CURRENT.with_borrow(Option::is_some) || WATCHERS.load(Relaxed) > 0
+}
+
+/// What is recorded from here on is under this, until it is dropped; on the thread where it was made.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Entered {
+    outer: Option<Current>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl std::fmt::Debug for Current {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.at.fmt(f)
+    }
+}
+
+/// Puts this thread there.
+pub fn enter(recorder: &Arc<Recorder>, at: Position) -> Entered {
+    replace(Some(Current {
+        recorder: recorder.clone(),
+        at,
+    }))
+}
+
+/// Where a thread is, for another one that works for it.
+#[derive(Clone, Debug)]
+pub struct Here(Option<Current>);
+
+/// Where this thread is.
+///
+/// What a thread of one's own does belongs to no profile unless it is told:
+///
+/// ```
+/// let here = telegrad_trace::here();
+/// std::thread::spawn(move || {
+///     here.run(|| {
+///         telegrad_trace::record_function!("helping");
+///     });
+/// });
+/// ```
+pub fn here() -> Here {
+    Here(CURRENT.with_borrow(Clone::clone))
+}
+
+impl Here {
+    /// Runs `f` as part of what was recorded there.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _entered = replace(self.0.clone());
+        f()
+    }
+}
+
+/// Takes this thread out of whatever it is in.
+#[inline]
+pub fn leave() -> Entered {
+    replace(None)
+}
+
+#[inline]
+fn replace(with: Option<Current>) -> Entered {
+    Entered {
+        outer: CURRENT.replace(with),
+        not_send: PhantomData,
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(self.outer.take());
+    }
+}
+
+/// Records something from now until it is dropped. `name` is asked for only if it is recorded.
+#[inline]
+pub fn scope(kind: Kind, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
+    scope_with(kind, name, Vec::new)
+}
+
+/// As [`scope`], with the shapes of the tensors that it works on, which are asked for only if they are wanted.
+#[inline]
+pub fn scope_with(
+    kind: Kind,
+    name: impl FnOnce() -> Cow<'static, str>,
+    shapes: impl FnOnce() -> Vec<String>,
+) -> Scope {
+    if !is_recorded() {
+        return Scope(None);
+    }
+    let current = CURRENT.with_borrow(Clone::clone).or_else(|| {
+        let recorder = WATCHING.lock().iter().find_map(Weak::upgrade)?;
+        let at = recorder.here()?;
+        Some(Current { recorder, at })
+    });
+    Scope(current.map(|Current { recorder, at }| {
+        let span = Span::new(&recorder, at, name(), kind);
+        if at.has_shapes() {
+            let shapes = shapes();
+            span.note(|event| event.shapes = shapes);
+        }
+        let entered = enter(&recorder, span.position());
+        Box::new((entered, span))
+    }))
+}
+
+/// Something that is recorded until this is dropped.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Scope(Option<Box<(Entered, Span)>>);
+
+impl Scope {
+    /// It has failed.
+    pub fn fail(&self, why: impl FnOnce() -> String) {
+        if let Some(inner) = &self.0 {
+            inner.1.note(|event| event.status = Status::Failed(why()));
+        }
+    }
+
+    /// Events with the same number belong together. `number` is given the worker that this is on.
+    pub fn link(&self, number: impl FnOnce(Rank) -> u64) {
+        if let Some(inner) = &self.0 {
+            inner.1.note(|event| event.link = number(event.worker));
+        }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.take() {
+            let (entered, span) = *inner;
+            drop(entered);
+            span.finish(|event| {
+                if std::thread::panicking() && event.status.is_ok() {
+                    event.status = Status::Failed("it panicked".into());
+                }
+            });
+        }
+    }
+}
+
+/// For tests that start, or do not expect, recordings of the process.
+#[cfg(test)]
+pub(crate) static ALONE: Mutex<()> = Mutex::new(());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clock;
+
+    #[test]
+    fn a_thread_that_is_told_records_for_another() {
+        let recorder = Recorder::new(0, Clock::default());
+        let trace = recorder.open(false);
+        let at = Position { trace, span: 9 };
+        let entered = enter(&recorder, at);
+        let here = here();
+        let helper = std::thread::spawn(move || {
+            here.run(|| {
+                crate::record_function!("helping");
+            });
+            CURRENT.with_borrow(Option::is_none)
+        });
+        assert!(helper.join().unwrap(), "it is over there, too");
+        drop(entered);
+        let events = recorder.collect(trace, true).events;
+        assert_eq!((&*events[0].name, events[0].parent), ("helping", 9));
+        assert_ne!(events[0].thread, thread());
+    }
+
+    #[test]
+    fn scopes_nest_and_are_found_with_their_parents() {
+        let recorder = Recorder::new(0, Clock::default());
+        let trace = recorder.open(true);
+        {
+            let _entered = enter(&recorder, Position { trace, span: 7 });
+            let _outer = scope_with(Kind::Scope, || "outer".into(), || vec!["f32[2]".into()]);
+            {
+                crate::record_function!("inner");
+            }
+            let failing = scope(Kind::Operator, || Cow::Owned("failing".to_owned()));
+            failing.fail(|| "why".into());
+        }
+        let events = recorder.collect(trace, true).events;
+        let [inner, failing, outer] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!((&*outer.name, outer.parent), ("outer", 7));
+        assert_eq!((&*inner.name, inner.parent), ("inner", outer.span));
+        assert_eq!((&*failing.name, failing.parent), ("failing", outer.span));
+        assert_eq!(failing.status, Status::Failed("why".into()));
+        assert_eq!(outer.shapes, ["f32[2]"]);
+        assert!(outer.start <= inner.start && inner.end <= failing.start && failing.end <= outer.end);
+        assert!(of(&recorder).is_none());
+    }
+
+    #[test]
+    fn nobody_is_asked_for_a_name_that_is_not_recorded() {
+        let _alone = ALONE.lock();
+        drop(scope(Kind::Scope, || panic!("nothing is recorded")));
+    }
+
+    #[test]
+    fn a_panic_is_recorded_and_leaves_the_thread_where_it_was() {
+        let recorder = Recorder::new(0, Clock::default());
+        let trace = recorder.open(false);
+        let at = Position { trace, span: 1 };
+        let entered = enter(&recorder, at);
+        let panicked = std::panic::catch_unwind(|| {
+            crate::record_function!("doomed");
+            panic!("on purpose");
+        });
+        assert!(panicked.is_err());
+        assert_eq!(of(&recorder), Some(at));
+        drop(entered);
+        let events = recorder.collect(trace, true).events;
+        assert_eq!(events[0].status, Status::Failed("it panicked".into()));
+    }
+}

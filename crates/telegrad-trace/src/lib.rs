@@ -1,0 +1,52 @@
+//! What a distributed program does, and when.
+//!
+//! This is a crate of its own because whoever reads a recording (`telegrad trace`) needs no workers, and because
+//! everything from calls to layers records: it stands below them all and knows only what travels.
+//!
+//! Read it in this order: an [`Event`] is something that took time on a worker. A [`Recorder`] keeps those of one worker;
+//! [`Span`] is one that goes on, `current` is where a thread is. A [`Profile`] is what the recorders of a world
+//! have found, put together and brought to one clock (`align`). What it shows: [`Profile::key_averages`], [`Profile::steps`],
+//! and as a file `chrome` and `lines`.
+
+mod event;
+mod clock;
+mod recorder;
+mod span;
+mod current;
+mod align;
+mod profile;
+mod averages;
+mod step;
+mod chrome;
+mod lanes;
+mod lines;
+mod view;
+mod file;
+
+pub use averages::{Average, Averages, SortBy};
+pub use clock::Clock;
+pub use current::{Entered, Here, Scope, enter, here, is_recorded, leave, scope, scope_with};
+pub use event::{Call, Event, Execution, Kind, Position, Status};
+pub use file::{FOLDER, Sink, TraceError, read, write_worker};
+pub use profile::{Options, Phases, Profile, Worker};
+pub use recorder::{Collected, Recorder, WHOLE_WORLD};
+pub use span::Span;
+pub use step::{Segment, Step, Usage};
+
+/// Records what follows, to the end of the block, under a name of your choice.
+///
+/// Outside of profiles it costs next to nothing. The name is anything that becomes a `Cow<'static, str>`.
+///
+/// ```
+/// fn train_step() {
+///     telegrad_trace::record_function!("train step");
+///     // …
+/// }
+/// # train_step();
+/// ```
+#[macro_export]
+macro_rules! record_function {
+    ($name:expr) => {
+        let _recorded = $crate::scope($crate::Kind::Scope, || ::std::borrow::Cow::from($name));
+    };
+}

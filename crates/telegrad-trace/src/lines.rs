@@ -1,0 +1,87 @@
+//! JSON, a line for each event.
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+use telegrad_wire::Rank;
+
+use crate::event::Event;
+use crate::profile::{Profile, Worker};
+use crate::recorder::Collected;
+
+/// One line of a file.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// The first line of what one worker has recorded.
+    Of {
+        /// Its number.
+        rank: Rank,
+        /// Its name.
+        of: String,
+    },
+    /// The last line, if it came to that.
+    Threads { threads: Vec<(u64, String)> },
+    /// A worker of a profile.
+    Worker(Worker),
+    /// An event.
+    Event(Event),
+}
+
+impl Profile {
+    /// Writes the profile as lines of JSON: the workers first, then the events.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_lines(&self, mut to: impl Write) -> io::Result<()> {
+        for worker in &self.workers {
+            serde_json::to_writer(&mut to, &worker)?;
+            writeln!(to)?;
+        }
+        for event in &self.events {
+            serde_json::to_writer(&mut to, &event)?;
+            writeln!(to)?;
+        }
+        to.flush()
+    }
+}
+
+/// What a file has: what one worker has recorded, or a profile.
+pub(crate) enum Content {
+    Part(Rank, String, Collected),
+    Profile(Profile),
+}
+
+/// Reads lines. One that is cut short at the end, by a process that was killed, is left out.
+pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
+    let mut part = None;
+    let mut profile = Profile::default();
+    let mut broken: Option<String> = None;
+    for (number, line) in from.lines().enumerate() {
+        let line = line.map_err(|error| error.to_string())?;
+        if let Some(broken) = broken {
+            return Err(broken);
+        }
+        match serde_json::from_str(&line) {
+            Ok(Line::Of { rank, of }) => part = Some((rank, of, Collected::default())),
+            Ok(Line::Threads { threads }) => {
+                if let Some((_, _, collected)) = &mut part {
+                    collected.threads = threads;
+                }
+            }
+            Ok(Line::Worker(worker)) => profile.workers.push(worker),
+            Ok(Line::Event(event)) => match &mut part {
+                Some((_, _, collected)) => collected.events.push(event),
+                None => profile.events.push(event),
+            },
+            Err(error) => broken = Some(format!("line {} makes no sense: {error}", number + 1)),
+        }
+    }
+    if part.is_none() && profile.workers.is_empty() {
+        return Err(broken.unwrap_or_else(|| "it is empty".into()));
+    }
+    Ok(match part {
+        Some((rank, name, collected)) => Content::Part(rank, name, collected),
+        None => Content::Profile(profile),
+    })
+}
