@@ -291,7 +291,7 @@ impl fmt::Display for Averages {
 pub(crate) fn plain(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(presets::UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(columns);
     table

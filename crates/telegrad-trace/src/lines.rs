@@ -20,12 +20,12 @@ pub(crate) enum Line {
         /// Its name.
         of: String,
     },
-    /// The last line, if it came to that.
-    Threads { threads: Vec<(u64, String)> },
     /// A worker of a profile.
     Worker(Worker),
     /// An event.
     Event(Event),
+    /// The last line, if it came to that. After the others: a worker has threads too.
+    Threads { threads: Vec<(u64, String)> },
 }
 
 impl Profile {

@@ -195,6 +195,12 @@ impl<'a> Index<'a> {
         Self { by_span, children }
     }
 
+    /// With what an event that is not there has caused.
+    pub(crate) fn with_children(mut self, span: u64, children: Vec<&'a Event>) -> Self {
+        self.children.insert(span, children);
+        self
+    }
+
     pub(crate) fn children(&self, span: u64) -> &[&'a Event] {
         self.children.get(&span).map_or(&[], |children| children)
     }

@@ -88,15 +88,31 @@ impl Step {
 }
 
 impl Profile {
-    /// The whole, as one step.
+    /// The whole, as one step; nothing when there are no events.
     pub fn step(&self) -> Option<Step> {
         let index = self.index();
-        let has_parent = |event: &&Event| index.by_span.contains_key(&event.parent);
-        // The longest that nothing else caused.
-        let roots = self.events.iter().filter(|event| !has_parent(event));
-        roots
-            .max_by_key(|event| event.duration())
-            .map(|root| self.step_of(root, &index))
+        let roots = self
+            .events
+            .iter()
+            .filter(|event| !index.by_span.contains_key(&event.parent));
+        let roots: Vec<&Event> = roots.collect();
+        let (start, end) = self.bounds();
+        let first = roots.first()?;
+        // A profile is within one event. What is not, as the recording of a whole world, is put into one.
+        if first.kind == Kind::Scope && first.start == start && roots.iter().all(|root| root.end <= first.end)
+        {
+            return Some(self.step_of(first, &index));
+        }
+        let everything = Event {
+            name: "everything".into(),
+            kind: Kind::Scope,
+            start,
+            end,
+            span: 0,
+            parent: 0,
+            ..(*first).clone()
+        };
+        Some(self.step_of(&everything, &self.index().with_children(0, roots)))
     }
 
     /// Each event of this name that is not within another of it, as a step.
@@ -119,7 +135,7 @@ impl Profile {
             .collect()
     }
 
-    fn step_of(&self, root: &Event, index: &Index<'_>) -> Step {
+    fn step_of<'a>(&'a self, root: &'a Event, index: &Index<'a>) -> Step {
         let (start, end) = (root.start, root.end);
         let workers = self.workers.iter().map(|worker| {
             let (active, busy) = self.activity(worker.rank, (start, end));

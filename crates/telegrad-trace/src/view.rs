@@ -29,7 +29,9 @@ impl Profile {
             let call = event.as_call();
             let peer = call.map(|call| call.callee);
             let peer = peer.or_else(|| event.as_execution().map(|execution| execution.caller));
-            let phases = index.execution(event).and_then(|execution| phases(event, execution));
+            let phases = index
+                .execution(event)
+                .and_then(|execution| phases(event, execution));
             events.push(json!({
                 "id": event.span.to_string(),
                 "parent": (event.parent != 0).then(|| event.parent.to_string()),

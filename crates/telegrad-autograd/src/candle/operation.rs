@@ -11,6 +11,7 @@ use candle_core::{
 };
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use telegrad_trace::Kind;
 
 use super::uniform;
 
@@ -121,6 +122,7 @@ pub(super) struct Operation {
 impl Operation {
     /// The gradients of the operands that are part of a graph.
     pub(super) fn gradients(&self, result: &Tensor, grad: &Tensor) -> Derivatives {
+        let _recorded = telegrad_trace::scope(Kind::Autograd, || format!("{} backward", self.name).into());
         (self.backward)(Pass {
             args: self.args.iter().map(Tensor::detach).collect(),
             wanted: self.args.iter().map(Tensor::track_op).collect(),

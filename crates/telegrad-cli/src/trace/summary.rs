@@ -73,7 +73,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         text += &format!("\n{step}\n");
     }
     for worker in profile.workers.iter().filter(|worker| worker.dropped > 0) {
-        text += &format!("\n{} events of `{}` are missing: there was no room for them\n", worker.dropped, worker.name);
+        text += &format!(
+            "\n{} events of `{}` are missing: there was no room for them\n",
+            worker.dropped, worker.name
+        );
     }
     for (worker, why) in &profile.missing {
         text += &format!("\nthe events of `{worker}` are missing: {why}\n");
@@ -83,7 +86,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 fn table(profile: &Profile, sort: SortBy, limit: usize) -> String {
     let mut averages = profile.key_averages().sorted(sort);
-    let left_out = if limit == 0 { 0 } else { averages.0.len().saturating_sub(limit) };
+    let left_out = if limit == 0 {
+        0
+    } else {
+        averages.0.len().saturating_sub(limit)
+    };
     averages.0.truncate(averages.0.len() - left_out);
     let mut text = format!("{averages}\n");
     if left_out > 0 {

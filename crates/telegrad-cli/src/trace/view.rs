@@ -19,7 +19,8 @@ const PAGE: &str = include_str!("view.html");
 const PLACE: &str = "/*TELEGRAD-DATA*/";
 
 /// Nothing but what is in the page itself.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
 /// Show a recording in the browser.
 ///
@@ -48,7 +49,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(serve(page, args.listen))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -275,7 +275,7 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        let _waits = telegrad_trace::scope(Kind::Wait, || call.function.into());
+        let _waits = telegrad_trace::scope(Kind::Wait, || format!("wait for {}", call.function).into());
         Executor::blocking(|| {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
