@@ -9,10 +9,12 @@
 mod bench;
 mod completions;
 mod demo;
+mod doctor;
 mod man;
 mod peer;
 mod run;
 mod trace;
+mod worlds;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -47,6 +49,7 @@ enum Command {
     Demo(demo::Args),
     Bench(bench::Args),
     Trace(trace::Args),
+    Doctor(doctor::Args),
     #[command(hide = true)]
     Peer(peer::Args),
     Completions(completions::Args),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Trace(args) => trace::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -96,7 +96,7 @@ fn usage_error(message: &str) -> ! {
     run.error(ErrorKind::ValueValidation, message).exit()
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "a number of seconds is needed".to_owned())?;

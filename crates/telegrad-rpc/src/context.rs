@@ -1,13 +1,14 @@
 //! What a remote function can find out about the call it serves.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_trace::Span;
+use telegrad_wire::CallId;
 
 use crate::layer::{Scope, in_scope};
 use crate::worker::Worker;
@@ -18,12 +19,17 @@ pub(crate) struct CallContext {
     pub(crate) worker: Weak<Worker>,
     pub(crate) caller: Arc<WorkerInfo>,
     pub(crate) function: &'static str,
+    /// The caller's number for it.
+    pub(crate) call: CallId,
+    /// When it came.
+    pub(crate) since: Instant,
     /// When the caller stops waiting.
     pub(crate) deadline: Option<Instant>,
     /// The context of a layer that it belongs to.
     pub(crate) scope: Option<Scope>,
     /// What is recorded of it, if it is.
     pub(crate) span: Option<Arc<Span>>,
+    has_begun: AtomicBool,
     cancelled: AtomicBool,
     /// Wakes the async function when it is cancelled.
     waker: Mutex<Option<Waker>>,
@@ -38,8 +44,8 @@ impl CallContext {
     pub(crate) fn new(
         worker: Weak<Worker>,
         caller: Arc<WorkerInfo>,
-        function: &'static str,
-        deadline: Option<Instant>,
+        (function, call): (&'static str, CallId),
+        (since, deadline): (Instant, Option<Instant>),
         (scope, span): (Option<Scope>, Option<Arc<Span>>),
     ) -> Arc<Self> {
         let (cancelled, waker) = (AtomicBool::new(false), Mutex::new(None));
@@ -47,12 +53,28 @@ impl CallContext {
             worker,
             caller,
             function,
+            call,
+            since,
             deadline,
             scope,
             span,
+            has_begun: AtomicBool::new(false),
             cancelled,
             waker,
         })
+    }
+
+    /// Its function begins.
+    pub(crate) fn begin(&self) {
+        self.has_begun.store(true, Relaxed);
+        if let Some(span) = &self.span {
+            span.start();
+        }
+    }
+
+    /// Whether its function has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Relaxed)
     }
 
     pub(crate) fn current() -> Option<Arc<Self>> {

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::atomic::Ordering::SeqCst;
 
+use telegrad_wire::Wire;
+
 use crate::worker::Worker;
 
 /// What a worker has under way; see [`World::debug_info`](crate::World::debug_info).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Wire)]
 #[non_exhaustive]
 pub struct DebugInfo {
     /// Calls this worker has made that have no result yet.

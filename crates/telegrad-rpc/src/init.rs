@@ -19,6 +19,7 @@ use crate::met::Met;
 use crate::options::{Options, Transport};
 use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
 use crate::roster::Roster;
+use crate::status;
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 use crate::world::World;
@@ -97,6 +98,9 @@ fn join(
         }
         worker.meet(Members::new(roster));
         record_whole(&worker);
+        if options.show_status || std::env::var_os(status::VARIABLE).is_some() {
+            status::show(&worker);
+        }
         Ok(World::new(worker.clone()))
     });
     if world.is_err() {

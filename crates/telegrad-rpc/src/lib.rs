@@ -56,6 +56,7 @@ mod collective;
 mod shutdown;
 mod debug_info;
 mod profile;
+pub mod status;
 mod recording;
 #[doc(hidden)]
 pub mod foreign;

@@ -22,6 +22,11 @@ impl Members {
         Self { roster, made }
     }
 
+    /// The world's number.
+    pub(crate) fn world(&self) -> u64 {
+        self.roster.world.0
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.made.len()

@@ -56,6 +56,9 @@ pub struct Options {
     /// Whether a graceful shutdown fails, with [`Error::Leaked`](crate::Error::Leaked), when references
     /// to values of this worker still live. Otherwise they are logged.
     pub fail_on_leaks: bool,
+    /// Whether tools on this host, such as `telegrad doctor`, can see what this worker does, if they are run by the same user.
+    /// `TELEGRAD_STATUS` sets it from outside; `telegrad run` does.
+    pub show_status: bool,
     /// For rank 0 of a world that meets over TCP: a store that listens already.
     pub store: Option<StoreServer>,
     /// For tests: a clock that differs from those of other workers.
@@ -119,6 +122,7 @@ impl Default for Options {
             chunk: link.chunk,
             reference_retry: Duration::from_secs(1),
             fail_on_leaks: false,
+            show_status: false,
             store: None,
             clock: Clock::default(),
             link_layer: None,

@@ -9,6 +9,7 @@ mod running;
 use std::any::Any;
 
 pub(crate) use inbound::Inbound;
+pub(crate) use running::Running;
 
 /// What a panic said.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {

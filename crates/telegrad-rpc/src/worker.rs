@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use telegrad_net::{Closed, Identity, Link, LinkOptions, Listener, Poller};
 use telegrad_trace::Recorder;
-use telegrad_wire::{ContextId, TensorSource};
+use telegrad_wire::{ContextId, Rank, TensorSource};
 
 use crate::activity::Activity;
-use crate::call::Outbound;
+use crate::call::{Call, Outbound};
 use crate::callers::Callers;
 use crate::collective::Gatherings;
+use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::layer::{Crossing, Layer, Noted, Recorded};
@@ -23,6 +24,7 @@ use crate::members::Members;
 use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
 use crate::rref::{Life, References};
+use crate::serve::Running;
 use crate::timer::{self, Sweep};
 use crate::worker_info::WorkerInfo;
 use crate::world::World;
@@ -48,6 +50,8 @@ pub(crate) struct Worker {
     poller: Mutex<Option<Arc<Poller>>>,
     listeners: Mutex<Vec<Listener>>,
     pub(crate) callers: Mutex<Callers>,
+    /// The requests of each caller that are under way, to be looked at.
+    served: Mutex<Vec<Weak<Running>>>,
 
     /// Set once, when the members have met.
     members: OnceLock<Members>,
@@ -101,6 +105,7 @@ impl Worker {
             poller: Mutex::new(None),
             listeners: Mutex::default(),
             callers: Mutex::default(),
+            served: Mutex::default(),
             members: OnceLock::new(),
             met: Mutex::new(None),
             activity: Activity::default(),
@@ -234,6 +239,35 @@ impl Worker {
     pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
         let members = self.members.get();
         members.map(Members::infos).unwrap_or_default()
+    }
+
+    /// Remembers where the requests of a caller are found.
+    fn served(&self, requests: &Arc<Running>) {
+        let mut served = self.served.lock();
+        // Not every time: a thousand callers come one after the other.
+        if served.len() == served.capacity() {
+            served.retain(|requests| requests.strong_count() > 0);
+        }
+        served.push(Arc::downgrade(requests));
+    }
+
+    /// The requests that are under way, but for those that run on the thread that has read them.
+    pub(crate) fn requests(&self) -> Vec<Arc<CallContext>> {
+        let served: Vec<_> = self.served.lock().iter().filter_map(Weak::upgrade).collect();
+        served.iter().flat_map(|requests| requests.all()).collect()
+    }
+
+    /// The calls of this worker that have no result yet, with whom they were made to.
+    pub(crate) fn pending_calls(&self) -> Vec<(Rank, Arc<Call>)> {
+        let of = |outbound: Arc<Outbound>| {
+            let callee = outbound.link.peer().rank;
+            outbound
+                .calls
+                .pending()
+                .into_iter()
+                .map(move |call| (callee, call))
+        };
+        self.outbounds().flat_map(of).collect()
     }
 
     /// Calls made by this worker that have no result yet.

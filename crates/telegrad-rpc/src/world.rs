@@ -17,6 +17,7 @@ use crate::members::Members;
 use crate::options::CallOptions;
 use crate::registry::Registry;
 use crate::rref::{RRef, ReferenceInfo};
+use crate::status::Status;
 use crate::worker::{Request, Worker};
 use crate::worker_info::{To, WorkerInfo};
 
@@ -348,6 +349,11 @@ impl World {
     #[doc(hidden)]
     pub fn layer(&self) -> Option<Arc<dyn Layer>> {
         self.worker().layer.clone()
+    }
+
+    /// What this worker is doing: its calls, one by one.
+    pub fn status(&self) -> Status {
+        Status::of(self.worker())
     }
 
     /// What this worker has under way.

@@ -52,6 +52,8 @@ pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
 pub use telegrad_nn as nn;
 /// Optimisers, schedules, saved state.
 pub use telegrad_optim as optim;
+/// What workers on this machine are doing, from outside.
+pub use telegrad_rpc::status;
 pub use telegrad_rpc::{
     DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, ProcessProfile, RRef,
     ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture,

@@ -61,6 +61,22 @@ fn nested_completes_with_one_thread_per_worker() {
 }
 
 #[test]
+fn profiling_shows_who_waits_and_writes_a_trace() {
+    let out = run("profiling");
+    assert_line(&out, "front", "the last of 5 steps:");
+    assert_line(&out, "front", "`front` waits most: ");
+    assert_line(&out, "front", "the trace is in ");
+    for shown in [
+        "rpc_async#telegrad::nn::AnyModule::forward(front -> back)#remote_op: Conv2d",
+        "DistributedOptimizer::step",
+        "bubble: ",
+        "critical path",
+    ] {
+        assert!(out.contains(shown), "no {shown} in\n{out}");
+    }
+}
+
+#[test]
 fn rref_frees_its_object_with_the_last_reference() {
     let out = run("rref");
     assert_line(&out, "maker", "fetched: [2.0, 4.0]");

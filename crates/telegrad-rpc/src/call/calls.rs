@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
 use telegrad_trace::Span;
 use telegrad_wire::{
-    CallId, ContextId, Decoder, FrameKind, HAS_SECTION, RawTensor, Reference, Tensors, Wire, WireError,
+    CallId, ContextId, Decoder, FrameKind, HAS_SECTION, Rank, RawTensor, Reference, Tensors, Wire, WireError,
 };
 
 use super::Promise;
@@ -48,6 +48,8 @@ pub(crate) struct Call {
     recorded: OnceLock<Recorded>,
     /// What is recorded of it, if it is.
     pub(crate) span: Option<Arc<Span>>,
+    /// The call that made it, if one did: who made that, under which number.
+    pub(crate) within: Option<(Rank, CallId)>,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
 }
@@ -92,6 +94,7 @@ impl Call {
         (limit, deadline): (Option<Duration>, Option<Instant>),
         purpose: Purpose,
         (context, span): (Option<ContextId>, Option<Arc<Span>>),
+        within: Option<(Rank, CallId)>,
     ) -> Self {
         let (promise, detached) = (Promise::new(), AtomicBool::new(false));
         // What a value's making may take is watched by its owner.
@@ -107,6 +110,7 @@ impl Call {
             context,
             recorded: OnceLock::new(),
             span,
+            within,
             detached,
         }
     }
@@ -336,7 +340,12 @@ impl Calls {
         self.books.lock().given_up.len()
     }
 
-    /// Calls without a result yet.
+    /// The calls without a result yet.
+    pub(crate) fn pending(&self) -> Vec<Arc<Call>> {
+        self.books.lock().pending.values().cloned().collect()
+    }
+
+    /// How many calls have no result yet.
     pub(crate) fn len(&self) -> usize {
         self.books.lock().pending.len()
     }

@@ -46,6 +46,11 @@ impl Inbound {
         }
     }
 
+    /// The requests that are under way.
+    pub(crate) fn running(&self) -> &Arc<Running> {
+        &self.running
+    }
+
     fn request(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         let Some(worker) = self.worker.upgrade() else {
             return;
@@ -77,7 +82,8 @@ impl Inbound {
             Ok((function, start + offset, references))
         });
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let now = Instant::now();
+        let deadline = limit.and_then(|limit| now.checked_add(limit));
         let name = found.as_ref().map_or("?", |(function, ..)| function.name);
         let scope = self.scope(&worker, ContextId(header.context));
         let span = match (arrival, &found) {
@@ -89,8 +95,8 @@ impl Inbound {
         let context = CallContext::new(
             self.worker.clone(),
             self.caller.clone(),
-            name,
-            deadline,
+            (name, header.call),
+            (now, deadline),
             (scope, span),
         );
         let creates = match section.creates {

@@ -222,9 +222,7 @@ fn step(
             want,
         }),
     };
-    if let Some(span) = &context.span {
-        span.start();
-    }
+    context.begin();
     context.enter(|| {
         catch_unwind(AssertUnwindSafe(run))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))

@@ -69,10 +69,14 @@ impl Running {
         }
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<CallContext>> {
+        self.0.lock().calls.values().cloned().collect()
+    }
+
     /// Cancels all of them.
     pub(crate) fn cancel_all(&self) {
-        let all: Vec<_> = self.0.lock().calls.values().cloned().collect();
-        for context in all {
+        for context in self.all() {
             context.cancel();
         }
     }

@@ -122,7 +122,9 @@ impl Worker {
             return Err(Error::ShutDown);
         }
         let started = Instant::now();
-        let (limit, deadline) = self.limit(options, started);
+        let outer = CallContext::current();
+        let (limit, deadline) = self.limit_within(options, started, outer.as_deref());
+        let within = outer.map(|call| (call.caller.rank, call.call));
         let timeout = || Error::Timeout {
             function: function.name.into(),
             worker: member.info.name.clone(),
@@ -152,6 +154,7 @@ impl Worker {
                 (limit, deadline),
                 purpose.clone(),
                 (context, span.clone()),
+                within,
             ));
             let mut encoder = Encoder::new();
             encoder.array_len(2);
@@ -279,12 +282,21 @@ impl Worker {
         }
     }
 
-    /// The limit of a call and when it ends: its own or the worker's, but no later than the call
-    /// that this thread serves.
+    /// The limit of a call that this thread makes, and when it ends.
     pub(crate) fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
+        self.limit_within(options, now, CallContext::current().as_deref())
+    }
+
+    /// The limit of a call and when it ends: its own or the worker's, but no later than the call that makes it.
+    fn limit_within(
+        &self,
+        options: CallOptions,
+        now: Instant,
+        outer: Option<&CallContext>,
+    ) -> (Option<Duration>, Option<Instant>) {
         let own = options.timeout.unwrap_or(self.rpc_timeout);
         let own = (!own.is_zero()).then_some(own);
-        let outer = CallContext::current().and_then(|call| call.deadline);
+        let outer = outer.and_then(|call| call.deadline);
         let outer = outer.map(|deadline| deadline.saturating_duration_since(now));
         let limit = match (own, outer) {
             (Some(own), Some(outer)) => Some(own.min(outer)),

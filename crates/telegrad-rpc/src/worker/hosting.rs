@@ -60,7 +60,9 @@ impl Host for Worker {
             rank: hello.from.rank,
         };
         let life = hello.from.incarnation;
-        Arc::new(Inbound::new(self.weak.clone(), caller, life, self.link_number()))
+        let inbound = Inbound::new(self.weak.clone(), caller, life, self.link_number());
+        self.served(inbound.running());
+        Arc::new(inbound)
     }
 
     fn options(&self) -> LinkOptions {

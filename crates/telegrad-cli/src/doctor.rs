@@ -1,0 +1,97 @@
+//! `telegrad doctor`: why nothing happens.
+
+mod chains;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use telegrad::status::Status;
+
+use crate::{Error, fail, print, worlds};
+use chains::Chains;
+
+/// Ask all workers of a world what they wait for.
+///
+/// Prints the chains of calls that have been under way for a while, from the one that nobody waits for to the one that everything
+/// waits for, and names a cycle when there is one: then nothing will ever happen.
+///
+/// It finds workers on this machine that `telegrad run` has started, or that have TELEGRAD_STATUS in their environment, and only those
+/// of the same user.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// The process of any worker of the world; needed when there are several worlds
+    process: Option<u32>,
+
+    /// Leave out calls that have been under way for less
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::run::seconds)]
+    older: Duration,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  nothing has been under way for that long
+  1  there is no world, or it cannot be asked
+  3  something has been under way for that long
+  4  there is a cycle";
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match examine(args) {
+        Ok((text, code)) => {
+            print(text.as_bytes());
+            ExitCode::from(code)
+        }
+        Err(error) => fail(&*error, 1),
+    }
+}
+
+/// What there is to say, and the exit code.
+fn examine(args: &Args) -> Result<(String, u8), Error> {
+    let workers = worlds::one(args.process)?;
+    let mut text = overview(&workers);
+    let chains = Chains::new(&workers);
+    let gathered = chains.gathered();
+    if !gathered.is_empty() {
+        text += &format!(
+            "{} of {} workers wait for all others, at a barrier or in the shutdown: {}\n",
+            gathered.len(),
+            workers.len(),
+            gathered.join(", ")
+        );
+    }
+    let stuck = chains.older(args.older);
+    let mut code = 0;
+    if stuck.is_empty() {
+        text += "nothing has been under way for long\n";
+    }
+    for chain in &stuck {
+        code = code.max(3);
+        text += &format!("\n{chain}\n");
+    }
+    for cycle in chains.cycles() {
+        code = 4;
+        text += &format!("\ncycle: {cycle}\n");
+    }
+    Ok((text, code))
+}
+
+fn overview(workers: &[Status]) -> String {
+    let size = workers.first().map_or(0, |worker| worker.size);
+    let calls: usize = workers.iter().map(|worker| worker.made.len()).sum();
+    let mut text = format!(
+        "{} of {size} workers answer; {calls} calls are under way\n",
+        workers.len()
+    );
+    let known = |rank: u32| workers.iter().any(|worker| worker.rank == rank);
+    let silent: Vec<_> = (0..size as u32)
+        .filter(|rank| !known(*rank))
+        .map(|rank| rank.to_string())
+        .collect();
+    if !silent.is_empty() {
+        text += &format!(
+            "no answer from rank {}: it is gone, on another host, or cannot be seen\n",
+            silent.join(", ")
+        );
+    }
+    text
+}

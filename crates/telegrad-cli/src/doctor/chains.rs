@@ -1,0 +1,184 @@
+//! Who waits for whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use telegrad::status::{Made, Served, Status};
+
+/// A call, by who made it and the number that it has there.
+type CallId = (u32, u64);
+
+/// What members call to wait for all others, as a worker does that has nothing to do but serve until the world ends.
+const GATHERINGS: [&str; 2] = ["telegrad::barrier", "telegrad::gather"];
+
+/// The calls of a world that are under way, and which of them each has made.
+pub(super) struct Chains<'a> {
+    workers: BTreeMap<u32, &'a Status>,
+    made: BTreeMap<CallId, &'a Made>,
+    served: BTreeMap<CallId, (u32, &'a Served)>,
+    /// What a call that is served has called in turn.
+    within: BTreeMap<CallId, Vec<CallId>>,
+}
+
+impl<'a> Chains<'a> {
+    pub(super) fn new(workers: &'a [Status]) -> Self {
+        let mut chains = Self {
+            workers: BTreeMap::new(),
+            made: BTreeMap::new(),
+            served: BTreeMap::new(),
+            within: BTreeMap::new(),
+        };
+        for worker in workers {
+            chains.workers.insert(worker.rank, worker);
+            for made in &worker.made {
+                let id = (worker.rank, made.call);
+                chains.made.insert(id, made);
+                if let Some(outer) = made.within {
+                    chains.within.entry(outer).or_default().push(id);
+                }
+            }
+            for served in &worker.served {
+                let id = (served.caller, served.call);
+                chains.served.insert(id, (worker.rank, served));
+            }
+        }
+        chains
+    }
+
+    fn name(&self, rank: u32) -> String {
+        let known = self.workers.get(&rank);
+        known.map_or_else(|| format!("rank {rank}"), |worker| worker.name.clone())
+    }
+
+    /// Every way from a call that none of the others has made down to one that has made no more.
+    fn all(&self) -> Vec<Vec<CallId>> {
+        let is_first = |id: &CallId| {
+            let outer = self.made[id].within;
+            outer.is_none_or(|outer| !self.served.contains_key(&outer))
+        };
+        let mut found = Vec::new();
+        let mut open: Vec<Vec<CallId>> = self
+            .made
+            .keys()
+            .copied()
+            .filter(is_first)
+            .map(|id| vec![id])
+            .collect();
+        while let Some(chain) = open.pop() {
+            let last = chain[chain.len() - 1];
+            match self.within.get(&last) {
+                Some(next) => {
+                    for id in next.iter().filter(|id| !chain.contains(id)) {
+                        open.push([&chain[..], &[*id]].concat());
+                    }
+                }
+                None => found.push(chain),
+            }
+        }
+        found.sort_by_key(|chain| (std::cmp::Reverse(self.made[&chain[0]].age), chain.clone()));
+        found
+    }
+
+    /// The chains that have been under way for so long, the longest first; not those of members that wait for all others.
+    pub(super) fn older(&self, than: Duration) -> Vec<Chain> {
+        let chains = self.all().into_iter();
+        let old = chains.filter(|chain| self.made[&chain[0]].age >= than && !self.is_gathering(chain[0]));
+        old.map(|chain| self.shown(&chain)).collect()
+    }
+
+    /// The members that wait for all others: at a barrier, in a gathering or in the shutdown.
+    pub(super) fn gathered(&self) -> Vec<String> {
+        let waiting = self.made.keys().filter(|id| self.is_gathering(**id));
+        let names: BTreeSet<u32> = waiting.map(|(rank, _)| *rank).collect();
+        names
+            .into_iter()
+            .map(|rank| format!("`{}`", self.name(rank)))
+            .collect()
+    }
+
+    fn is_gathering(&self, id: CallId) -> bool {
+        GATHERINGS.contains(&&*self.made[&id].function)
+    }
+
+    fn shown(&self, chain: &[CallId]) -> Chain {
+        let first = chain[0];
+        let age = self.made[&first].age;
+        let mut lines = vec![format!(
+            "`{}` has been waiting for {:.1} s",
+            self.name(first.0),
+            age.as_secs_f64()
+        )];
+        for id in chain {
+            let made = self.made[id];
+            let callee = self.name(made.callee);
+            let state = match self.served.get(id) {
+                Some((_, served)) if served.has_begun && self.within.contains_key(id) => "which waits",
+                Some((_, served)) if served.has_begun => "which runs",
+                Some(_) => {
+                    "which has not begun: it waits for a thread, or for the object that it is called on"
+                }
+                None if self.workers.contains_key(&made.callee) => "which is on its way there or back",
+                None => "of which nothing is known there",
+            };
+            let age = made.age.as_secs_f64();
+            lines.push(format!(
+                "for `{}` on `{callee}`, called {age:.1} s ago, {state}",
+                made.function
+            ));
+        }
+        Chain(lines)
+    }
+
+    /// The cycles: chains that end with a call that has not begun, on a worker that the chain has passed before.
+    pub(super) fn cycles(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for chain in self.all() {
+            let last = chain[chain.len() - 1];
+            let Some((stuck_on, served)) = self.served.get(&last) else {
+                continue;
+            };
+            if served.has_begun {
+                continue;
+            }
+            // Where each call of the chain runs; the first one was made by a worker outside of any call.
+            let places: Vec<u32> = chain.iter().map(|id| self.made[id].callee).collect();
+            let Some(start) = places[..places.len() - 1]
+                .iter()
+                .position(|place| place == stuck_on)
+            else {
+                continue;
+            };
+            let mut ring: Vec<String> = (start..chain.len())
+                .map(|place| {
+                    format!(
+                        "`{}` on `{}`",
+                        self.made[&chain[place]].function,
+                        self.name(places[place])
+                    )
+                })
+                .collect();
+            let last = ring.pop().unwrap_or_default();
+            found.insert(format!(
+                "{} waits for {last}, which cannot begin before the first has returned",
+                ring.join(" waits for ")
+            ));
+        }
+        found
+    }
+}
+
+/// Calls that wait for each other, in words.
+pub(super) struct Chain(Vec<String>);
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, line) in self.0.iter().enumerate() {
+            if depth > 0 {
+                write!(f, "\n{:1$}", "", 2 * depth)?;
+            }
+            f.write_str(line)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! What workers are doing, for people who look from outside.
+//!
+//! A process with workers that are to be seen ([`Options::show_status`](crate::Options::show_status)) answers whoever asks on the
+//! same host and is of the same user: what they have under way. It takes one thread, which sleeps until somebody asks.
+
+mod server;
+
+use std::time::{Duration, Instant};
+
+use telegrad_wire::Wire;
+
+use crate::debug_info::DebugInfo;
+use crate::worker::Worker;
+
+pub(crate) use server::show;
+pub use server::{ask, processes};
+
+/// The environment variable that makes the workers of a process visible.
+pub const VARIABLE: &str = "TELEGRAD_STATUS";
+
+/// What a worker is doing.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub struct Status {
+    /// The world that it is in: the same number for all of its members.
+    pub world: u64,
+    /// Its number.
+    pub rank: u32,
+    /// Its name.
+    pub name: String,
+    /// How many members the world has.
+    pub size: usize,
+    /// Its process.
+    pub process: u32,
+    /// Counters.
+    pub counters: DebugInfo,
+    /// The calls that it has made and that have no result yet.
+    pub made: Vec<Made>,
+    /// The calls that it serves, but for those that are over in no time.
+    pub served: Vec<Served>,
+}
+
+/// A call that was made and has no result yet.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub struct Made {
+    /// The caller's number for it.
+    pub call: u64,
+    /// What is called.
+    pub function: String,
+    /// Who is called.
+    pub callee: u32,
+    /// For how long it has been under way.
+    pub age: Duration,
+    /// The call that made it, if one did: who made that, under which number.
+    pub within: Option<(u32, u64)>,
+}
+
+/// A call that is being served.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub struct Served {
+    /// Who made it.
+    pub caller: u32,
+    /// The caller's number for it.
+    pub call: u64,
+    /// What was called.
+    pub function: String,
+    /// For how long it has been here.
+    pub age: Duration,
+    /// Whether its function has begun. Before, it waits for a thread, or for the object that it is called on.
+    pub has_begun: bool,
+}
+
+impl Status {
+    pub(crate) fn of(worker: &Worker) -> Self {
+        let now = Instant::now();
+        let age = |since: Instant| now.saturating_duration_since(since);
+        let mut made = Vec::new();
+        for (callee, call) in worker.pending_calls() {
+            made.push(Made {
+                call: call.id.0,
+                function: call.function.into(),
+                callee,
+                age: age(call.started),
+                within: call.within.map(|(caller, call)| (caller, call.0)),
+            });
+        }
+        let mut served: Vec<_> = worker
+            .requests()
+            .into_iter()
+            .map(|context| Served {
+                caller: context.caller.rank,
+                call: context.call.0,
+                function: context.function.into(),
+                age: age(context.since),
+                has_begun: context.has_begun(),
+            })
+            .collect();
+        made.sort_by_key(|made| made.call);
+        served.sort_by_key(|served| (served.caller, served.call));
+        Self {
+            world: worker.members().map_or(0, |members| members.world()),
+            rank: worker.identity.rank,
+            name: worker.name().to_owned(),
+            size: worker.members().map_or(0, |members| members.count()),
+            process: std::process::id(),
+            counters: DebugInfo::of(worker),
+            made,
+            served,
+        }
+    }
+}
