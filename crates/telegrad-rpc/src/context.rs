@@ -85,7 +85,7 @@ impl CallContext {
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
         let _entered = match &self.span {
             Some(span) => span.enter(),
-            None => telegrad_trace::leave(),
+            None => telegrad_trace::hide(),
         };
         Self::replace(Some(self.clone()), || in_scope(self.scope, f))
     }

@@ -96,8 +96,8 @@ fn join(
             let rank = resolved.rank;
             return Err(Error::Init(format!("the world has met with another rank {rank}")));
         }
+        record_whole(&worker, roster.world.0);
         worker.meet(Members::new(roster));
-        record_whole(&worker);
         if options.show_status || std::env::var_os(status::VARIABLE).is_some() {
             status::show(&worker);
         }
@@ -110,11 +110,16 @@ fn join(
 }
 
 /// Writes down what the worker does, where its world is recorded as a whole.
-fn record_whole(worker: &Arc<Worker>) {
+fn record_whole(worker: &Arc<Worker>, world: u64) {
     let Some(folder) = std::env::var_os(telegrad_trace::FOLDER) else {
         return;
     };
-    match telegrad_trace::write_worker(folder.as_ref(), worker.identity.rank, worker.name()) {
+    let Identity {
+        name,
+        rank,
+        incarnation,
+    } = &worker.identity;
+    match telegrad_trace::write_worker(folder.as_ref(), world, (*rank, name, incarnation.0)) {
         Ok(sink) => worker.recorder.write_to(sink),
         Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),
     }

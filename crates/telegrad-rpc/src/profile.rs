@@ -1,20 +1,28 @@
 //! Profiles: what happens on all workers while something runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use telegrad_macros::remote;
-use telegrad_trace::{Collected, Event, Kind, Options, Position, Profile, Span, Status};
+use telegrad_trace::{Collected, Kind, Options, Position, Profile, Span, Status};
 use telegrad_wire::Rank;
 
+use crate::call::RpcFuture;
 use crate::context::CallContext;
+use crate::deadline::after;
 use crate::error::{Error, Result};
 use crate::registry::Registration;
 use crate::world::World;
 
 /// How long to wait before those are asked again who are still at it: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(20));
+
+/// How long to wait, when a profile has run out of patience, for those that are told that it is over.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The least that a worker has to answer.
+const LEAST: Duration = Duration::from_millis(50);
 
 /// Runs `f` and finds out what happened meanwhile on its behalf: every call that it made, on this worker and on all
 /// others, to any depth.
@@ -100,108 +108,161 @@ impl Drop for ProcessProfile {
     }
 }
 
-/// Asks all who took part until nothing goes on any more.
+/// Asks all who took part until nothing goes on any more, and ends the trace everywhere.
 fn collect_all(world: &World, trace: u64, patience: Duration) -> Profile {
-    let worker = world.worker();
-    let deadline = Instant::now() + patience;
-    let here = world.rank();
-    let mut parts: BTreeMap<Rank, Collected> = BTreeMap::from([(here, Collected::default())]);
-    let mut missing: BTreeMap<Rank, String> = BTreeMap::new();
+    let deadline = after(patience);
+    let mut asking = Asking::new(world, trace);
     let mut pause = PAUSES.0;
     loop {
-        let is_over = Instant::now() >= deadline;
-        let asked: Vec<Rank> = parts
-            .keys()
-            .copied()
-            .filter(|rank| !missing.contains_key(rank))
-            .collect();
-        let open = ask(world, trace, (&asked, false, deadline), &mut parts, &mut missing);
-        let events = parts.values().flat_map(|part| &part.events);
-        let found: Vec<Rank> = events
-            .filter_map(callee)
-            .filter(|rank| !parts.contains_key(rank))
-            .collect();
-        let is_complete = found.is_empty() && open == 0;
-        for rank in found {
-            parts.entry(rank).or_default();
-        }
-        if is_complete || is_over {
+        let Round { open, events } = asking.round(deadline, false);
+        let found = asking.find();
+        // One round in which nothing goes on is not enough: what one worker has passed on after it answered, another
+        // may have taken over before it did.
+        if open == 0 && events == 0 && !found || Instant::now() >= deadline {
             break;
         }
         if open > 0 {
-            std::thread::sleep(pause);
+            std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
             pause = (pause * 2).min(PAUSES.1);
         }
     }
-    let all: Vec<Rank> = parts
-        .keys()
-        .copied()
-        .filter(|rank| !missing.contains_key(rank))
-        .collect();
-    let deadline = deadline.max(Instant::now() + Duration::from_millis(500));
-    ask(world, trace, (&all, true, deadline), &mut parts, &mut missing);
-    let name = |rank: Rank| {
-        let member = worker.members().ok().and_then(|members| members.get(rank));
-        member.map_or_else(|| format!("rank {rank}"), |member| member.info.name.clone())
-    };
-    let parts = parts.into_iter().map(|(rank, part)| (rank, name(rank), part));
-    let missing = missing.into_iter().map(|(rank, why)| (name(rank), why));
-    Profile::new(here, parts.collect(), missing.collect())
-}
-
-/// Whom an event had something done by.
-fn callee(event: &Event) -> Option<Rank> {
-    event.as_call().map(|call| call.callee)
-}
-
-/// Asks these workers at once for what they have; how much goes on with them.
-fn ask(
-    world: &World,
-    trace: u64,
-    (ranks, last, deadline): (&[Rank], bool, Instant),
-    parts: &mut BTreeMap<Rank, Collected>,
-    missing: &mut BTreeMap<Rank, String>,
-) -> usize {
-    let limit = deadline
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(50));
-    let world = world.within(limit);
-    let mut open = 0;
-    let mut take = |rank: Rank, found: Collected| {
-        open += found.open;
-        let part = parts.entry(rank).or_default();
-        part.events.extend(found.events);
-        part.dropped += found.dropped;
-        part.threads = found.threads;
-    };
-    // Apart: what is left of the time of a call that this is part of is not for this.
-    world.apart(|| {
-        let mut asked = Vec::new();
-        for &rank in ranks {
-            if rank == world.rank() {
-                take(rank, world.worker().recorder.collect(trace, last));
-                continue;
-            }
-            asked.push((rank, world.rpc_async(rank, collect, (trace, last))));
+    let deadline = deadline.max(after(FAREWELL));
+    loop {
+        asking.round(deadline, true);
+        if !asking.find() {
+            return asking.into_profile();
         }
-        for (rank, asked) in asked {
-            match asked.and_then(|future| future.wait()) {
-                Ok(found) => take(rank, found),
-                Err(error) => {
-                    missing.insert(rank, error.to_string());
+    }
+}
+
+/// The workers that took part, and what they have told.
+struct Asking<'a> {
+    world: &'a World,
+    trace: u64,
+    parts: BTreeMap<Rank, Collected>,
+    /// Those that cannot be asked, and why.
+    missing: BTreeMap<Rank, String>,
+    /// Those that know that the trace is over.
+    ended: BTreeSet<Rank>,
+}
+
+/// What came of asking everybody once.
+#[derive(Default)]
+struct Round {
+    /// Spans that go on.
+    open: usize,
+    /// Events that are new.
+    events: usize,
+}
+
+impl<'a> Asking<'a> {
+    fn new(world: &'a World, trace: u64) -> Self {
+        Self {
+            world,
+            trace,
+            parts: BTreeMap::from([(world.rank(), Collected::default())]),
+            missing: BTreeMap::new(),
+            ended: BTreeSet::new(),
+        }
+    }
+
+    /// Asks everybody at once. With `last`, the trace is over.
+    fn round(&mut self, deadline: Instant, last: bool) -> Round {
+        let mut round = Round::default();
+        let mut again: Vec<Rank> = self
+            .parts
+            .keys()
+            .copied()
+            .filter(|rank| !self.ended.contains(rank))
+            .collect();
+        while !again.is_empty() {
+            let limit = deadline.saturating_duration_since(Instant::now()).max(LEAST);
+            let world = self.world.within(limit);
+            let trace = self.trace;
+            let told = |rank: Rank| self.parts[&rank].events.len() as u64;
+            // Apart: what is left of the time of a call that this is part of is not for this. And not recorded.
+            let answers: Vec<(Rank, Result<Collected>)> = world.apart(|| {
+                let _hidden = telegrad_trace::hide();
+                let ask = |&rank: &Rank| {
+                    let is_other = rank != world.rank();
+                    let asked = is_other.then(|| world.rpc_async(rank, collect, (trace, told(rank), last)));
+                    (rank, asked)
+                };
+                let asked: Vec<_> = again.iter().map(ask).collect();
+                let answer = |(rank, asked): (Rank, Option<Result<RpcFuture<Collected>>>)| {
+                    let answer = match asked {
+                        Some(future) => future.and_then(RpcFuture::wait),
+                        None => Ok(world.worker().recorder.collect(trace, told(rank), last)),
+                    };
+                    (rank, answer)
+                };
+                asked.into_iter().map(answer).collect()
+            });
+            again.clear();
+            for (rank, answer) in answers {
+                match answer {
+                    Ok(found) => {
+                        self.missing.remove(&rank);
+                        round.events += found.events.len();
+                        if found.more {
+                            again.push(rank);
+                        } else {
+                            round.open += found.open;
+                            self.ended.extend(last.then_some(rank));
+                        }
+                        let part = self.parts.entry(rank).or_default();
+                        part.events.extend(found.events);
+                        part.callees.extend(found.callees);
+                        part.dropped = found.dropped;
+                        part.threads = found.threads;
+                    }
+                    Err(error) => {
+                        self.missing.insert(rank, error.to_string());
+                        // It has been told, if it can be.
+                        self.ended.extend(last.then_some(rank));
+                    }
                 }
             }
         }
-    });
-    open
+        round
+    }
+
+    /// Adds the workers that those had something done by; whether there are any.
+    fn find(&mut self) -> bool {
+        let callees: BTreeSet<Rank> = self
+            .parts
+            .values()
+            .flat_map(|part| &part.callees)
+            .copied()
+            .collect();
+        let before = self.parts.len();
+        for rank in callees {
+            self.parts.entry(rank).or_default();
+        }
+        self.parts.len() > before
+    }
+
+    fn into_profile(self) -> Profile {
+        let members = self.world.worker().members().ok();
+        let name = |rank: Rank| {
+            let member = members.and_then(|members| members.get(rank));
+            member.map_or_else(|| format!("rank {rank}"), |member| member.info.name.clone())
+        };
+        let parts = self
+            .parts
+            .into_iter()
+            .map(|(rank, part)| (rank, name(rank), part));
+        let missing = self.missing.into_iter().map(|(rank, why)| (name(rank), why));
+        Profile::new(self.world.rank(), parts.collect(), missing.collect())
+    }
 }
 
-/// Gives what this worker has recorded of a trace.
-#[remote(name = "telegrad::trace::collect")]
-fn collect(trace: u64, last: bool) -> Result<Collected> {
+/// Gives what this worker has recorded of a trace after the first `from` events.
+#[remote(name = "telegrad::trace::collect", inline)]
+fn collect(trace: u64, from: u64, last: bool) -> Result<Collected> {
     let worker = CallContext::current().and_then(|call| call.worker.upgrade());
     let worker = worker.ok_or(Error::ShutDown)?;
-    Ok(worker.recorder.collect(trace, last))
+    Ok(worker.recorder.collect(trace, from, last))
 }
 
 /// Whether a function is there to put profiles together.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Call, Execution, Kind, Position, Span, Status};
+use telegrad_trace::{Call, Entered, Execution, Kind, Position, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, RawTensor};
 
 use crate::call::Reply;
@@ -107,7 +107,17 @@ fn of_kind(kind: RemoteErrorKind) -> Option<Status> {
 
 /// Where a request belongs that has just come, and when that was, if it is to be recorded.
 pub(crate) fn arrival(worker: &Worker, header: &FrameHeader) -> Option<(Position, u64)> {
-    let at = worker.recorder.arriving(header.trace, header.span)?;
+    // A trace that no member can have opened is none.
+    let is_one = |opener| {
+        worker
+            .members()
+            .is_ok_and(|members| (opener as usize) < members.count())
+    };
+    let trace = match Position::opener(header.trace) {
+        Some(opener) if !is_one(opener) => 0,
+        _ => header.trace,
+    };
+    let at = worker.recorder.arriving(trace, header.span)?;
     Some((at, worker.recorder.clock().now()))
 }
 
@@ -141,12 +151,37 @@ pub(crate) fn acknowledges(context: &CallContext) {
     }
 }
 
+/// Puts this thread where a call is served, for what is done around its function.
+pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
+    match span {
+        Some(span) => span.enter(),
+        None => telegrad_trace::hide(),
+    }
+}
+
+/// How a call ended that its caller has given up.
+fn given_up(context: &CallContext) -> Option<Status> {
+    let status = if context.is_late() {
+        Status::TimedOut
+    } else {
+        Status::Cancelled
+    };
+    context.was_cancelled().then_some(status)
+}
+
+/// It is not run, because nobody wants it any more.
+pub(crate) fn not_run(context: &CallContext) {
+    if let Some(span) = &context.span {
+        span.finish(|event| event.status = given_up(context).unwrap_or(Status::Cancelled));
+    }
+}
+
 /// The function has returned.
-pub(crate) fn returned(span: &Span, trouble: Option<&Trouble>) {
+pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
     span.note(|event| {
         event.end = span.now();
         event.status = match trouble {
-            None => Status::Ok,
+            None => given_up(context).unwrap_or_default(),
             Some(Trouble::User(error)) => Status::Failed(error.to_string()),
             Some(Trouble::Around(kind, text)) => {
                 of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone()))

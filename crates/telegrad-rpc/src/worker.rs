@@ -99,7 +99,7 @@ impl Worker {
             link_layer: options.link_layer.clone(),
             layer: options.layer.map(|make| make()),
             executor: Executor::new(&identity.name, options.num_worker_threads),
-            recorder: Recorder::new(identity.rank, options.clock),
+            recorder: Recorder::new(identity.rank, options.clock, identity.incarnation.0),
             references,
             identity,
             poller: Mutex::new(None),
@@ -215,9 +215,8 @@ impl Worker {
     /// A worker is gone.
     pub(crate) fn lost(self: &Arc<Self>, life: Life, why: &str) {
         let members = self.members.get();
-        let Some(member) = members.and_then(|members| members.of_life(life)) else {
-            return;
-        };
+        let member = members.and_then(|members| members.of_life(life));
+        let Some(member) = member else { return };
         self.recorder.forget(member.info.rank);
         if let Some(layer) = &self.layer {
             layer.lost(World::of(self), member.info.rank, why);
@@ -304,6 +303,7 @@ impl Worker {
         }
         if !still_calls && !is_called && !self.is_closed() {
             self.gatherings.lost(peer, &closed.why);
+            self.recorder.forget(peer.rank);
         }
         if let Some(member) = member {
             self.references.connection_ended(self, member, number, closed);

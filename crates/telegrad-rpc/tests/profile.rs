@@ -19,7 +19,7 @@ fn leaf(what: u32, _number: u64) -> Result<u32> {
         FAIL => Err(telegrad_rpc::Error::other("a leaf falls")),
         PANIC => panic!("a leaf panics"),
         SLEEP => {
-            std::thread::sleep(Duration::from_millis(400));
+            std::thread::sleep(Duration::from_millis(1000));
             Ok(SLEEP)
         }
         other => Ok(other),
@@ -68,6 +68,9 @@ on_every_cluster! { 3 =>
     a_server_can_record_everything_that_it_does
     clocks_that_differ_are_brought_together
     nothing_is_left_of_a_profile_that_panicked
+    a_profile_without_patience_ends_everywhere_all_the_same
+    callbacks_belong_to_the_profile_that_they_were_given_in
+    an_async_function_waits_while_it_sleeps
 }
 
 /// Runs the body on rank 0.
@@ -149,6 +152,7 @@ fn nested_calls_are_recorded_once_each_under_what_caused_them(cluster: Cluster) 
         assert_eq!((row.calls, &*row.worker), (1, "w2"));
         // Nothing stays behind, and nothing more is recorded.
         world.rpc_sync(1, relay, (WELL, 3)).unwrap();
+        assert_no_traces(&world);
     });
 }
 
@@ -179,21 +183,19 @@ fn failures_are_recorded_wherever_they_pass(cluster: Cluster) {
             );
         }
         let (result, profile) = profile(&world, Options::default(), || {
-            let hasty = world.with_timeout(Duration::from_millis(50));
-            hasty.rpc_sync(1, relay, (SLEEP, 1))
+            let hasty = world.with_timeout(Duration::from_millis(200));
+            hasty.rpc_sync(2, leaf, (SLEEP, 1))
         })
         .unwrap();
         assert!(result.is_err());
         let events = events(&profile);
         let root = of(&events, "scope", "profile", 0);
-        let [call, relay, nested, leaf, inside] = chain(&events, root.span, "::relay");
-        assert_eq!([call, nested].map(|event| &event.status), [&Status::TimedOut; 2]);
-        assert!(
-            !relay.status.is_ok() && inside.status.is_ok(),
-            "{relay:?} {leaf:?}"
-        );
+        let call = of(&events, "call", "leaf", root.span);
+        let leaf = of(&events, "execution", "leaf", call.span);
+        assert_eq!([call, leaf].map(|event| &event.status), [&Status::TimedOut; 2]);
         // It went on for longer than its caller waited, and is there with all of its time.
         assert!(leaf.duration() > call.duration(), "{call:?} {leaf:?}");
+        assert!(of(&events, "scope", "in the leaf", leaf.span).status.is_ok());
         let (result, profile) = profile_of_nobody(&world);
         assert!(result.is_err());
         assert!(
@@ -366,6 +368,8 @@ fn a_server_can_record_everything_that_it_does(cluster: Cluster) {
             assert_eq!(served.len(), 6, "{events:#?}");
             assert_eq!(served.iter().filter(|execution| execution.caller == 0).count(), 3);
             assert!(events.iter().all(|event| event.worker == 1));
+            let scopes = events.iter().filter(|event| event.kind == Kind::Scope).count();
+            assert_eq!(scopes, 6, "only what ran here: {events:#?}");
         }
         let made = |profile: &Profile| {
             events(profile)
@@ -431,10 +435,126 @@ fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
             })
         }));
         assert!(panicked.is_err());
-        for rank in 0..3 {
-            assert_eq!(world.rpc_sync(rank, traces_kept, ()).unwrap(), 0);
+        assert_no_traces(&world);
+    });
+}
+
+/// That no worker keeps anything of any profile.
+fn assert_no_traces(world: &World) {
+    for rank in 0..3 {
+        assert_eq!(
+            world.rpc_sync(rank, traces_kept, ()).unwrap(),
+            0,
+            "on rank {rank}"
+        );
+    }
+}
+
+fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
+    let board = cluster.board();
+    on_first(cluster, move |world| {
+        let options = Options {
+            patience: Duration::ZERO,
+            ..Options::default()
+        };
+        let (_, profile) = profile(&world, options.clone(), || world.rpc_sync(1, relay, (WELL, 1))).unwrap();
+        // What is over is there, also of workers that others have called.
+        let events = events(&profile);
+        let root = of(&events, "scope", "profile", 0);
+        chain(&events, root.span, "::relay");
+        assert_no_traces(&world);
+        // What goes on is not, and does not open it again.
+        let (_, profile) = telegrad_rpc::profile(&world, options, || {
+            let future = world.rpc_async(1, relay_patiently, (board.clone(),)).unwrap();
+            board.wait("running");
+            future
+        })
+        .map(|(future, profile)| {
+            board.raise("go");
+            (future.wait().unwrap(), profile)
+        })
+        .unwrap();
+        assert!(profile.events.iter().all(|event| event.as_execution().is_none()));
+        assert_no_traces(&world);
+    });
+}
+
+/// Has the next worker do something, after a while.
+#[remote]
+fn relay_patiently(board: Board) -> Result<u32> {
+    board.raise("running");
+    board.wait("go");
+    let world = World::current()?;
+    world.rpc_sync(2, leaf, (WELL, 1))
+}
+
+fn callbacks_belong_to_the_profile_that_they_were_given_in(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let (value, profile) = profile(&world, Options::default(), || {
+            let next = world.clone();
+            let first = world.rpc_async(1, leaf, (WELL, 1)).unwrap();
+            let second = first.then(move |value| next.rpc_sync(2, leaf, (value?, 2)));
+            second.wait()
+        })
+        .unwrap();
+        assert_eq!(value.unwrap(), WELL);
+        let events = events(&profile);
+        let root = of(&events, "scope", "profile", 0);
+        let then = of(&events, "scope", "then", root.span);
+        let call = of(&events, "call", "leaf", then.span);
+        assert_eq!(of(&events, "execution", "leaf", call.span).worker, 2);
+    });
+}
+
+fn an_async_function_waits_while_it_sleeps(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let (_, profile) = profile(&world, Options::default(), || {
+            world.rpc_sync(1, await_sleep, ()).unwrap();
+        })
+        .unwrap();
+        let step = profile.step().unwrap();
+        let [first, second, third] = &step.workers[..] else {
+            panic!("{step:?}");
+        };
+        // The third one is asleep, which counts as work; the others wait for it.
+        for worker in [first, second] {
+            assert!(worker.waiting > 9 * worker.busy, "{step}");
         }
-        assert!(!telegrad_trace::is_recorded());
+        assert!(third.busy > third.waiting, "{step}");
+        let critical = step.critical();
+        assert!(critical[0].1.ends_with("#remote_op: in the leaf"), "{step}");
+    });
+}
+
+#[remote]
+async fn await_sleep() -> Result<u32> {
+    World::current()?.rpc_async(2, leaf, (SLEEP, 1))?.await
+}
+
+#[test]
+fn nothing_is_kept_for_a_worker_that_is_gone() {
+    let cluster = Cluster::processes(3).may_die(0).no_shutdown();
+    let board = cluster.board();
+    cluster.run(move |world| match world.rank() {
+        0 => {
+            let _ = profile(&world, Options::default(), || {
+                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+                board.raise("profiling");
+                board.wait("never");
+            });
+        }
+        1 => {
+            board.wait("profiling");
+            assert_eq!(world.debug_info().traces, 1);
+            board.kill(0);
+            let end = std::time::Instant::now() + Duration::from_secs(20);
+            while world.debug_info().traces > 0 {
+                assert!(std::time::Instant::now() < end, "it is kept");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            board.raise("over");
+        }
+        _ => board.wait("over"),
     });
 }
 

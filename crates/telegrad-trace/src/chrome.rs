@@ -10,11 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::event::{Event, Kind};
-use crate::lanes::lanes;
+use crate::lanes::{MOST, lanes};
 use crate::profile::{Profile, Worker};
-
-/// Rows of one thread are numbered apart from other threads.
-const ROWS: u64 = 1000;
 
 /// What viewers do not need and reading back does.
 #[derive(Serialize, Deserialize)]
@@ -60,7 +57,7 @@ impl Profile {
         let mut named = rustc_hash::FxHashSet::default();
         let mut rows = rustc_hash::FxHashMap::default();
         for (event, lane) in self.events.iter().zip(&lanes) {
-            let row = event.thread * ROWS + (*lane as u64).min(ROWS - 1);
+            let row = event.thread * MOST as u64 + *lane as u64;
             rows.insert(event.span, row);
             if named.insert((event.worker, row)) {
                 let args = json!({ "name": self.row_name(event, *lane) });
@@ -143,12 +140,7 @@ impl Profile {
                 events.push(event.map_err(|error| format!("an event makes no sense: {error}"))?);
             }
         }
-        events.sort_by_key(|event| (event.start, event.span));
-        Ok(Self {
-            events,
-            workers: about.workers,
-            missing: about.missing,
-        })
+        Ok(Self::of(events, about.workers, about.missing))
     }
 }
 

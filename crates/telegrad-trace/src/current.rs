@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use telegrad_wire::Rank;
 
-use crate::event::{Kind, Position, Status};
+use crate::event::{Event, Kind, Position, Status};
 use crate::recorder::Recorder;
 use crate::span::Span;
 
@@ -19,8 +19,35 @@ struct Current {
     at: Position,
 }
 
+/// Where a thread is.
+#[derive(Clone, Debug, Default)]
+enum Place {
+    /// It does nothing for anybody.
+    #[default]
+    Nowhere,
+    /// It does something that is not recorded.
+    Hidden,
+    At(Current),
+}
+
+impl Place {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Nowhere => NOWHERE,
+            Self::Hidden => HIDDEN,
+            Self::At(_) => AT,
+        }
+    }
+}
+
+const NOWHERE: u8 = 0;
+const HIDDEN: u8 = 1;
+const AT: u8 = 2;
+
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Place> = const { RefCell::new(Place::Nowhere) };
+    /// The kind of place, for those who come by with every call.
+    static KIND: Cell<u8> = const { Cell::new(NOWHERE) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -58,22 +85,31 @@ pub(crate) fn thread() -> u64 {
 /// Where this thread is in what this recorder records.
 #[inline]
 pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
-    CURRENT.with_borrow(|current| {
-        let current = current.as_ref()?;
-        Arc::ptr_eq(&current.recorder, recorder).then_some(current.at)
+    if KIND.get() != AT {
+        return None;
+    }
+    CURRENT.with_borrow(|place| match place {
+        Place::At(current) => Arc::ptr_eq(&current.recorder, recorder).then_some(current.at),
+        _ => None,
     })
 }
 
 /// Whether what this thread does is recorded.
+#[inline]
 pub fn is_recorded() -> bool {
-    CURRENT.with_borrow(Option::is_some) || WATCHERS.load(Relaxed) > 0
+    match KIND.get() {
+        AT => true,
+        NOWHERE => WATCHERS.load(Relaxed) > 0,
+        _ => false,
+    }
 }
 
 /// What is recorded from here on is under this, until it is dropped; on the thread where it was made.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Entered {
-    outer: Option<Current>,
+    /// Nothing when the thread has stayed where it was.
+    outer: Option<Place>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -85,7 +121,7 @@ impl std::fmt::Debug for Current {
 
 /// Puts this thread there.
 pub fn enter(recorder: &Arc<Recorder>, at: Position) -> Entered {
-    replace(Some(Current {
+    replace(Place::At(Current {
         recorder: recorder.clone(),
         at,
     }))
@@ -93,7 +129,7 @@ pub fn enter(recorder: &Arc<Recorder>, at: Position) -> Entered {
 
 /// Where a thread is, for another one that works for it.
 #[derive(Clone, Debug)]
-pub struct Here(Option<Current>);
+pub struct Here(Place);
 
 /// Where this thread is.
 ///
@@ -119,24 +155,37 @@ impl Here {
     }
 }
 
-/// Takes this thread out of whatever it is in.
+/// What this thread does from here on is not recorded.
 #[inline]
-pub fn leave() -> Entered {
-    replace(None)
+pub fn hide() -> Entered {
+    if KIND.get() == NOWHERE && WATCHERS.load(Relaxed) == 0 {
+        return Entered {
+            outer: None,
+            not_send: PhantomData,
+        };
+    }
+    replace(Place::Hidden)
 }
 
-#[inline]
-fn replace(with: Option<Current>) -> Entered {
+fn replace(with: Place) -> Entered {
     Entered {
-        outer: CURRENT.replace(with),
+        outer: Some(put(with)),
         not_send: PhantomData,
     }
+}
+
+/// Puts this thread there; where it was before.
+fn put(place: Place) -> Place {
+    KIND.set(place.kind());
+    CURRENT.replace(place)
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.outer.take());
+        if let Some(outer) = self.outer.take() {
+            drop(put(outer));
+        }
     }
 }
 
@@ -156,20 +205,44 @@ pub fn scope_with(
     if !is_recorded() {
         return Scope(None);
     }
-    let current = CURRENT.with_borrow(Clone::clone).or_else(|| {
-        let recorder = WATCHING.lock().iter().find_map(Weak::upgrade)?;
-        let at = recorder.here()?;
-        Some(Current { recorder, at })
-    });
-    Scope(current.map(|Current { recorder, at }| {
-        let span = Span::new(&recorder, at, name(), kind);
-        if at.has_shapes() {
-            let shapes = shapes();
-            span.note(|event| event.shapes = shapes);
-        }
-        let entered = enter(&recorder, span.position());
-        Box::new((entered, span))
-    }))
+    let current = match CURRENT.with_borrow(Clone::clone) {
+        Place::At(current) => Some(current),
+        Place::Hidden => None,
+        // Of several workers in one process nobody knows which one a thread is working for.
+        Place::Nowhere => match &WATCHING.lock()[..] {
+            [only] => only.upgrade().and_then(|recorder| {
+                let at = recorder.here()?;
+                Some(Current { recorder, at })
+            }),
+            _ => None,
+        },
+    };
+    let scope = current.map(|Current { recorder, at }| begin(&recorder, at, kind, name()));
+    let wants_shapes = scope
+        .as_ref()
+        .is_some_and(|inner| inner.1.position().has_shapes());
+    let scope = Scope(scope);
+    if wants_shapes {
+        let shapes = shapes();
+        scope.note(|event| event.shapes = shapes);
+    }
+    scope
+}
+
+/// As [`scope`], for whoever knows the worker that it is on.
+#[inline]
+pub fn scope_of(recorder: &Arc<Recorder>, kind: Kind, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
+    Scope(recorder.here().map(|at| begin(recorder, at, kind, name())))
+}
+
+fn begin(
+    recorder: &Arc<Recorder>,
+    at: Position,
+    kind: Kind,
+    name: Cow<'static, str>,
+) -> Box<(Entered, Span)> {
+    let span = Span::new(recorder, at, name, kind);
+    Box::new((span.enter(), span))
 }
 
 /// Something that is recorded until this is dropped.
@@ -178,18 +251,20 @@ pub fn scope_with(
 pub struct Scope(Option<Box<(Entered, Span)>>);
 
 impl Scope {
+    fn note(&self, change: impl FnOnce(&mut Event)) {
+        if let Some(inner) = &self.0 {
+            inner.1.note(change);
+        }
+    }
+
     /// It has failed.
     pub fn fail(&self, why: impl FnOnce() -> String) {
-        if let Some(inner) = &self.0 {
-            inner.1.note(|event| event.status = Status::Failed(why()));
-        }
+        self.note(|event| event.status = Status::Failed(why()));
     }
 
     /// Events with the same number belong together. `number` is given the worker that this is on.
     pub fn link(&self, number: impl FnOnce(Rank) -> u64) {
-        if let Some(inner) = &self.0 {
-            inner.1.note(|event| event.link = number(event.worker));
-        }
+        self.note(|event| event.link = number(event.worker));
     }
 }
 
@@ -218,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_told_records_for_another() {
-        let recorder = Recorder::new(0, Clock::default());
+        let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let at = Position { trace, span: 9 };
         let entered = enter(&recorder, at);
@@ -227,18 +302,18 @@ mod tests {
             here.run(|| {
                 crate::record_function!("helping");
             });
-            CURRENT.with_borrow(Option::is_none)
+            CURRENT.with_borrow(|place| matches!(place, Place::Nowhere))
         });
         assert!(helper.join().unwrap(), "it is over there, too");
         drop(entered);
-        let events = recorder.collect(trace, true).events;
+        let events = recorder.collect(trace, 0, true).events;
         assert_eq!((&*events[0].name, events[0].parent), ("helping", 9));
         assert_ne!(events[0].thread, thread());
     }
 
     #[test]
     fn scopes_nest_and_are_found_with_their_parents() {
-        let recorder = Recorder::new(0, Clock::default());
+        let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(true);
         {
             let _entered = enter(&recorder, Position { trace, span: 7 });
@@ -249,7 +324,7 @@ mod tests {
             let failing = scope(Kind::Operator, || Cow::Owned("failing".to_owned()));
             failing.fail(|| "why".into());
         }
-        let events = recorder.collect(trace, true).events;
+        let events = recorder.collect(trace, 0, true).events;
         let [inner, failing, outer] = &events[..] else {
             panic!("{events:?}");
         };
@@ -270,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_recorded_and_leaves_the_thread_where_it_was() {
-        let recorder = Recorder::new(0, Clock::default());
+        let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let at = Position { trace, span: 1 };
         let entered = enter(&recorder, at);
@@ -281,7 +356,7 @@ mod tests {
         assert!(panicked.is_err());
         assert_eq!(of(&recorder), Some(at));
         drop(entered);
-        let events = recorder.collect(trace, true).events;
+        let events = recorder.collect(trace, 0, true).events;
         assert_eq!(events[0].status, Status::Failed("it panicked".into()));
     }
 }

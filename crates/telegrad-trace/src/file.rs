@@ -1,13 +1,14 @@
 //! Recordings in files.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 use telegrad_wire::Rank;
 
-use crate::event::Event;
 use crate::lines::{self, Content, Line};
 use crate::profile::Profile;
 
@@ -38,51 +39,69 @@ pub enum TraceError {
 
 /// A file that a worker writes what it records to.
 #[derive(Debug)]
-pub struct Sink {
-    to: BufWriter<File>,
-}
+pub struct Sink(File);
 
-/// Makes the file that a worker writes to, in a folder that all workers of its world write to.
+/// Makes the file that a worker writes to, in a folder that all workers of its world write to. `life` tells one from all
+/// others that were ever there.
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn write_worker(folder: &Path, rank: Rank, name: &str) -> io::Result<Sink> {
-    // Names have no characters that a file's cannot have, but for colons, which Unix does not mind. The number tells
-    // worlds of one program apart.
-    let path = folder.join(format!("{rank}-{name}-{}.jsonl", std::process::id()));
-    let mut to = BufWriter::new(File::create_new(path)?);
-    let of = Line::Of {
+pub fn write_worker(folder: &Path, world: u64, (rank, name, life): (Rank, &str, u64)) -> io::Result<Sink> {
+    // Names have no characters that a file's cannot have, but for colons, which Unix does not mind.
+    let path = folder.join(format!("{rank}-{name}-{life:x}.jsonl"));
+    let mut sink = Sink(File::create_new(path)?);
+    sink.write(&Sink::line(&Line::Of {
         rank,
         of: name.to_owned(),
-    };
-    serde_json::to_writer(&mut to, &of)?;
-    writeln!(to)?;
-    to.flush()?;
-    Ok(Sink { to })
+        world,
+    }))?;
+    Ok(sink)
 }
 
 impl Sink {
-    /// Appends an event. What cannot be written is left out: a recording must not end what it records.
-    pub(crate) fn write(&mut self, event: &Event) {
-        let _ = serde_json::to_writer(&mut self.to, event).map(|()| self.to.write_all(b"\n"));
+    /// A whole line, so that a process that is killed leaves whole lines.
+    pub(crate) fn line(content: &impl Serialize) -> Vec<u8> {
+        // Numbers, names and lists of them: there is nothing that could not be written.
+        let mut line = serde_json::to_vec(content).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+
+    pub(crate) fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        self.0.write_all(line)
     }
 
     pub(crate) fn close(mut self, threads: FxHashMap<u64, String>) {
         let threads = Line::Threads {
             threads: threads.into_iter().collect(),
         };
-        let _ = serde_json::to_writer(&mut self.to, &threads).map(|()| self.to.write_all(b"\n"));
-        let _ = self.to.flush();
+        // Without it, threads have numbers instead of names.
+        let _ = self.write(&Self::line(&threads));
     }
 }
 
-/// Reads recordings: profiles in Chrome's format or as lines, what workers have written, or a folder of those. All
+/// Reads recordings of one world: profiles in Chrome's format or as lines, what workers have written, or a folder of those. All
 /// that workers have written becomes one profile.
 ///
 /// # Errors
-/// When one of them cannot be read, or they do not go together.
+/// When one of them cannot be read, or they are of several worlds.
 pub fn read(paths: &[PathBuf]) -> Result<Profile, TraceError> {
-    let mut parts = Vec::new();
+    let mut worlds = read_worlds(paths)?;
+    match (worlds.pop(), worlds.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, others) => Err(TraceError::Content {
+            path: paths.first().cloned().unwrap_or_default(),
+            why: format!("it has {} worlds", others + 1),
+        }),
+    }
+}
+
+/// As [`read`], for recordings of several worlds: what workers have written, by world. Profiles are taken to be of the first.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn read_worlds(paths: &[PathBuf]) -> Result<Vec<Profile>, TraceError> {
+    let mut parts: BTreeMap<u64, Vec<_>> = BTreeMap::new();
     let mut profiles = Vec::new();
     for path in files(paths)? {
         let at = |source| TraceError::Io {
@@ -104,16 +123,22 @@ pub fn read(paths: &[PathBuf]) -> Result<Profile, TraceError> {
             profiles.push(Profile::from_chrome(value).map_err(content)?);
         } else {
             match lines::read(BufReader::new(file)).map_err(content)? {
-                Content::Part(rank, name, collected) => parts.push((rank, name, collected)),
+                Content::Part { world, part } => parts.entry(world).or_default().push(part),
                 Content::Profile(profile) => profiles.push(profile),
             }
         }
     }
-    let root = parts.iter().map(|(rank, ..)| *rank).min();
-    if let Some(root) = root {
-        profiles.push(Profile::new(root, parts, Vec::new()));
+    let mut worlds = Vec::new();
+    for parts in parts.into_values() {
+        let root = parts.iter().map(|(rank, ..)| *rank).min().unwrap_or(0);
+        worlds.push(Profile::new(root, parts, Vec::new()));
     }
-    Ok(merged(profiles))
+    if !profiles.is_empty() {
+        profiles.extend(worlds.pop());
+        worlds.push(merged(profiles));
+    }
+    worlds.sort_by_key(Profile::bounds);
+    Ok(worlds)
 }
 
 /// The files, and those in folders.

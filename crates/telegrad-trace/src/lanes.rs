@@ -7,6 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::event::Event;
 
+/// Rows of one thread; what does not fit goes to the last one.
+pub(crate) const MOST: usize = 1000;
+
 /// For each event, in the order given, which row of its thread it goes to. The events are in the order of their starts.
 pub(crate) fn lanes<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<usize> {
     let mut rows: FxHashMap<(u32, u64), Vec<Row>> = FxHashMap::default();
@@ -14,6 +17,8 @@ pub(crate) fn lanes<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<usize> {
     for event in events {
         let rows = rows.entry((event.worker, event.thread)).or_default();
         let place = rows.iter_mut().position(|row| row.take(event));
+        // No screen is that high.
+        let place = place.or((rows.len() == MOST).then_some(MOST - 1));
         found.push(place.unwrap_or_else(|| {
             rows.push(Row(vec![(event.span, event.end)]));
             rows.len() - 1

@@ -25,9 +25,9 @@ mod file;
 
 pub use averages::{Average, Averages, SortBy};
 pub use clock::Clock;
-pub use current::{Entered, Here, Scope, enter, here, is_recorded, leave, scope, scope_with};
+pub use current::{Entered, Here, Scope, enter, here, hide, is_recorded, scope, scope_of, scope_with};
 pub use event::{Call, Event, Execution, Kind, Position, Status};
-pub use file::{FOLDER, Sink, TraceError, read, write_worker};
+pub use file::{FOLDER, Sink, TraceError, read, read_worlds, write_worker};
 pub use profile::{Options, Phases, Profile, Worker};
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use span::Span;

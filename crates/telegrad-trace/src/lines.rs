@@ -19,6 +19,8 @@ pub(crate) enum Line {
         rank: Rank,
         /// Its name.
         of: String,
+        /// Its world.
+        world: u64,
     },
     /// A worker of a profile.
     Worker(Worker),
@@ -46,42 +48,52 @@ impl Profile {
     }
 }
 
-/// What a file has: what one worker has recorded, or a profile.
+/// What a file has: what one worker of a world has recorded, or a profile.
 pub(crate) enum Content {
-    Part(Rank, String, Collected),
+    Part {
+        world: u64,
+        part: (Rank, String, Collected),
+    },
     Profile(Profile),
 }
 
 /// Reads lines. One that is cut short at the end, by a process that was killed, is left out.
 pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
     let mut part = None;
-    let mut profile = Profile::default();
+    let mut workers = Vec::new();
+    let mut events = Vec::new();
     let mut broken: Option<String> = None;
-    for (number, line) in from.lines().enumerate() {
+    for (number, line) in from.split(b'\n').enumerate() {
         let line = line.map_err(|error| error.to_string())?;
         if let Some(broken) = broken {
             return Err(broken);
         }
-        match serde_json::from_str(&line) {
-            Ok(Line::Of { rank, of }) => part = Some((rank, of, Collected::default())),
-            Ok(Line::Threads { threads }) => {
-                if let Some((_, _, collected)) = &mut part {
-                    collected.threads = threads;
+        match serde_json::from_slice(&line) {
+            Ok(Line::Of { rank, of, world }) => part = Some((world, rank, of, Vec::new())),
+            Ok(Line::Threads { threads: names }) => {
+                if let Some((.., threads)) = &mut part {
+                    *threads = names;
                 }
             }
-            Ok(Line::Worker(worker)) => profile.workers.push(worker),
-            Ok(Line::Event(event)) => match &mut part {
-                Some((_, _, collected)) => collected.events.push(event),
-                None => profile.events.push(event),
-            },
+            Ok(Line::Worker(worker)) => workers.push(worker),
+            Ok(Line::Event(event)) => events.push(event),
             Err(error) => broken = Some(format!("line {} makes no sense: {error}", number + 1)),
         }
     }
-    if part.is_none() && profile.workers.is_empty() {
-        return Err(broken.unwrap_or_else(|| "it is empty".into()));
+    match part {
+        Some((world, rank, name, threads)) => Ok(Content::Part {
+            world,
+            part: (
+                rank,
+                name,
+                Collected {
+                    events,
+                    threads,
+                    ..Collected::default()
+                },
+            ),
+        }),
+        None if workers.is_empty() => Err(broken.unwrap_or_else(|| "it is empty".into())),
+        None => Ok(Content::Profile(Profile::of(events, workers, Vec::new()))),
     }
-    Ok(match part {
-        Some((rank, name, collected)) => Content::Part(rank, name, collected),
-        None => Content::Profile(profile),
-    })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use telegrad_wire::Rank;
 
@@ -98,8 +98,18 @@ impl Profile {
                 align::shift(event, *offset);
             }
         }
-        events.sort_by_key(|event| (event.start, event.span));
         workers.sort_by_key(|worker| worker.rank);
+        Self::of(events, workers, missing)
+    }
+
+    /// A profile of these events, which may come from anywhere: whatever they say, an event ends no sooner than it begins, and none
+    /// is its own cause.
+    pub(crate) fn of(mut events: Vec<Event>, workers: Vec<Worker>, missing: Vec<(String, String)>) -> Self {
+        for event in &mut events {
+            event.end = event.end.max(event.start);
+        }
+        without_circles(&mut events);
+        events.sort_by_key(|event| (event.start, event.span));
         Self {
             events,
             workers,
@@ -145,6 +155,29 @@ impl Profile {
 
     pub(crate) fn index(&self) -> Index<'_> {
         Index::new(&self.events)
+    }
+}
+
+/// Takes away the causes of events that would be their own.
+fn without_circles(events: &mut [Event]) {
+    let parents: FxHashMap<u64, u64> = events.iter().map(|event| (event.span, event.parent)).collect();
+    let mut sound: FxHashSet<u64> = FxHashSet::default();
+    let mut circular: FxHashSet<u64> = FxHashSet::default();
+    for event in &*events {
+        let mut way = Vec::new();
+        let mut seen = FxHashSet::default();
+        let mut at = event.span;
+        while at != 0 && !sound.contains(&at) && seen.insert(at) {
+            way.push(at);
+            at = parents.get(&at).copied().unwrap_or(0);
+        }
+        if seen.contains(&at) && !sound.contains(&at) {
+            circular.insert(at);
+        }
+        sound.extend(way);
+    }
+    for event in events.iter_mut().filter(|event| circular.contains(&event.span)) {
+        event.parent = 0;
     }
 }
 

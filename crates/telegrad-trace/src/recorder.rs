@@ -1,8 +1,8 @@
 //! What one worker has recorded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -16,11 +16,18 @@ use crate::file::Sink;
 /// The trace of a world that is recorded from its start to its end.
 pub const WHOLE_WORLD: u64 = 2;
 
-/// Events of one trace that a worker keeps. Further ones are counted.
+/// Events that a worker keeps for others, of all traces together. Further ones are counted.
 const MAX_EVENTS: usize = 1 << 20;
+
+/// Traces that a worker keeps something of. The one that nothing has happened in for longest makes room for another: whoever
+/// opened it may have gone without a word.
+const MAX_TRACES: usize = 64;
 
 /// Traces that are over and remembered as such, so that what comes late does not open them again.
 const REMEMBERED: usize = 256;
+
+/// Events in one answer.
+const AT_ONCE: usize = 2000;
 
 /// Keeps what happens on one worker, for those who want to know.
 ///
@@ -36,43 +43,36 @@ pub struct Recorder {
     next_span: AtomicU64,
     next_trace: AtomicU64,
     books: Mutex<Books>,
+    /// Where everything is written, if it is. Apart from the books: a slow disk is not to hold up those.
+    sink: Mutex<Option<Sink>>,
+    has_sink: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Books {
     traces: FxHashMap<u64, Recording>,
+    /// Events in all of them.
+    kept: usize,
+    /// Counts what happens, to tell which trace has been left alone for longest.
+    touches: u64,
     /// The recordings of this process, with their numbers.
     watching: Vec<(u64, Recording)>,
     over: VecDeque<u64>,
     /// The names of the threads that something was recorded on.
     threads: FxHashMap<u64, String>,
-    sink: Option<Sink>,
 }
 
 #[derive(Debug, Default)]
 struct Recording {
-    events: Vec<Event>,
+    events: VecDeque<Event>,
+    /// How many events were there before those.
+    fetched: u64,
     /// Spans that go on.
     open: usize,
+    /// Whom calls went to, also those that go on.
+    callees: BTreeSet<Rank>,
     dropped: u64,
-}
-
-impl Recording {
-    fn push(&mut self, event: Event) {
-        if self.events.len() < MAX_EVENTS {
-            self.events.push(event);
-        } else {
-            self.dropped += 1;
-        }
-    }
-
-    fn take(&mut self) -> Self {
-        Self {
-            events: std::mem::take(&mut self.events),
-            open: self.open,
-            dropped: std::mem::take(&mut self.dropped),
-        }
-    }
+    touched: u64,
 }
 
 /// What a worker has recorded of a trace.
@@ -80,8 +80,12 @@ impl Recording {
 pub struct Collected {
     /// The events that are over.
     pub events: Vec<Event>,
+    /// Whether there are more.
+    pub more: bool,
     /// How many go on.
     pub open: usize,
+    /// Whom calls went to, also those that go on.
+    pub callees: Vec<Rank>,
     /// How many there was no room for.
     pub dropped: u64,
     /// The names of threads, by their numbers.
@@ -89,16 +93,19 @@ pub struct Collected {
 }
 
 impl Recorder {
-    /// One for this worker, with nothing to record.
-    pub fn new(worker: Rank, clock: Clock) -> Arc<Self> {
+    /// One for this worker, with nothing to record. Its spans are numbered from `seed` on, so that those of different
+    /// lives differ.
+    pub fn new(worker: Rank, clock: Clock, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             worker,
             clock,
             watchers: AtomicUsize::new(0),
             outside: AtomicU64::new(0),
-            next_span: AtomicU64::new(1),
+            next_span: AtomicU64::new(seed | 1),
             next_trace: AtomicU64::new(1),
             books: Mutex::default(),
+            sink: Mutex::default(),
+            has_sink: AtomicBool::new(false),
         })
     }
 
@@ -137,7 +144,7 @@ impl Recorder {
 
     /// A number for a span.
     pub(crate) fn span_number(&self) -> u64 {
-        (u64::from(self.worker) + 1) << 40 | self.next_span.fetch_add(1, Relaxed)
+        (u64::from(self.worker) + 1) << 40 | self.next_span.fetch_add(1, Relaxed) & ((1 << 40) - 1)
     }
 
     /// Opens a trace.
@@ -147,45 +154,82 @@ impl Recorder {
         trace
     }
 
-    /// A span begins.
-    pub(crate) fn begin(&self, trace: u64) {
+    /// A span begins, perhaps a call to another worker; whether its trace goes on.
+    pub(crate) fn begin(&self, trace: u64, callee: Option<Rank>) -> bool {
         let mut books = self.books.lock();
-        if let Some(recording) = books.of(trace) {
-            recording.open += 1;
-        }
         for (_, recording) in &mut books.watching {
             recording.open += 1;
+        }
+        match books.of(trace) {
+            Some(recording) => {
+                recording.open += 1;
+                recording.callees.extend(callee);
+                true
+            }
+            None => trace <= WHOLE_WORLD + 1,
         }
     }
 
     /// A span is over.
     pub(crate) fn end(&self, trace: u64, event: Event) {
+        if self.has_sink.load(Relaxed) {
+            self.write(&event);
+        }
         let mut books = self.books.lock();
         books.note_thread(event.thread);
-        if let Some(sink) = &mut books.sink {
-            sink.write(&event);
-        }
         for (_, recording) in &mut books.watching {
             recording.open = recording.open.saturating_sub(1);
-            recording.push(event.clone());
+            if recording.events.len() < MAX_EVENTS {
+                recording.events.push_back(event.clone());
+            } else {
+                recording.dropped += 1;
+            }
         }
-        if let Some(recording) = books.of(trace) {
-            recording.open = recording.open.saturating_sub(1);
-            recording.push(event);
+        let has_room = books.kept < MAX_EVENTS;
+        let Some(recording) = books.of(trace) else {
+            return;
+        };
+        recording.open = recording.open.saturating_sub(1);
+        if has_room {
+            recording.events.push_back(event);
+            books.kept += 1;
+        } else {
+            recording.dropped += 1;
         }
     }
 
-    /// What has been recorded of a trace since last time. With `last`, it is over.
-    pub fn collect(&self, trace: u64, last: bool) -> Collected {
+    /// What has been recorded of a trace after the first `from` events, which whoever asks has got. With `last`, the trace is
+    /// over once all of it has been asked for.
+    pub fn collect(&self, trace: u64, from: u64, last: bool) -> Collected {
         let mut books = self.books.lock();
-        let recording = if last {
-            books.close(trace)
-        } else {
-            books.traces.get_mut(&trace).map(Recording::take)
+        let threads = books
+            .threads
+            .iter()
+            .map(|(thread, name)| (*thread, name.clone()))
+            .collect();
+        let Some(recording) = books.traces.get_mut(&trace) else {
+            if last {
+                books.close(trace);
+            }
+            return Collected::default();
         };
-        let threads = books.threads.clone();
-        drop(books);
-        collected(recording.unwrap_or_default(), threads)
+        let got = usize::try_from(from.saturating_sub(recording.fetched)).unwrap_or(usize::MAX);
+        let got = got.min(recording.events.len());
+        recording.events.drain(..got);
+        recording.fetched += got as u64;
+        let collected = Collected {
+            events: recording.events.iter().take(AT_ONCE).cloned().collect(),
+            more: recording.events.len() > AT_ONCE,
+            open: recording.open,
+            callees: recording.callees.iter().copied().collect(),
+            dropped: recording.dropped,
+            threads,
+        };
+        books.kept -= got;
+        if last && !collected.more {
+            books.close(trace);
+        }
+        collected
     }
 
     /// Forgets the traces of a worker that is gone.
@@ -193,9 +237,7 @@ impl Recorder {
         let mut books = self.books.lock();
         let of_opener = |trace: &u64| Position::opener(*trace) == Some(opener);
         let traces: Vec<u64> = books.traces.keys().copied().filter(of_opener).collect();
-        for trace in traces {
-            books.close(trace);
-        }
+        traces.into_iter().for_each(|trace| books.close(trace));
     }
 
     /// How many traces this worker keeps something of.
@@ -217,33 +259,54 @@ impl Recorder {
         let mut books = self.books.lock();
         let place = books.watching.iter().position(|(other, _)| *other == number);
         let recording = place.map(|place| books.watching.remove(place).1);
-        let threads = books.threads.clone();
+        let threads = books
+            .threads
+            .iter()
+            .map(|(thread, name)| (*thread, name.clone()))
+            .collect();
         drop(books);
-        if recording.is_some() {
-            self.watchers.fetch_sub(1, SeqCst);
-            current::unwatch(self);
+        let Some(recording) = recording else {
+            return Collected::default();
+        };
+        self.watchers.fetch_sub(1, SeqCst);
+        current::unwatch(self);
+        Collected {
+            events: recording.events.into(),
+            more: false,
+            open: recording.open,
+            callees: Vec::new(),
+            dropped: recording.dropped,
+            threads,
         }
-        collected(recording.unwrap_or_default(), threads)
     }
 
     /// Writes everything that this worker does from now on to a file, as part of the recording of its whole world.
     pub fn write_to(self: &Arc<Self>, sink: Sink) {
-        self.books.lock().sink = Some(sink);
+        *self.sink.lock() = Some(sink);
+        self.has_sink.store(true, SeqCst);
         self.outside.store(WHOLE_WORLD, SeqCst);
         self.watchers.fetch_add(1, SeqCst);
         current::watch(self);
     }
 
+    fn write(&self, event: &Event) {
+        let line = Sink::line(event);
+        let mut sink = self.sink.lock();
+        // After a line that was not written whole there must be no other.
+        if sink.as_mut().is_some_and(|sink| sink.write(&line).is_err()) {
+            *sink = None;
+        }
+    }
+
     /// Completes the file.
     pub fn close(&self) {
-        let sink = {
-            let mut books = self.books.lock();
-            let sink = books.sink.take();
-            sink.map(|sink| (sink, books.threads.clone()))
-        };
-        if let Some((sink, threads)) = sink {
-            self.watchers.fetch_sub(1, SeqCst);
-            current::unwatch(self);
+        if !self.has_sink.swap(false, SeqCst) {
+            return;
+        }
+        self.watchers.fetch_sub(1, SeqCst);
+        current::unwatch(self);
+        let threads = self.books.lock().threads.clone();
+        if let Some(sink) = self.sink.lock().take() {
             sink.close(threads);
         }
     }
@@ -252,18 +315,33 @@ impl Recorder {
 impl Books {
     /// The recording of a trace; a new one, unless the trace is over.
     fn of(&mut self, trace: u64) -> Option<&mut Recording> {
-        if trace <= WHOLE_WORLD + 1 || self.over.contains(&trace) {
+        if trace <= WHOLE_WORLD + 1 {
             return None;
         }
-        Some(self.traces.entry(trace).or_default())
+        if !self.traces.contains_key(&trace) {
+            if self.over.contains(&trace) {
+                return None;
+            }
+            if self.traces.len() >= MAX_TRACES {
+                let oldest = self.traces.iter().min_by_key(|(_, recording)| recording.touched);
+                let oldest = oldest.map(|(trace, _)| *trace);
+                oldest.into_iter().for_each(|trace| self.close(trace));
+            }
+        }
+        self.touches += 1;
+        let recording = self.traces.entry(trace).or_default();
+        recording.touched = self.touches;
+        Some(recording)
     }
 
-    fn close(&mut self, trace: u64) -> Option<Recording> {
+    fn close(&mut self, trace: u64) {
+        if let Some(recording) = self.traces.remove(&trace) {
+            self.kept -= recording.events.len();
+        }
         if self.over.len() == REMEMBERED {
             self.over.pop_front();
         }
         self.over.push_back(trace);
-        self.traces.remove(&trace)
     }
 
     fn note_thread(&mut self, thread: u64) {
@@ -271,20 +349,6 @@ impl Books {
             let name = std::thread::current().name().unwrap_or("thread").to_owned();
             self.threads.insert(thread, name);
         }
-    }
-}
-
-fn collected(recording: Recording, threads: FxHashMap<u64, String>) -> Collected {
-    let Recording {
-        events,
-        open,
-        dropped,
-    } = recording;
-    Collected {
-        events,
-        open,
-        dropped,
-        threads: threads.into_iter().collect(),
     }
 }
 
@@ -304,27 +368,27 @@ mod tests {
 
     #[test]
     fn a_trace_has_what_was_recorded_under_its_number() {
-        let recorder = Recorder::new(3, Clock::default());
+        let recorder = Recorder::new(3, Clock::default(), 0);
         let (a, b) = (recorder.open(false), recorder.open(true));
         recorded(&recorder, a, "one");
         recorded(&recorder, b, "two");
         let going_on = Span::new(&recorder, Position { trace: a, span: 0 }, "three", Kind::Scope);
-        let found = recorder.collect(a, false);
+        let found = recorder.collect(a, 0, false);
         assert_eq!((names(&found), found.open), (vec!["one"], 1));
         going_on.finish(|_| ());
-        let found = recorder.collect(a, true);
+        let found = recorder.collect(a, 1, true);
         assert_eq!((names(&found), found.open), (vec!["three"], 0));
-        assert_eq!(names(&recorder.collect(b, true)), ["two"]);
+        assert_eq!(names(&recorder.collect(b, 0, true)), ["two"]);
         assert_eq!(Position::opener(a), Some(3));
         assert!(Position { trace: b, span: 0 }.has_shapes() && !Position { trace: a, span: 0 }.has_shapes());
     }
 
     #[test]
     fn what_comes_after_the_end_of_a_trace_opens_nothing() {
-        let recorder = Recorder::new(0, Clock::default());
+        let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let late = Span::new(&recorder, Position { trace, span: 0 }, "late", Kind::Scope);
-        recorder.collect(trace, true);
+        recorder.collect(trace, 0, true);
         late.finish(|_| ());
         recorded(&recorder, trace, "later");
         assert_eq!(recorder.traces(), 0);
@@ -333,8 +397,8 @@ mod tests {
     #[test]
     fn the_traces_of_a_worker_that_is_gone_are_forgotten() {
         let (here, there) = (
-            Recorder::new(0, Clock::default()),
-            Recorder::new(1, Clock::default()),
+            Recorder::new(0, Clock::default(), 0),
+            Recorder::new(1, Clock::default(), 0),
         );
         let (ours, theirs) = (here.open(false), there.open(false));
         recorded(&here, ours, "ours");
@@ -342,13 +406,13 @@ mod tests {
         assert_eq!(here.traces(), 2);
         here.forget(1);
         assert_eq!(here.traces(), 1);
-        assert_eq!(names(&here.collect(ours, true)), ["ours"]);
+        assert_eq!(names(&here.collect(ours, 0, true)), ["ours"]);
     }
 
     #[test]
     fn recordings_of_a_process_nest() {
         let _alone = current::ALONE.lock();
-        let recorder = Recorder::new(0, Clock::default());
+        let recorder = Recorder::new(0, Clock::default(), 0);
         assert!(recorder.arriving(0, 5).is_none());
         let outer = recorder.watch();
         recorded(&recorder, 0, "one");
@@ -363,18 +427,51 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted() {
-        let mut recording = Recording::default();
-        let event = {
-            let recorder = Recorder::new(0, Clock::default());
-            let trace = recorder.open(false);
+    fn events_are_kept_until_whoever_asked_has_got_them() {
+        let recorder = Recorder::new(0, Clock::default(), 0);
+        let trace = recorder.open(false);
+        let count = AT_ONCE + 10;
+        for _ in 0..count {
             recorded(&recorder, trace, "event");
-            recorder.collect(trace, true).events.remove(0)
-        };
-        recording.events = vec![event.clone(); MAX_EVENTS - 1];
-        recording.push(event.clone());
-        assert_eq!(recording.dropped, 0);
-        recording.push(event);
-        assert_eq!((recording.events.len(), recording.dropped), (MAX_EVENTS, 1));
+        }
+        for _ in 0..2 {
+            let found = recorder.collect(trace, 0, false);
+            assert!(found.events.len() == AT_ONCE && found.more);
+        }
+        let found = recorder.collect(trace, AT_ONCE as u64, true);
+        assert!(found.events.len() == 10 && !found.more);
+        assert!(recorder.collect(trace, count as u64, true).events.is_empty());
+        assert_eq!((recorder.traces(), recorder.books.lock().kept), (0, 0));
+    }
+
+    #[test]
+    fn a_trace_that_nobody_ends_makes_room_for_others() {
+        let recorder = Recorder::new(0, Clock::default(), 0);
+        for count in 1..=2 * MAX_TRACES as u64 {
+            recorded(&recorder, trace_number(7, count, false), "event");
+            // This one is not left alone.
+            recorded(&recorder, trace_number(8, 1, false), "event");
+            assert!(recorder.traces() <= MAX_TRACES);
+        }
+        let kept = recorder.collect(trace_number(8, 1, false), 0, true);
+        assert_eq!(kept.events.len(), 2 * MAX_TRACES);
+        assert!(
+            recorder
+                .collect(trace_number(7, 1, false), 0, true)
+                .events
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let recorder = Recorder::new(0, Clock::default(), 0);
+        let trace = recorder.open(false);
+        recorder.books.lock().kept = MAX_EVENTS - 1;
+        for _ in 0..3 {
+            recorded(&recorder, trace, "event");
+        }
+        let found = recorder.collect(trace, 0, false);
+        assert_eq!((found.events.len(), found.dropped), (1, 2));
     }
 }

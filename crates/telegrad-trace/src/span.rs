@@ -27,7 +27,16 @@ impl Span {
         kind: Kind,
     ) -> Self {
         let span = recorder.span_number();
-        recorder.begin(at.trace);
+        // What is over must not be opened again by those who hear of it from here.
+        let callee = match &kind {
+            Kind::Call(call) => Some(call.callee),
+            _ => None,
+        };
+        let trace = if recorder.begin(at.trace, callee) {
+            at.trace
+        } else {
+            0
+        };
         let event = Event {
             span,
             parent: at.span,
@@ -43,10 +52,7 @@ impl Span {
         };
         Self {
             recorder: recorder.clone(),
-            at: Position {
-                trace: at.trace,
-                span,
-            },
+            at: Position { trace, span },
             event: Mutex::new(Some(event)),
         }
     }
@@ -72,6 +78,23 @@ impl Span {
             event.start = self.now();
             event.thread = current::thread();
         });
+    }
+
+    /// It has waited since `from`, without a thread.
+    pub fn waited(&self, from: u64) {
+        let name = |event: &Event| format!("wait in {}", event.name);
+        let known = self
+            .event
+            .lock()
+            .as_ref()
+            .map(|event| (name(event), event.thread));
+        if let Some((name, thread)) = known {
+            let wait = Self::new(&self.recorder, self.at, name, Kind::Wait);
+            wait.finish(|event| {
+                event.start = from;
+                event.thread = thread;
+            });
+        }
     }
 
     /// Adds to what is known of it, unless it is over.

@@ -216,6 +216,10 @@ fn follow<'a>(event: &'a Event, until: u64, index: &Index<'a>, path: &mut Vec<(&
         if child.start >= until || child.end <= event.start {
             continue;
         }
+        // What went on after that was not waited for. The execution of a call was, whatever its clock says.
+        if child.end > until && child.as_execution().is_none() {
+            continue;
+        }
         let end = child.end.min(until);
         if end < until {
             path.push((event, end, until));
@@ -245,11 +249,11 @@ pub(crate) fn union(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 /// What is left of intervals without others; both in order and without overlaps.
 fn without(intervals: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut result = Vec::new();
+    let mut first = 0;
     for &(mut start, end) in intervals {
-        for &(from, to) in others {
-            if from >= end || to <= start {
-                continue;
-            }
+        // Those that end before this one begins are of no consequence for the next either.
+        first += others[first..].iter().take_while(|(_, to)| *to <= start).count();
+        for &(from, to) in others[first..].iter().take_while(|(from, _)| *from < end) {
             if from > start {
                 result.push((start, from));
             }

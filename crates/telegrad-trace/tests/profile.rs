@@ -357,7 +357,7 @@ fn what_is_no_recording_is_refused_with_the_reason() {
 fn a_worker_that_was_killed_leaves_what_it_had_written() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().to_owned();
-    let mut text = String::from("{\"rank\":0,\"of\":\"a\"}\n");
+    let mut text = String::from("{\"rank\":0,\"of\":\"a\",\"world\":7}\n");
     for event in events().iter().filter(|event| event.worker == 0) {
         text += &(serde_json::to_string(event).unwrap() + "\n");
     }

@@ -12,8 +12,9 @@ pub(super) fn element(tensor: &Tensor) -> Option<Tensor> {
     if !is_uniform {
         return None;
     }
-    let first = (0..tensor.rank()).try_fold(tensor.clone(), |rest, _| rest.get(0));
-    first.ok()
+    // One element of it first: what has many would be copied to get another shape.
+    let first = (0..tensor.rank()).try_fold(tensor.clone(), |rest, dim| rest.narrow(dim, 0, 1));
+    first.and_then(|one| one.reshape(())).ok()
 }
 
 /// The tensor in row-major order.

@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use telegrad::trace;
+use signal_hook::iterator::Signals;
+use telegrad::trace::{self, Profile};
 
 use super::write;
 use crate::Error;
@@ -57,32 +57,64 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
         program
     };
     command.env(trace::FOLDER, folder.path());
-    // Ctrl-C is for the program; what it has recorded until then is still wanted.
-    let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, ignored.clone())?;
-    }
+    // They are for the program; what it has recorded until then is still wanted.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let program = command.get_program().to_owned();
-    let status = command
-        .status()
+    let mut child = command
+        .spawn()
         .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
-    match trace::read(&[folder.path().to_owned()]) {
-        Ok(profile) => {
-            write(&profile, &args.output)?;
-            // With standard error closed there is nobody to tell.
-            let _ = writeln!(
-                std::io::stderr(),
-                "telegrad: {} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
-                profile.events.len(),
-                profile.workers.len(),
-                file = args.output.display(),
-            );
+    let process = Pid::from_child(&child);
+    let handle = signals.handle();
+    let passing_on = std::thread::spawn(move || {
+        for signal in &mut signals {
+            // A terminal sends Ctrl-C to the program itself.
+            if signal == SIGTERM {
+                let _ = kill_process(process, Signal::TERM);
+            }
+        }
+    });
+    let status = child.wait()?;
+    handle.close();
+    // It has nothing left to do.
+    let _ = passing_on.join();
+    match trace::read_worlds(&[folder.path().to_owned()]) {
+        Ok(worlds) => {
+            for (number, profile) in (1..).zip(&worlds) {
+                save(profile, &numbered(&args.output, number))?;
+            }
         }
         // The program's own failure is what counts.
         Err(error) if status.success() => return Err(error.into()),
         Err(_) => {}
     }
     Ok(code_of(status))
+}
+
+/// Where the recording of a world goes: the file that was asked for, or for further ones `trace-2.json` and so on.
+fn numbered(output: &Path, number: usize) -> PathBuf {
+    if number == 1 {
+        return output.to_owned();
+    }
+    let mut name = output.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    let path = output.with_file_name(name);
+    match output.extension() {
+        Some(extension) => path.with_added_extension(extension),
+        None => path,
+    }
+}
+
+fn save(profile: &Profile, file: &Path) -> Result<(), Error> {
+    write(profile, file)?;
+    // With standard error closed there is nobody to tell.
+    let _ = writeln!(
+        std::io::stderr(),
+        "telegrad: {} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
+        profile.events.len(),
+        profile.workers.len(),
+        file = file.display(),
+    );
+    Ok(())
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use telegrad_net::Waiting;
-use telegrad_trace::Kind;
+use telegrad_trace::{Kind, Span};
 use telegrad_wire::Wire;
 
 use super::Promise;
@@ -16,6 +16,7 @@ use crate::deadline::after;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::layer::{self, Crossing};
+use crate::recording;
 use crate::worker::Worker;
 
 /// The result of [`rpc_async`](crate::World::rpc_async), now or later.
@@ -87,11 +88,26 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             promise: promise.clone(),
             worker: worker.clone(),
         };
-        // What it calls belongs to the context that it was given in.
+        // What it calls belongs to the context, and to the profile, that it was given in.
         let scope = layer::scope();
+        let at = worker.recorder.here();
+        let span = at.map(|at| Span::new(&worker.recorder, at, "then", Kind::Scope));
         let task = Box::new(move || {
+            let entered = span.as_ref().map(|span| {
+                span.start();
+                span.enter()
+            });
             let result = self.take().unwrap_or(Err(Error::ShutDown));
-            target.set(layer::in_scope(scope, || guarded(f, result)));
+            let value = layer::in_scope(scope, || guarded(f, result));
+            drop(entered);
+            if let Some(span) = span {
+                span.finish(|event| {
+                    if let Err(error) = &value {
+                        event.status = recording::status(error);
+                    }
+                });
+            }
+            target.set(value);
         });
         let ready = match result {
             Source::Call(call) => call.promise.on_ready_run(task),
@@ -275,7 +291,9 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        let _waits = telegrad_trace::scope(Kind::Wait, || format!("wait for {}", call.function).into());
+        let _waits = telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait, || {
+            format!("wait for {}", call.function).into()
+        });
         Executor::blocking(|| {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.

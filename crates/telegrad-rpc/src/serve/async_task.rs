@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -18,6 +19,8 @@ pub(crate) struct AsyncTask {
     state: Mutex<State>,
     context: Arc<CallContext>,
     executor: Executor,
+    /// When it went to sleep, on the clock of its recording; 0 when it has not.
+    asleep_since: AtomicU64,
 }
 
 /// Where the function is. It is taken out while it is polled, so that no lock is held then: the
@@ -45,6 +48,7 @@ impl AsyncTask {
             state,
             context,
             executor,
+            asleep_since: AtomicU64::new(0),
         });
         task.context.set_waker(&Waker::from(task.clone()));
         task.poll();
@@ -57,6 +61,11 @@ impl AsyncTask {
             // Polls are scheduled one at a time, so nothing else is to be expected.
             other => return *self.state.lock() = other,
         };
+        if let Some(span) = &self.context.span
+            && let since @ 1.. = self.asleep_since.swap(0, SeqCst)
+        {
+            span.waited(since);
+        }
         let waker = Waker::from(self.clone());
         let result = loop {
             if self.context.is_cancelled() {
@@ -73,6 +82,9 @@ impl AsyncTask {
                     break Some(Err(Trouble::Around(RemoteErrorKind::Panicked, text)));
                 }
                 Ok(Poll::Pending) => {}
+            }
+            if let Some(span) = &self.context.span {
+                self.asleep_since.store(span.now(), SeqCst);
             }
             let mut state = self.state.lock();
             match &mut *state {

@@ -40,7 +40,7 @@ impl Destination {
     /// Takes the result, or the error.
     pub(crate) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
         if let Some(span) = &context.span {
-            recording::returned(span, result.as_ref().err());
+            recording::returned(span, context, result.as_ref().err());
         }
         match self {
             Self::Caller(responder) => responder.respond(context, result, flush),
@@ -241,7 +241,7 @@ impl Responder {
             is_reply: true,
             is_known: true,
         });
-        let entered = self.span.as_deref().map(Span::enter);
+        let entered = recording::enter(self.span.as_ref());
         let (told, recorded) = worker.record(crossing, &outgoing.payload.tensors)?;
         drop(entered);
         let unsendable = |error: WireError| {

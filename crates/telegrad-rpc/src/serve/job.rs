@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::{Credit, Flush};
-use telegrad_trace::Span;
 use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 
 use super::async_task::AsyncTask;
@@ -14,6 +13,7 @@ use super::panic_text;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
 use crate::layer::{Crossing, Recorded};
+use crate::recording;
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
 use crate::rref::{Claim, Entered, Handle, Value, is_fetch};
 
@@ -95,7 +95,8 @@ impl Job<'_> {
 impl Job<'static> {
     pub(crate) fn run(self) {
         if self.context.is_cancelled() {
-            // Dropping it says so.
+            recording::not_run(&self.context);
+            // Dropping it says so to the caller.
             return;
         }
         let Some(Self {
@@ -191,7 +192,7 @@ fn arrived(
                 is_reply: false,
                 is_known: true,
             };
-            let _entered = call.span.as_deref().map(Span::enter);
+            let _entered = recording::enter(call.span.as_ref());
             let arrived = layer.arrived(&crossing, recorded, tensors);
             let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
             Ok(arrived.into())
