@@ -58,6 +58,10 @@ impl Layer for Autograd {
         self.part.arrived(crossing, recorded, tensors)
     }
 
+    fn contexts(&self) -> usize {
+        self.part.info().contexts
+    }
+
     fn concerns(&self, worker: Rank) -> bool {
         self.part.concerns(worker)
     }

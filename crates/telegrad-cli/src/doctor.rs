@@ -1,14 +1,12 @@
 //! `telegrad doctor`: why nothing happens.
 
-mod chains;
-
 use std::process::ExitCode;
 use std::time::Duration;
 
 use telegrad::status::Status;
 
-use crate::{Error, fail, print, worlds};
-use chains::Chains;
+use crate::watch::{Chains, find};
+use crate::{Error, fail, print};
 
 /// Ask all workers of a world what they wait for.
 ///
@@ -20,7 +18,7 @@ use chains::Chains;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The process of any worker of the world; needed when there are several worlds
+    /// The process of any worker of the world, or of the `telegrad run` that has started it; needed when there are several worlds
     process: Option<u32>,
 
     /// Leave out calls that have been under way for less
@@ -47,7 +45,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// What there is to say, and the exit code.
 fn examine(args: &Args) -> Result<(String, u8), Error> {
-    let workers = worlds::one(args.process)?;
+    let workers = find(args.process.into())?;
     let mut text = overview(&workers);
     let chains = Chains::new(&workers);
     let gathered = chains.gathered();

@@ -8,13 +8,15 @@
 
 mod bench;
 mod completions;
+mod dashboard;
 mod demo;
 mod doctor;
 mod man;
 mod peer;
 mod run;
+mod top;
 mod trace;
-mod worlds;
+mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -49,6 +51,7 @@ enum Command {
     Demo(demo::Args),
     Bench(bench::Args),
     Trace(trace::Args),
+    Top(top::Args),
     Doctor(doctor::Args),
     #[command(hide = true)]
     Peer(peer::Args),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Trace(args) => trace::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Completions(args) => completions::run(&args),

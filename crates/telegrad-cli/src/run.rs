@@ -1,6 +1,8 @@
 //! `telegrad run`: the processes of one world on this machine.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory};
 use telegrad::launch::{Launch, LaunchError, default_names};
 
-use crate::{Cli, fail};
+use crate::{Cli, dashboard, fail};
 
 /// More than one machine can serve; a number above it is a slip of the hand.
 const MAX_WORKERS: i64 = 4096;
@@ -37,6 +39,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     grace: Duration,
 
+    /// Serve a page that shows what the workers do, and metrics for Prometheus under /metrics; on this machine only,
+    /// unless another address is given
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "127.0.0.1:0")]
+    dashboard: Option<SocketAddr>,
+
     /// What every worker runs, a path or a program in PATH, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
@@ -59,6 +67,7 @@ Exit codes:
 
 Examples:
   telegrad run -n 4 -- ./trainer --epochs 3
+  telegrad run -n 4 --dashboard -- ./trainer
   telegrad run --names ps,trainer0,trainer1 -- python train.py
   telegrad run -n 3 --names a,b,c -- sh -c 'echo rank $RANK of $WORLD_SIZE as $TELEGRAD_NAME'";
 
@@ -72,6 +81,16 @@ pub(crate) fn run(args: Args) -> ExitCode {
         (_, Some(names)) => names,
         (n, None) => default_names(n.unwrap_or(1).into()),
     };
+    if let Some(address) = args.dashboard {
+        match dashboard::serve(address) {
+            // With standard error closed there is nobody to tell.
+            Ok(address) => drop(writeln!(
+                io::stderr(),
+                "telegrad: http://{address}/ shows what the workers do"
+            )),
+            Err(error) => return fail(&*error, 1),
+        }
+    }
     let mut command = args.command.into_iter();
     // clap has seen to it that there is one.
     let program = command.next().unwrap_or_default();

@@ -43,6 +43,8 @@ pub struct DebugInfo {
     pub references_given: usize,
     /// Messages about references that have not been answered.
     pub references_untold: usize,
+    /// Contexts, of autograd, that this worker takes part in.
+    pub contexts: usize,
     /// Profiles that this worker keeps something for.
     pub traces: usize,
     /// Bytes received.
@@ -72,6 +74,7 @@ impl DebugInfo {
             references_unconfirmed: references.unconfirmed,
             references_given: references.given,
             references_untold: references.untold,
+            contexts: worker.layer.as_ref().map_or(0, |layer| layer.contexts()),
             traces: worker.recorder.traces(),
             bytes_in: worker.traffic().bytes_in(),
             bytes_out: worker.traffic().bytes_out(),
@@ -85,7 +88,7 @@ impl fmt::Display for DebugInfo {
             f,
             "calls: {} out, {} given up, {} in ({} made, {} served); functions: {} running, {} waiting in calls, {} queued; \
              threads: {}, {} idle; references: {} to values here, {} here, {} unconfirmed, {} given, {} messages; \
-             profiles: {}; bytes: {} in, {} out",
+             contexts: {}; profiles: {}; bytes: {} in, {} out",
             self.calls_out,
             self.calls_given_up,
             self.calls_in,
@@ -101,6 +104,7 @@ impl fmt::Display for DebugInfo {
             self.references_unconfirmed,
             self.references_given,
             self.references_untold,
+            self.contexts,
             self.traces,
             self.bytes_in,
             self.bytes_out,

@@ -99,7 +99,7 @@ fn join(
         record_whole(&worker, roster.world.0);
         worker.meet(Members::new(roster));
         if options.show_status || std::env::var_os(status::VARIABLE).is_some() {
-            status::show(&worker);
+            worker.show();
         }
         Ok(World::new(worker.clone()))
     });

@@ -35,6 +35,9 @@ pub trait Layer: Send + Sync + 'static {
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>>;
 
+    /// How many contexts it has in hand.
+    fn contexts(&self) -> usize;
+
     /// Whether it matters to this layer that a worker is gone.
     fn concerns(&self, worker: Rank) -> bool;
 

@@ -193,11 +193,7 @@ impl Member {
             .members()
             .map(|members| members.roster.world)
             .unwrap_or_default();
-        let calls = Arc::new(Calls::new(
-            Arc::downgrade(worker),
-            self.name.clone(),
-            worker.link_number(),
-        ));
+        let calls = Arc::new(Calls::new(worker, self.name.clone(), worker.link_number()));
         let hello = Hello {
             world,
             from: worker.identity.clone(),

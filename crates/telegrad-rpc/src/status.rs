@@ -3,6 +3,7 @@
 //! A process with workers that are to be seen ([`Options::show_status`](crate::Options::show_status)) answers whoever asks on the
 //! same host and is of the same user: what they have under way. It takes one thread, which sleeps until somebody asks.
 
+mod latency;
 mod server;
 
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use telegrad_wire::Wire;
 use crate::debug_info::DebugInfo;
 use crate::worker::Worker;
 
+pub(crate) use latency::Histogram;
+pub use latency::Latency;
 pub(crate) use server::show;
 pub use server::{ask, processes};
 
@@ -31,12 +34,16 @@ pub struct Status {
     pub size: usize,
     /// Its process.
     pub process: u32,
+    /// What [`VARIABLE`] says: the process of the `telegrad run` that has started it, if one has.
+    pub started_by: Option<u32>,
     /// Counters.
     pub counters: DebugInfo,
     /// The calls that it has made and that have no result yet.
     pub made: Vec<Made>,
     /// The calls that it serves, but for those that are over in no time.
     pub served: Vec<Served>,
+    /// How long its calls took, by callee.
+    pub latency: Vec<Latency>,
 }
 
 /// A call that was made and has no result yet.
@@ -102,9 +109,13 @@ impl Status {
             name: worker.name().to_owned(),
             size: worker.members().map_or(0, |members| members.count()),
             process: std::process::id(),
+            started_by: std::env::var(VARIABLE)
+                .ok()
+                .and_then(|process| process.parse().ok()),
             counters: DebugInfo::of(worker),
             made,
             served,
+            latency: worker.latencies(),
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
 use crate::rref::{Life, References};
 use crate::serve::Running;
+use crate::status::{self, Latency};
 use crate::timer::{self, Sweep};
 use crate::worker_info::WorkerInfo;
 use crate::world::World;
@@ -69,6 +70,7 @@ pub(crate) struct Worker {
     /// Nanoseconds after `epoch` at which the timer comes by; calls that end later need not tell it.
     next_sweep: AtomicU64,
     epoch: Instant,
+    is_shown: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -115,6 +117,7 @@ impl Worker {
             next_link: AtomicU64::new(1),
             next_sweep: AtomicU64::new(u64::MAX),
             epoch: Instant::now(),
+            is_shown: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
     }
@@ -267,6 +270,26 @@ impl Worker {
                 .map(move |call| (callee, call))
         };
         self.outbounds().flat_map(of).collect()
+    }
+
+    /// How long calls took, by callee.
+    pub(crate) fn latencies(&self) -> Vec<Latency> {
+        let of = |outbound: Arc<Outbound>| {
+            let latency = outbound.calls.latency.as_ref()?;
+            Some(latency.counted(outbound.link.peer().rank))
+        };
+        self.outbounds().filter_map(of).collect()
+    }
+
+    /// Tools on this host are to see what it does.
+    pub(crate) fn show(self: &Arc<Self>) {
+        self.is_shown.store(true, SeqCst);
+        status::show(self);
+    }
+
+    /// Whether they are.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.is_shown.load(SeqCst)
     }
 
     /// Calls made by this worker that have no result yet.

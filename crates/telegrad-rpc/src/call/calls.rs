@@ -19,6 +19,7 @@ use crate::recording;
 use crate::registry::{Registration, Registry};
 use crate::rref::{ForkId, Handle, Life, RefId};
 use crate::section::Section;
+use crate::status::Histogram;
 use crate::worker::Worker;
 use crate::worker_info::To;
 
@@ -176,6 +177,8 @@ pub(crate) struct Calls {
     /// The connection's number.
     pub(crate) number: u64,
     books: Mutex<Books>,
+    /// How long calls took, where somebody may want to know.
+    pub(crate) latency: Option<Box<Histogram>>,
 }
 
 /// Every request is answered, once, unless the connection ends.
@@ -294,12 +297,13 @@ impl Outbound {
 }
 
 impl Calls {
-    pub(crate) fn new(worker: Weak<Worker>, peer: Arc<str>, number: u64) -> Self {
+    pub(crate) fn new(worker: &Worker, peer: Arc<str>, number: u64) -> Self {
         Self {
-            worker,
+            worker: worker.weak.clone(),
             peer,
             number,
             books: Mutex::default(),
+            latency: worker.is_shown().then(|| Box::new(Histogram::new())),
         }
     }
 
@@ -362,6 +366,9 @@ impl Calls {
     pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
         if let Some(span) = &call.span {
             recording::answered(span, &result);
+        }
+        if let Some(latency) = &self.latency {
+            latency.count(call.started.elapsed());
         }
         let worker = self.worker.upgrade();
         match (&call.purpose, &worker) {

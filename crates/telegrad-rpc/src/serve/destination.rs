@@ -151,8 +151,6 @@ pub(crate) struct Responder {
     call: CallId,
     /// The context of a layer that the call belongs to.
     context: Option<ContextId>,
-    /// What is recorded of it, if it is.
-    span: Option<Arc<Span>>,
     running: Arc<Running>,
     function: &'static Registration,
     serving: Serving,
@@ -162,7 +160,7 @@ pub(crate) struct Responder {
 impl Responder {
     pub(crate) fn new(
         (link, over): (Arc<dyn Link>, u64),
-        (call, context, span): (CallId, Option<ContextId>, Option<Arc<Span>>),
+        (call, context): (CallId, Option<ContextId>),
         worker: Arc<Worker>,
         running: Arc<Running>,
         function: &'static Registration,
@@ -172,7 +170,6 @@ impl Responder {
             over,
             call,
             context,
-            span,
             running,
             function,
             serving: Serving::new(worker, function),
@@ -193,9 +190,10 @@ impl Responder {
         if is_large(&outgoing) && !Executor::may_wait() {
             // The thread that reads requests must not be held up by a reply that is slow to write.
             let executor = self.serving.worker.executor.clone();
-            executor.spawn(Box::new(move || self.send(outgoing, Flush::Now)));
+            let span = context.span.clone();
+            executor.spawn(Box::new(move || self.send(outgoing, Flush::Now, span.as_ref())));
         } else {
-            self.send(outgoing, flush);
+            self.send(outgoing, flush, context.span.as_ref());
         }
     }
 
@@ -203,8 +201,9 @@ impl Responder {
         self.serving.worker.name()
     }
 
-    fn send(mut self, mut outgoing: Outgoing, flush: Flush) {
-        let section = match self.hand_over(&mut outgoing) {
+    /// Sends the answer to a call of which this is recorded, if it is.
+    fn send(mut self, mut outgoing: Outgoing, flush: Flush, span: Option<&Arc<Span>>) {
+        let section = match self.hand_over(&mut outgoing, span) {
             Ok(section) => section,
             Err(error) => {
                 outgoing = self.bad_result(&error.to_string());
@@ -215,7 +214,7 @@ impl Responder {
             outgoing.header.flags |= IS_CONTROL;
         }
         self.answered = true;
-        if let Some(span) = &self.span {
+        if let Some(span) = span {
             recording::replies(span);
         }
         let sent = self.link.send(outgoing, flush, None);
@@ -232,7 +231,7 @@ impl Responder {
     }
 
     /// Makes the references in a result the caller's, and notes its tensors where they are of interest.
-    fn hand_over(&self, outgoing: &mut Outgoing) -> Result<Section> {
+    fn hand_over(&self, outgoing: &mut Outgoing, span: Option<&Arc<Span>>) -> Result<Section> {
         let (worker, to) = (&self.serving.worker, self.link.peer());
         let crossing = self.context.map(|context| Crossing {
             context,
@@ -241,7 +240,7 @@ impl Responder {
             is_reply: true,
             is_known: true,
         });
-        let entered = recording::enter(self.span.as_ref());
+        let entered = crossing.map(|_| recording::enter(span));
         let (told, recorded) = worker.record(crossing, &outgoing.payload.tensors)?;
         drop(entered);
         let unsendable = |error: WireError| {

@@ -136,8 +136,7 @@ impl Inbound {
                 let back = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
                 let back = (back, self.number);
                 let scope = scope.map(|(_, context)| context);
-                let call = (header.call, scope, context.span.clone());
-                let responder = Responder::new(back, call, worker.clone(), running, function);
+                let responder = Responder::new(back, (header.call, scope), worker.clone(), running, function);
                 // What runs at once need not be found by a cancellation; but nothing may run that was
                 // cancelled before it came.
                 if !inline && !self.enter(link, header.call, &context) {

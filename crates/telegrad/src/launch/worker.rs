@@ -57,7 +57,7 @@ impl Worker {
             .env("MASTER_ADDR", "127.0.0.1")
             .env("MASTER_PORT", port.to_string())
             .env("TELEGRAD_NAME", name)
-            .env(telegrad_rpc::status::VARIABLE, "1")
+            .env(telegrad_rpc::status::VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

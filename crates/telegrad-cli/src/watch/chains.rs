@@ -13,7 +13,7 @@ type CallId = (u32, u64);
 const GATHERINGS: [&str; 2] = ["telegrad::barrier", "telegrad::gather"];
 
 /// The calls of a world that are under way, and which of them each has made.
-pub(super) struct Chains<'a> {
+pub(crate) struct Chains<'a> {
     workers: BTreeMap<u32, &'a Status>,
     made: BTreeMap<CallId, &'a Made>,
     served: BTreeMap<CallId, (u32, &'a Served)>,
@@ -22,7 +22,7 @@ pub(super) struct Chains<'a> {
 }
 
 impl<'a> Chains<'a> {
-    pub(super) fn new(workers: &'a [Status]) -> Self {
+    pub(crate) fn new(workers: &'a [Status]) -> Self {
         let mut chains = Self {
             workers: BTreeMap::new(),
             made: BTreeMap::new(),
@@ -81,14 +81,14 @@ impl<'a> Chains<'a> {
     }
 
     /// The chains that have been under way for so long, the longest first; not those of members that wait for all others.
-    pub(super) fn older(&self, than: Duration) -> Vec<Chain> {
+    pub(crate) fn older(&self, than: Duration) -> Vec<Chain> {
         let chains = self.all().into_iter();
         let old = chains.filter(|chain| self.made[&chain[0]].age >= than && !self.is_gathering(chain[0]));
         old.map(|chain| self.shown(&chain)).collect()
     }
 
     /// The members that wait for all others: at a barrier, in a gathering or in the shutdown.
-    pub(super) fn gathered(&self) -> Vec<String> {
+    pub(crate) fn gathered(&self) -> Vec<String> {
         let waiting = self.made.keys().filter(|id| self.is_gathering(**id));
         let names: BTreeSet<u32> = waiting.map(|(rank, _)| *rank).collect();
         names
@@ -131,7 +131,7 @@ impl<'a> Chains<'a> {
     }
 
     /// The cycles: chains that end with a call that has not begun, on a worker that the chain has passed before.
-    pub(super) fn cycles(&self) -> BTreeSet<String> {
+    pub(crate) fn cycles(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for chain in self.all() {
             let last = chain[chain.len() - 1];
@@ -169,7 +169,7 @@ impl<'a> Chains<'a> {
 }
 
 /// Calls that wait for each other, in words.
-pub(super) struct Chain(Vec<String>);
+pub(crate) struct Chain(Vec<String>);
 
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,8 +6,23 @@ use telegrad::status::{self, Status};
 
 use crate::Error;
 
+/// Which world is meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// The only one.
+    Only,
+    /// The one that this process has a worker of, or has started.
+    Of(u32),
+}
+
+impl From<Option<u32>> for Which {
+    fn from(process: Option<u32>) -> Self {
+        process.map_or(Self::Only, Self::Of)
+    }
+}
+
 /// The workers of each world that can be seen, by rank.
-pub(crate) fn all() -> Result<Vec<Vec<Status>>, Error> {
+fn all() -> Result<Vec<Vec<Status>>, Error> {
     let mut worlds: BTreeMap<u64, Vec<Status>> = BTreeMap::new();
     for process in status::processes()? {
         // One that has just ended, or is another user's.
@@ -22,11 +37,12 @@ pub(crate) fn all() -> Result<Vec<Vec<Status>>, Error> {
     Ok(worlds)
 }
 
-/// The one world that there is, or that a process has a worker of.
-pub(crate) fn one(process: Option<u32>) -> Result<Vec<Status>, Error> {
+/// The workers of this world that can be seen, by rank.
+pub(crate) fn find(which: Which) -> Result<Vec<Status>, Error> {
     let mut worlds = all()?;
-    if let Some(process) = process {
-        worlds.retain(|workers| workers.iter().any(|worker| worker.process == process));
+    if let Which::Of(process) = which {
+        let is_of = |worker: &Status| worker.process == process || worker.started_by == Some(process);
+        worlds.retain(|workers| workers.iter().any(is_of));
         return worlds
             .pop()
             .ok_or_else(|| format!("process {process} has no worker that can be seen").into());

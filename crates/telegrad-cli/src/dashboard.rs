@@ -1,0 +1,159 @@
+//! A page that shows a world while it runs, and numbers for monitoring.
+
+mod metrics;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::watch::{Chains, Look, Seen, Watch, Which};
+
+const PAGE: &str = include_str!("dashboard/page.html");
+
+/// Nothing but the page itself and what it asks for here.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'";
+
+/// How old an answer may be: several who look at once do not make the workers answer more often.
+const FRESH: Duration = Duration::from_millis(400);
+
+/// Chains of waits that are worth showing.
+const OLD: Duration = Duration::from_millis(500);
+
+/// What was seen last.
+struct Shared {
+    watch: Mutex<(Watch, Option<(Instant, Arc<Look>)>)>,
+}
+
+impl Shared {
+    /// What can be seen now; nothing yet, or no more, when no worker answers.
+    fn look(&self) -> Arc<Look> {
+        let mut watch = self.watch.lock();
+        let (watch, last) = &mut *watch;
+        match last {
+            Some((when, look)) if when.elapsed() < FRESH => look.clone(),
+            _ => {
+                let look = Arc::new(watch.look().unwrap_or_default());
+                *last = Some((Instant::now(), look.clone()));
+                look
+            }
+        }
+    }
+}
+
+/// Serves the page on a thread of its own, for the world that this process starts; where it is.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
+    let listener = std::net::TcpListener::bind(address)
+        .map_err(|error| format!("cannot listen on {address} for the dashboard: {error}"))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let shared = Arc::new(Shared {
+        watch: Mutex::new((Watch::new(Which::Of(std::process::id())), None)),
+    });
+    let app = Router::new()
+        .route("/", get(page))
+        .route("/status.json", get(status))
+        .route("/metrics", get(numbers))
+        .with_state(shared);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name("dashboard".into())
+        .spawn(move || {
+            runtime.block_on(async {
+                // It ends with the process.
+                if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+                    let _ = axum::serve(listener, app).await;
+                }
+            });
+        })?;
+    Ok(address)
+}
+
+async fn page() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ];
+    (headers, PAGE)
+}
+
+async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    Json(as_json(&shared.look()))
+}
+
+async fn numbers(State(shared): State<Arc<Shared>>) -> Response {
+    let text = metrics::text(&shared.look());
+    (
+        StatusCode::OK,
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
+        text,
+    )
+        .into_response()
+}
+
+/// What the page shows.
+fn as_json(look: &Look) -> Value {
+    let statuses = look.statuses();
+    let chains = Chains::new(&statuses);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "time": time.as_secs_f64(),
+        "world": look.workers.iter().map(of_worker).collect::<Vec<_>>(),
+        "silent": look.silent,
+        "chains": chains.older(OLD).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "cycles": chains.cycles(),
+    })
+}
+
+fn of_worker(seen: &Seen) -> Value {
+    let status = &seen.status;
+    let latency = seen.latency.iter().map(|latency| {
+        let seconds = |share: f64| latency.percentile(share).map(|time| time.as_secs_f64());
+        json!({ "to": latency.to, "count": latency.count(), "p50": seconds(0.5), "p99": seconds(0.99) })
+    });
+    let made = status.made.iter().map(|made| {
+        json!({
+            "call": made.call,
+            "function": made.function,
+            "callee": made.callee,
+            "age": made.age.as_secs_f64(),
+            "within": made.within,
+        })
+    });
+    let served = status.served.iter().map(|served| {
+        json!({
+            "caller": served.caller,
+            "call": served.call,
+            "function": served.function,
+            "age": served.age.as_secs_f64(),
+            "has_begun": served.has_begun,
+        })
+    });
+    let counters: serde_json::Map<String, Value> = metrics::of(&status.counters)
+        .into_iter()
+        .map(|metric| (metric.name.to_owned(), metric.value.into()))
+        .collect();
+    json!({
+        "rank": status.rank,
+        "name": status.name,
+        "process": status.process,
+        "size": status.size,
+        "counters": counters,
+        "latency": latency.collect::<Vec<_>>(),
+        "made": made.collect::<Vec<_>>(),
+        "served": served.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,126 @@
+//! The pages in a browser: that they draw what they are given, without an error.
+//!
+//! Chromium is needed; where there is none, these tests have nothing to say. `.ci/run` installs it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Loads a page, lets it run for a while, and gives what it has become and what it has said to its console. Nothing
+/// without a browser.
+fn loaded(url: &str) -> Option<(String, String)> {
+    let browser = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok())?;
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(browser)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(["--enable-logging=stderr", "--window-size=1400,900"])
+        .args(["--virtual-time-budget=5000", "--dump-dom", url])
+        .output()
+        .expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stderr);
+    let console = said.lines().filter(|line| line.contains("CONSOLE"));
+    Some((text(&output.stdout), console.collect::<Vec<_>>().join("\n")))
+}
+
+fn telegrad(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_telegrad"));
+    command.args(args).current_dir(folder);
+    command
+}
+
+#[test]
+fn the_page_of_a_recording_draws_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let program = env!("CARGO_BIN_EXE_telegrad");
+    let demo = [
+        program,
+        "demo",
+        "split-learning",
+        "--epochs",
+        "1",
+        "--batch",
+        "400",
+        "--json",
+    ];
+    let recorded = telegrad(
+        folder,
+        &[&["trace", "record", "-o", "t.json", "--"], &demo[..]].concat(),
+    )
+    .output();
+    assert!(recorded.unwrap().status.success());
+    let written = telegrad(folder, &["trace", "view", "t.json", "-o", "page.html"]).status();
+    assert!(written.unwrap().success());
+    let page = format!("file://{}/page.html", folder.display());
+    for (tab, shown) in [
+        ("timeline", "data-testid=\"timeline\""),
+        ("table", "DistributedOptimizer::step"),
+        ("traffic", "data-testid=\"traffic\""),
+        ("critical", "data-testid=\"critical\""),
+    ] {
+        let Some((page, console)) = loaded(&format!("{page}#tab={tab}")) else {
+            return;
+        };
+        assert_eq!(console, "", "on {tab}");
+        assert!(page.contains("data-ready=\"true\""), "{tab} is not drawn");
+        let events = page
+            .split("data-events=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let events: usize = events.and_then(|count| count.parse().ok()).unwrap_or(0);
+        assert!(tab != "timeline" || events > 20, "{events} events are drawn");
+        assert!(page.contains(shown), "no {shown} on {tab}");
+    }
+}
+
+#[test]
+fn the_dashboard_draws_the_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_telegrad");
+    let demo = ["--", program, "demo", "split-learning", "--epochs", "100000"];
+    let mut run = telegrad(
+        folder.path(),
+        &[&["run", "--dashboard", "--names", "client,server"], &demo[..]].concat(),
+    )
+    .stdout(Stdio::null())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut line = String::new();
+    BufReader::new(run.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .split_whitespace()
+        .find(|word| word.starts_with("http://"))
+        .map(str::to_owned);
+    let seen = address.as_deref().map(|address| {
+        // The workers have to meet first.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        loaded(address)
+    });
+    let _ = Command::new("kill").arg(run.id().to_string()).status();
+    let _ = run.wait();
+    let Some((page, console)) = seen.unwrap_or_else(|| panic!("{line}")) else {
+        return;
+    };
+    assert_eq!(console, "");
+    for shown in [
+        "data-testid=\"worker-0\"",
+        "data-testid=\"worker-1\"",
+        "client",
+        "server",
+        "chart-calls",
+    ] {
+        assert!(page.contains(shown), "no {shown} in\n{page}");
+    }
+}

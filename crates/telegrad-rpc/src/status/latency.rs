@@ -1,0 +1,144 @@
+//! How long calls take, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use telegrad_wire::{Rank, Wire};
+
+/// Four buckets for every doubling, from a quarter of a microsecond to a minute.
+const BUCKETS: usize = 4 * (LAST - FIRST) as usize;
+const FIRST: u32 = 8;
+const LAST: u32 = 36;
+
+/// Counts calls by how long they took.
+#[derive(Debug)]
+pub(crate) struct Histogram([AtomicU64; BUCKETS]);
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; BUCKETS])
+    }
+
+    pub(crate) fn count(&self, taken: Duration) {
+        self.0[bucket_of(taken)].fetch_add(1, Relaxed);
+    }
+
+    /// What was counted so far, of calls to this worker.
+    pub(crate) fn counted(&self, to: Rank) -> Latency {
+        let counts = self.0.iter().map(|count| count.load(Relaxed)).enumerate();
+        let counts = counts.filter(|(_, count)| *count > 0);
+        Latency {
+            to,
+            counts: counts.map(|(bucket, count)| (bucket as u32, count)).collect(),
+        }
+    }
+}
+
+/// The bucket of a time; what is too short or too long is in the first or the last.
+fn bucket_of(taken: Duration) -> usize {
+    let nanoseconds = u64::try_from(taken.as_nanos())
+        .unwrap_or(u64::MAX)
+        .max(1 << FIRST);
+    let octave = nanoseconds.ilog2();
+    // The two bits after the first.
+    let quarter = (nanoseconds >> (octave - 2)) & 3;
+    ((octave - FIRST) as usize * 4 + quarter as usize).min(BUCKETS - 1)
+}
+
+/// How long calls to one worker took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Wire)]
+pub struct Latency {
+    /// The worker.
+    pub to: Rank,
+    /// How many there were since the start, by bucket. Those without any are left out.
+    pub counts: Vec<(u32, u64)>,
+}
+
+impl Latency {
+    /// The longest time that is in a bucket.
+    pub fn longest(bucket: u32) -> Duration {
+        let (octave, quarter) = (FIRST + bucket / 4, u64::from(bucket % 4));
+        let start = 1_u64.checked_shl(octave).unwrap_or(u64::MAX);
+        Duration::from_nanos(start.saturating_add((start >> 2).saturating_mul(quarter + 1)))
+    }
+
+    /// How many calls were counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Those that were not there before.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let earlier = |bucket: u32| {
+            let found = before.counts.iter().find(|(other, _)| *other == bucket);
+            found.map_or(0, |(_, count)| *count)
+        };
+        let counts = self
+            .counts
+            .iter()
+            .map(|(bucket, count)| (*bucket, count.saturating_sub(earlier(*bucket))));
+        Self {
+            to: self.to,
+            counts: counts.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+
+    /// A time that this share of the calls did not exceed; nothing when there were none.
+    pub fn percentile(&self, share: f64) -> Option<Duration> {
+        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bucket = self.counts.iter().find(|(_, count)| {
+            seen += count;
+            seen >= wanted
+        });
+        bucket.map(|(bucket, _)| Self::longest(*bucket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_a_bucket_that_is_at_most_a_quarter_longer() {
+        for nanoseconds in [256, 300, 1_000, 12_345, 1_000_000, 59_000_000_000_u64] {
+            let taken = Duration::from_nanos(nanoseconds);
+            let longest = Latency::longest(bucket_of(taken) as u32);
+            assert!(
+                longest >= taken && longest <= taken.mul_f64(1.26),
+                "{taken:?} in {longest:?}"
+            );
+        }
+        assert_eq!(bucket_of(Duration::ZERO), 0);
+        assert_eq!(bucket_of(Duration::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_what_was_counted_since() {
+        let histogram = Histogram::new();
+        for _ in 0..100 {
+            histogram.count(Duration::from_millis(100));
+        }
+        let before = histogram.counted(1);
+        for _ in 0..98 {
+            histogram.count(Duration::from_micros(10));
+        }
+        for _ in 0..2 {
+            histogram.count(Duration::from_millis(1));
+        }
+        let since = histogram.counted(1).since(&before);
+        assert_eq!((since.to, since.count()), (1, 100));
+        let near = |share: f64, expected: Duration| {
+            let found = since.percentile(share).unwrap();
+            assert!(
+                found >= expected && found < expected.mul_f64(1.3),
+                "{found:?} is not {expected:?}"
+            );
+        };
+        near(0.5, Duration::from_micros(10));
+        near(0.98, Duration::from_micros(10));
+        near(0.99, Duration::from_millis(1));
+        assert!(since.since(&since).percentile(0.5).is_none());
+    }
+}
