@@ -28,24 +28,23 @@ const FRESH: Duration = Duration::from_millis(400);
 /// Chains of waits that are worth showing.
 const OLD: Duration = Duration::from_millis(500);
 
-/// What was seen last.
-struct Shared {
-    watch: Mutex<(Watch, Option<(Instant, Arc<Look>)>)>,
+/// Looks for everybody who asks.
+type Shared = Arc<Mutex<Looking>>;
+
+struct Looking {
+    watch: Watch,
+    last: Arc<Look>,
+    when: Option<Instant>,
 }
 
-impl Shared {
+impl Looking {
     /// What can be seen now; nothing yet, or no more, when no worker answers.
-    fn look(&self) -> Arc<Look> {
-        let mut watch = self.watch.lock();
-        let (watch, last) = &mut *watch;
-        match last {
-            Some((when, look)) if when.elapsed() < FRESH => look.clone(),
-            _ => {
-                let look = Arc::new(watch.look().unwrap_or_default());
-                *last = Some((Instant::now(), look.clone()));
-                look
-            }
+    fn look(&mut self) -> Arc<Look> {
+        if self.when.is_none_or(|when| when.elapsed() >= FRESH) {
+            self.last = Arc::new(self.watch.look().unwrap_or_default());
+            self.when = Some(Instant::now());
         }
+        self.last.clone()
     }
 }
 
@@ -58,9 +57,11 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
         .map_err(|error| format!("cannot listen on {address} for the dashboard: {error}"))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let shared = Arc::new(Shared {
-        watch: Mutex::new((Watch::new(Which::Of(std::process::id())), None)),
-    });
+    let shared: Shared = Arc::new(Mutex::new(Looking {
+        watch: Watch::new(Which::Of(std::process::id())),
+        last: Arc::default(),
+        when: None,
+    }));
     let app = Router::new()
         .route("/", get(page))
         .route("/status.json", get(status))
@@ -90,12 +91,14 @@ async fn page() -> impl IntoResponse {
     (headers, PAGE)
 }
 
-async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    Json(as_json(&shared.look()))
+async fn status(State(shared): State<Shared>) -> Json<Value> {
+    let look = shared.lock().look();
+    Json(as_json(&look))
 }
 
-async fn numbers(State(shared): State<Arc<Shared>>) -> Response {
-    let text = metrics::text(&shared.look());
+async fn numbers(State(shared): State<Shared>) -> Response {
+    let look = shared.lock().look();
+    let text = metrics::text(&look);
     (
         StatusCode::OK,
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],

@@ -75,7 +75,9 @@ fn draw(
                     KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
                     _ => {}
                 },
-                Event::Resize(..) => drop(terminal.draw(|frame| screen.draw(frame))?),
+                Event::Resize(..) => {
+                    terminal.draw(|frame| screen.draw(frame))?;
+                }
                 _ => {}
             }
         }
