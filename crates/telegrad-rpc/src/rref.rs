@@ -294,7 +294,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
         F: Method<M, Object = T, Value: Wire>,
     {
         let request = self.request("rpc_sync", Registry::get().of::<F>()?);
-        self.worker()?.rpc(request, &args)?.wait()
+        let future = self.worker()?.rpc(request, &args)?;
+        // They have been sent, and may be large.
+        drop(args);
+        future.wait()
     }
 
     /// Runs a method of the value, on its owner; returns at once with a future of what it gives.

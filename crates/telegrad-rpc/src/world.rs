@@ -83,7 +83,10 @@ impl World {
         F: FreeFn<M, Value: Wire>,
     {
         let request = self.request::<F>(to.into(), "rpc_sync")?;
-        self.worker().rpc(request, &args)?.wait()
+        let future = self.worker().rpc(request, &args)?;
+        // They have been sent, and may be large.
+        drop(args);
+        future.wait()
     }
 
     /// Runs `function` on worker `to`; returns at once with a future of its value.
