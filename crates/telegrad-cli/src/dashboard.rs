@@ -25,8 +25,8 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 /// How old an answer may be: several who look at once do not make the workers answer more often.
 const FRESH: Duration = Duration::from_millis(400);
 
-/// Chains of waits that are worth showing.
-const OLD: Duration = Duration::from_millis(500);
+/// Chains of waits that are worth showing, and calls that ought to have begun.
+const OLD: Duration = Duration::from_secs(1);
 
 /// Looks for everybody who asks.
 type Shared = Arc<Mutex<Looking>>;
@@ -117,7 +117,7 @@ fn as_json(look: &Look) -> Value {
         "world": look.workers.iter().map(of_worker).collect::<Vec<_>>(),
         "silent": look.silent,
         "chains": chains.older(OLD).iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "cycles": chains.cycles(),
+        "cycles": chains.cycles(OLD),
     })
 }
 

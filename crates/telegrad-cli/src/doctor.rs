@@ -66,7 +66,7 @@ fn examine(args: &Args) -> Result<(String, u8), Error> {
         code = code.max(3);
         text += &format!("\n{chain}\n");
     }
-    for cycle in chains.cycles() {
+    for cycle in chains.cycles(args.older) {
         code = 4;
         text += &format!("\ncycle: {cycle}\n");
     }

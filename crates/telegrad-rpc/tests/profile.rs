@@ -19,7 +19,7 @@ fn leaf(what: u32, _number: u64) -> Result<u32> {
         FAIL => Err(telegrad_rpc::Error::other("a leaf falls")),
         PANIC => panic!("a leaf panics"),
         SLEEP => {
-            std::thread::sleep(Duration::from_millis(1000));
+            std::thread::sleep(Duration::from_millis(1500));
             Ok(SLEEP)
         }
         other => Ok(other),
@@ -183,7 +183,7 @@ fn failures_are_recorded_wherever_they_pass(cluster: Cluster) {
             );
         }
         let (result, profile) = profile(&world, Options::default(), || {
-            let hasty = world.with_timeout(Duration::from_millis(200));
+            let hasty = world.with_timeout(Duration::from_millis(500));
             hasty.rpc_sync(2, leaf, (SLEEP, 1))
         })
         .unwrap();

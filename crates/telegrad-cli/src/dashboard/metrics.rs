@@ -127,16 +127,15 @@ pub(super) fn text(look: &Look) -> String {
         let worker = label(&seen.status.name);
         for latency in &seen.status.latency {
             let of = format!("worker=\"{worker}\",callee=\"{}\"", latency.to);
-            let mut sum = 0;
-            for (bucket, count) in &latency.counts {
-                sum += count;
+            let mut count = 0;
+            for (bucket, more) in &latency.counts {
+                count += more;
                 let bound = Latency::longest(*bucket).as_secs_f64();
-                let _ = writeln!(text, "{name}_bucket{{{of},le=\"{bound}\"}} {sum}");
+                let _ = writeln!(text, "{name}_bucket{{{of},le=\"{bound}\"}} {count}");
             }
-            let _ = writeln!(
-                text,
-                "{name}_bucket{{{of},le=\"+Inf\"}} {sum}\n{name}_count{{{of}}} {sum}"
-            );
+            let sum = latency.sum.as_secs_f64();
+            let _ = writeln!(text, "{name}_bucket{{{of},le=\"+Inf\"}} {count}");
+            let _ = writeln!(text, "{name}_sum{{{of}}} {sum}\n{name}_count{{{of}}} {count}");
         }
     }
     text

@@ -14,8 +14,8 @@ use crate::watch::{Chains, Look, Seen};
 /// Looks that are remembered: more than a screen is wide.
 const REMEMBERED: usize = 600;
 
-/// Chains of waits that are worth showing.
-const OLD: Duration = Duration::from_millis(500);
+/// Chains of waits that are worth showing, and calls that ought to have begun.
+const OLD: Duration = Duration::from_secs(1);
 
 /// What has been seen so far.
 #[derive(Default)]
@@ -169,7 +169,7 @@ impl Screen {
 
     fn waits(&self, chains: &Chains<'_>) -> Text<'static> {
         let mut text = Text::default();
-        for cycle in chains.cycles() {
+        for cycle in chains.cycles(OLD) {
             text.push_line(Line::from(format!("CYCLE: {cycle}")).red().bold());
         }
         for chain in chains.older(OLD) {

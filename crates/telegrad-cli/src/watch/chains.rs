@@ -130,15 +130,16 @@ impl<'a> Chains<'a> {
         Chain(lines)
     }
 
-    /// The cycles: chains that end with a call that has not begun, on a worker that the chain has passed before.
-    pub(crate) fn cycles(&self) -> BTreeSet<String> {
+    /// The cycles: chains that end with a call that has not begun for so long, on a worker that the chain has passed before. What
+    /// has only just come is about to begin.
+    pub(crate) fn cycles(&self, older: Duration) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for chain in self.all() {
             let last = chain[chain.len() - 1];
             let Some((stuck_on, served)) = self.served.get(&last) else {
                 continue;
             };
-            if served.has_begun {
+            if served.has_begun || served.age < older {
                 continue;
             }
             // Where each call of the chain runs; the first one was made by a worker outside of any call.

@@ -12,24 +12,34 @@ const LAST: u32 = 36;
 
 /// Counts calls by how long they took.
 #[derive(Debug)]
-pub(crate) struct Histogram([AtomicU64; BUCKETS]);
+pub(crate) struct Histogram {
+    counts: [AtomicU64; BUCKETS],
+    /// Nanoseconds.
+    sum: AtomicU64,
+}
 
 impl Histogram {
     pub(crate) fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; BUCKETS])
+        Self {
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            sum: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn count(&self, taken: Duration) {
-        self.0[bucket_of(taken)].fetch_add(1, Relaxed);
+        self.counts[bucket_of(taken)].fetch_add(1, Relaxed);
+        let nanoseconds = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
+        self.sum.fetch_add(nanoseconds, Relaxed);
     }
 
     /// What was counted so far, of calls to this worker.
     pub(crate) fn counted(&self, to: Rank) -> Latency {
-        let counts = self.0.iter().map(|count| count.load(Relaxed)).enumerate();
+        let counts = self.counts.iter().map(|count| count.load(Relaxed)).enumerate();
         let counts = counts.filter(|(_, count)| *count > 0);
         Latency {
             to,
             counts: counts.map(|(bucket, count)| (bucket as u32, count)).collect(),
+            sum: Duration::from_nanos(self.sum.load(Relaxed)),
         }
     }
 }
@@ -52,6 +62,8 @@ pub struct Latency {
     pub to: Rank,
     /// How many there were since the start, by bucket. Those without any are left out.
     pub counts: Vec<(u32, u64)>,
+    /// All of their times together.
+    pub sum: Duration,
 }
 
 impl Latency {
@@ -81,6 +93,7 @@ impl Latency {
         Self {
             to: self.to,
             counts: counts.filter(|(_, count)| *count > 0).collect(),
+            sum: self.sum.saturating_sub(before.sum),
         }
     }
 
@@ -129,6 +142,7 @@ mod tests {
         }
         let since = histogram.counted(1).since(&before);
         assert_eq!((since.to, since.count()), (1, 100));
+        assert_eq!(since.sum, Duration::from_micros(98 * 10 + 2 * 1000));
         let near = |share: f64, expected: Duration| {
             let found = since.percentile(share).unwrap();
             assert!(

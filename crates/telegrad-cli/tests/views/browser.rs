@@ -2,9 +2,9 @@
 //!
 //! Chromium is needed; where there is none, these tests have nothing to say. `.ci/run` installs it.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use super::*;
 
 /// Loads a page, lets it run for a while, and gives what it has become and what it has said to its console. Nothing
 /// without a browser.
@@ -31,33 +31,11 @@ fn loaded(url: &str) -> Option<(String, String)> {
     Some((text(&output.stdout), console.collect::<Vec<_>>().join("\n")))
 }
 
-fn telegrad(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_telegrad"));
-    command.args(args).current_dir(folder);
-    command
-}
-
 #[test]
 fn the_page_of_a_recording_draws_everything() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let program = env!("CARGO_BIN_EXE_telegrad");
-    let demo = [
-        program,
-        "demo",
-        "split-learning",
-        "--epochs",
-        "1",
-        "--batch",
-        "400",
-        "--json",
-    ];
-    let recorded = telegrad(
-        folder,
-        &[&["trace", "record", "-o", "t.json", "--"], &demo[..]].concat(),
-    )
-    .output();
-    assert!(recorded.unwrap().status.success());
+    record(folder, "t.json");
     let written = telegrad(folder, &["trace", "view", "t.json", "-o", "page.html"]).status();
     assert!(written.unwrap().success());
     let page = format!("file://{}/page.html", folder.display());
@@ -84,33 +62,14 @@ fn the_page_of_a_recording_draws_everything() {
 
 #[test]
 fn the_dashboard_draws_the_workers() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_telegrad");
-    let demo = ["--", program, "demo", "split-learning", "--epochs", "100000"];
-    let mut run = telegrad(
-        folder.path(),
-        &[&["run", "--dashboard", "--names", "client,server"], &demo[..]].concat(),
-    )
-    .stdout(Stdio::null())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let mut line = String::new();
-    BufReader::new(run.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .split_whitespace()
-        .find(|word| word.starts_with("http://"))
-        .map(str::to_owned);
-    let seen = address.as_deref().map(|address| {
-        // The workers have to meet first.
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        loaded(address)
+    let mut running = Running::start(&["--dashboard"]);
+    let address = running.dashboard();
+    until(|| {
+        let (_, seen) = get(&address, "/status.json");
+        let has_both = seen.contains("\"client\"") && seen.contains("\"server\"");
+        has_both.then_some(()).ok_or(seen)
     });
-    let _ = Command::new("kill").arg(run.id().to_string()).status();
-    let _ = run.wait();
-    let Some((page, console)) = seen.unwrap_or_else(|| panic!("{line}")) else {
+    let Some((page, console)) = loaded(&format!("http://{address}/")) else {
         return;
     };
     assert_eq!(console, "");

@@ -2,9 +2,11 @@
 
 use std::process::{Command, Output};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use telegrad::prelude::*;
+
+use super::{PROGRAM, text, until};
 
 /// Something that one method at a time runs on.
 struct Slot;
@@ -65,23 +67,23 @@ fn world(place: &str, body: impl FnOnce(&World) + Send + 'static) -> Vec<JoinHan
 }
 
 fn doctor(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_telegrad"));
-    command.arg("doctor").args(args).output().expect("it starts")
+    Command::new(PROGRAM)
+        .arg("doctor")
+        .args(args)
+        .output()
+        .expect("it starts")
 }
 
 /// Asks until the exit code is this one; what it says then.
-fn until(code: i32, args: &[&str]) -> String {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
+fn says(code: i32, args: &[&str]) -> String {
+    until(|| {
         let output = doctor(args);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.code() == Some(code) {
-            return text;
+        let said = text(&output.stdout);
+        match output.status.code() {
+            Some(found) if found == code => Ok(said),
+            found => Err(format!("{found:?}\n{said}{}", text(&output.stderr))),
         }
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(Instant::now() < end, "{:?}\n{text}{errors}", output.status);
-        thread::sleep(Duration::from_millis(50));
-    }
+    })
 }
 
 #[test]
@@ -92,8 +94,8 @@ fn a_cycle_is_named_and_what_only_takes_long_is_not() {
         let hasty = slot.with_timeout(Duration::from_secs(5));
         hasty.rpc_sync(Slot::first, (slot.clone(),)).unwrap_err();
     });
-    let text = until(4, &[&process, "--older", "0"]);
-    let of = |function: &str| format!("`doctor::{function}`");
+    let said = says(4, &[&process, "--older", "0.3"]);
+    let of = |function: &str| format!("`views::doctor::{function}`");
     let cycle = format!(
         "cycle: {} on `a` waits for {} on `b` waits for {} on `c` waits for {} on `a`, which cannot begin before the first \
          has returned",
@@ -102,17 +104,17 @@ fn a_cycle_is_named_and_what_only_takes_long_is_not() {
         of("third"),
         of("Slot::last"),
     );
-    assert!(text.contains(&cycle), "{text}");
-    assert!(text.starts_with("3 of 3 workers answer"), "{text}");
+    assert!(said.contains(&cycle), "{said}");
+    assert!(said.starts_with("3 of 3 workers answer"), "{said}");
     let gathered = "2 of 3 workers wait for all others, at a barrier or in the shutdown: `b`, `c`";
-    assert!(text.contains(gathered), "{text}");
+    assert!(said.contains(gathered), "{said}");
     for line in [
         "`a` has been waiting for ",
-        "  for `doctor::Slot::first` on `a`",
-        "      for `doctor::third` on `c`",
+        "  for `views::doctor::Slot::first` on `a`",
+        "      for `views::doctor::third` on `c`",
         "which has not begun",
     ] {
-        assert!(text.contains(line), "no {line} in\n{text}");
+        assert!(said.contains(line), "no {line} in\n{said}");
     }
     for member in stuck {
         member.join().unwrap();
@@ -121,19 +123,19 @@ fn a_cycle_is_named_and_what_only_takes_long_is_not() {
     let slow = world("slow", |world| {
         world.rpc_sync("b", sleep, (3000,)).unwrap();
     });
-    let text = until(3, &[&process, "--older", "0.2"]);
+    let said = says(3, &[&process, "--older", "0.2"]);
     assert!(
-        text.contains("for `doctor::sleep` on `b`") && text.contains("which runs"),
-        "{text}"
+        said.contains("for `views::doctor::sleep` on `b`") && said.contains("which runs"),
+        "{said}"
     );
-    assert!(!text.contains("cycle"), "{text}");
-    let text = until(0, &[&process, "--older", "1000"]);
-    assert!(text.contains("nothing has been under way for long"), "{text}");
+    assert!(!said.contains("cycle"), "{said}");
+    let said = says(0, &[&process, "--older", "1000"]);
+    assert!(said.contains("nothing has been under way for long"), "{said}");
     for member in slow {
         member.join().unwrap();
     }
     let gone = doctor(&[&process]);
     assert_eq!(gone.status.code(), Some(1));
-    let errors = String::from_utf8_lossy(&gone.stderr);
+    let errors = text(&gone.stderr);
     assert!(errors.contains("has no worker that can be seen"), "{errors}");
 }

@@ -1,0 +1,139 @@
+//! What people see of worlds: recordings, and worlds that run.
+
+mod browser;
+mod doctor;
+mod live;
+mod trace;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_telegrad");
+
+/// Longer than anything takes on a machine that is busy with other tests.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// The command with these arguments, in a folder.
+fn telegrad(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).current_dir(folder);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command prints that goes well.
+#[track_caller]
+fn printed(command: &mut Command) -> String {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Records a short training run, of a client and a server.
+fn record(folder: &Path, file: &str) -> Output {
+    let demo = [
+        "demo",
+        "split-learning",
+        "--epochs",
+        "1",
+        "--batch",
+        "400",
+        "--json",
+    ];
+    let record = ["trace", "record", "-o", file, "--", PROGRAM];
+    let output = telegrad(folder, &[&record, &demo[..]].concat())
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    output
+}
+
+/// Asks until the answer is right.
+fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + LIMIT;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(seen) => assert!(Instant::now() < end, "{seen}"),
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The head and the body of what is served there.
+fn get(address: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+/// That a page is all that is needed to show it.
+fn assert_needs_no_network(page: &str) {
+    for fetched in ["https://", "src=\"", "href=\"http", "@import"] {
+        assert!(!page.contains(fetched), "it has {fetched}");
+    }
+}
+
+/// A training run of a client and a server under `telegrad run`, ended when this is dropped.
+struct Running {
+    run: Child,
+    errors: BufReader<ChildStderr>,
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["--names", "client,server", "--", PROGRAM];
+        let demo = ["demo", "split-learning", "--epochs", "100000"];
+        let mut run = telegrad(folder.path(), &[&["run"], more, &names[..], &demo[..]].concat())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let errors = BufReader::new(run.stderr.take().unwrap());
+        Self {
+            run,
+            errors,
+            _folder: folder,
+        }
+    }
+
+    fn process(&self) -> String {
+        self.run.id().to_string()
+    }
+
+    /// Where its dashboard is, as it says first of all.
+    fn dashboard(&mut self) -> String {
+        let mut line = String::new();
+        self.errors.read_line(&mut line).unwrap();
+        let address = line
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        address.unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.process()).status();
+        let _ = self.run.wait();
+    }
+}
