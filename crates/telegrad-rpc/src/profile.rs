@@ -28,7 +28,7 @@ const LEAST: Duration = Duration::from_millis(50);
 /// others, to any depth.
 ///
 /// What it set off and did not wait for belongs to it too, and is waited for within [`Options::patience`]. What other threads
-/// do does not, unless `f` has them do it in remote functions. Workers that cannot be asked any more are in [`Profile::missing`].
+/// do does not, unless they are told ([`telegrad_trace::here`]). Workers that cannot be asked any more are in [`Profile::missing`].
 /// A panic of `f` goes on, without a profile.
 ///
 /// # Errors

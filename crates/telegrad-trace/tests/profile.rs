@@ -1,7 +1,7 @@
 //! What can be seen in a profile, of events that are made by hand.
 
 use serde_json::Value;
-use telegrad_trace::{Call, Collected, Event, Execution, Kind, Profile, SortBy, Status, read};
+use telegrad_trace::{Call, Collected, Event, Execution, Kind, Profile, SortBy, Status, read, read_worlds};
 
 /// An event on a worker, from one microsecond to another.
 fn event(
@@ -386,4 +386,47 @@ fn the_page_gets_rows_and_traffic() {
     assert_eq!(view["missing"], serde_json::json!([["c", "it is gone"]]));
     assert_eq!(view["step"]["workers"][0]["waiting"], 55.0);
     assert_eq!(view["averages"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn events_that_make_no_sense_do_no_harm() {
+    let scope = |span, parent, times| event(span, parent, 0, Kind::Scope, "x", times);
+    let events = vec![
+        scope(1, 1, (0, 10)),
+        scope(2, 3, (1, 9)),
+        scope(3, 2, (2, 8)),
+        scope(4, 3, (3, 7)),
+        // It ends before it begins, and is under something that is not there.
+        scope(5, 99, (8, 4)),
+    ];
+    let collected = Collected {
+        events,
+        ..Collected::default()
+    };
+    let profile = Profile::new(0, vec![(0, "a".into(), collected)], Vec::new());
+    assert_eq!(profile.key_averages().0[0].calls, 5);
+    assert_eq!(profile.events.iter().map(Event::duration).min(), Some(0));
+    assert!(profile.step().is_some() && !profile.steps("x").is_empty());
+    assert_eq!(
+        chrome(&profile).iter().filter(|entry| entry["ph"] == "X").count(),
+        5
+    );
+}
+
+#[test]
+fn recordings_of_several_worlds_are_kept_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = serde_json::to_string(&events()[0]).unwrap();
+    for world in [7, 8] {
+        let text = format!("{{\"rank\":0,\"of\":\"a\",\"world\":{world}}}\n{line}\n");
+        std::fs::write(folder.path().join(format!("0-a-{world}.jsonl")), text).unwrap();
+    }
+    let paths = [folder.path().to_owned()];
+    let worlds = read_worlds(&paths).unwrap();
+    assert_eq!(
+        worlds.iter().map(|world| world.events.len()).collect::<Vec<_>>(),
+        [1, 1]
+    );
+    let error = read(&paths).unwrap_err().to_string();
+    assert!(error.contains("it has 2 worlds"), "{error}");
 }

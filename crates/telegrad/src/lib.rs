@@ -32,7 +32,7 @@
 //! what can be done with them, [`RRef`] for values that stay where they are, [`AutogradWorld::context`] for gradients across
 //! workers, [`nn`] and [`optim`] for layers and optimisers, [`remote`] for which
 //! functions can be called, [`ops`] for the
-//! tensor operators that every worker has, [`launch`] to start the processes of a world.
+//! tensor operators that every worker has, [`profile()`] for where the time goes, [`launch`] to start the processes of a world.
 
 // The macros name this crate by its full path, also inside the crate itself.
 extern crate self as telegrad;

@@ -21,6 +21,9 @@ const PREFIX: &str = "telegrad-status-";
 /// How long to wait for the other side.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// How long to wait before the next one is accepted, when one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Longest answer.
 const MAX_ANSWER: u64 = 256 << 20;
 
@@ -46,8 +49,12 @@ fn start() -> io::Result<()> {
     let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
     let serve = move || {
         for stream in listener.incoming() {
-            // Whoever asks and goes away again is no trouble of ours.
-            let _ = stream.and_then(|stream| answer(&stream));
+            match stream {
+                // Whoever asks and goes away again is no trouble of ours.
+                Ok(stream) => drop(answer(&stream)),
+                // There is nothing to open it with, and there may not be for a while.
+                Err(_) => std::thread::sleep(PAUSE),
+            }
         }
     };
     std::thread::Builder::new()

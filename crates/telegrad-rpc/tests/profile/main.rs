@@ -1,5 +1,7 @@
 //! What profiles have of calls.
 
+mod ending;
+
 use std::time::Duration;
 
 use telegrad_rpc::{ProcessProfile, RRef, Result, World, join_all, profile, remote};
@@ -67,8 +69,6 @@ on_every_cluster! { 3 =>
     what_is_not_waited_for_is_recorded_all_the_same
     a_server_can_record_everything_that_it_does
     clocks_that_differ_are_brought_together
-    nothing_is_left_of_a_profile_that_panicked
-    a_profile_without_patience_ends_everywhere_all_the_same
     callbacks_belong_to_the_profile_that_they_were_given_in
     an_async_function_waits_while_it_sleeps
 }
@@ -426,19 +426,6 @@ fn clocks_that_differ_are_brought_together(cluster: Cluster) {
     });
 }
 
-fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
-    on_first(cluster, |world| {
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            profile(&world, Options::default(), || {
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-                panic!("on purpose");
-            })
-        }));
-        assert!(panicked.is_err());
-        assert_no_traces(&world);
-    });
-}
-
 /// That no worker keeps anything of any profile.
 fn assert_no_traces(world: &World) {
     for rank in 0..3 {
@@ -448,44 +435,6 @@ fn assert_no_traces(world: &World) {
             "on rank {rank}"
         );
     }
-}
-
-fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
-    let board = cluster.board();
-    on_first(cluster, move |world| {
-        let options = Options {
-            patience: Duration::ZERO,
-            ..Options::default()
-        };
-        let (_, profile) = profile(&world, options.clone(), || world.rpc_sync(1, relay, (WELL, 1))).unwrap();
-        // What is over is there, also of workers that others have called.
-        let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        chain(&events, root.span, "::relay");
-        assert_no_traces(&world);
-        // What goes on is not, and does not open it again.
-        let (_, profile) = telegrad_rpc::profile(&world, options, || {
-            let future = world.rpc_async(1, relay_patiently, (board.clone(),)).unwrap();
-            board.wait("running");
-            future
-        })
-        .map(|(future, profile)| {
-            board.raise("go");
-            (future.wait().unwrap(), profile)
-        })
-        .unwrap();
-        assert!(profile.events.iter().all(|event| event.as_execution().is_none()));
-        assert_no_traces(&world);
-    });
-}
-
-/// Has the next worker do something, after a while.
-#[remote]
-fn relay_patiently(board: Board) -> Result<u32> {
-    board.raise("running");
-    board.wait("go");
-    let world = World::current()?;
-    world.rpc_sync(2, leaf, (WELL, 1))
 }
 
 fn callbacks_belong_to_the_profile_that_they_were_given_in(cluster: Cluster) {
@@ -531,70 +480,9 @@ async fn await_sleep() -> Result<u32> {
     World::current()?.rpc_async(2, leaf, (SLEEP, 1))?.await
 }
 
-#[test]
-fn nothing_is_kept_for_a_worker_that_is_gone() {
-    let cluster = Cluster::processes(3).may_die(0).no_shutdown();
-    let board = cluster.board();
-    cluster.run(move |world| match world.rank() {
-        0 => {
-            let _ = profile(&world, Options::default(), || {
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-                board.raise("profiling");
-                board.wait("never");
-            });
-        }
-        1 => {
-            board.wait("profiling");
-            assert_eq!(world.debug_info().traces, 1);
-            board.kill(0);
-            let end = std::time::Instant::now() + Duration::from_secs(20);
-            while world.debug_info().traces > 0 {
-                assert!(std::time::Instant::now() < end, "it is kept");
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            board.raise("over");
-        }
-        _ => board.wait("over"),
-    });
-}
-
 #[remote]
 fn traces_kept() -> Result<usize> {
     Ok(World::current()?.debug_info().traces)
-}
-
-#[test]
-fn a_worker_that_is_gone_is_missing_from_the_profile() {
-    let cluster = Cluster::processes(3).may_die(2).no_shutdown();
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() > 0 {
-            return board.wait("over");
-        }
-        let (_, profile) = profile(&world, Options::default(), || {
-            world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-            board.kill(2);
-            world.rpc_sync(1, relay, (WELL, 2)).unwrap_err();
-        })
-        .unwrap();
-        board.raise("over");
-        let [(name, why)] = &profile.missing[..] else {
-            panic!("{:?}", profile.missing);
-        };
-        assert_eq!(name, "w2");
-        assert!(why.contains("w2"), "{why}");
-        let events = events(&profile);
-        assert!(events.iter().all(|event| event.worker < 2));
-        // The calls that were to reach it are there, the second one with why it did not.
-        let calls: Vec<_> = events
-            .iter()
-            .filter(|event| event.name.ends_with("leaf"))
-            .collect();
-        assert_eq!(
-            calls.iter().map(|call| call.status.is_ok()).collect::<Vec<_>>(),
-            [true, false]
-        );
-    });
 }
 
 #[test]
