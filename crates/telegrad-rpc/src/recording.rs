@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Call, Entered, Execution, Kind, Position, Span, Status};
+use telegrad_trace::{Call, Entered, Execution, Kind, Origin, Position, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, RawTensor};
 
 use crate::call::Reply;
@@ -125,6 +125,7 @@ pub(crate) fn arrival(worker: &Worker, header: &FrameHeader) -> Option<(Position
 pub(crate) fn of_execution(
     worker: &Worker,
     (at, arrived): (Position, u64),
+    origin: Option<Origin>,
     function: &Registration,
     (caller, tensors): (&WorkerInfo, &[RawTensor]),
 ) -> Option<Arc<Span>> {
@@ -136,7 +137,8 @@ pub(crate) fn of_execution(
         arrived,
         replied: 0,
     };
-    let span = Span::new(&worker.recorder, at, function.name, Kind::Execution(execution));
+    let kind = Kind::Execution(execution);
+    let span = Span::ahead(&worker.recorder, at, function.name, kind, origin);
     if at.has_shapes() {
         let shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
         span.note(|event| event.shapes = shapes);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use telegrad_trace::Origin;
 use telegrad_wire::{Decoder, Encoder, Payload, Wire, WireError};
 
 use crate::layer::Recorded;
@@ -18,6 +19,8 @@ pub(crate) struct Section {
     pub(crate) handed: Vec<Handed>,
     /// What a layer has noted of the message's tensors.
     pub(crate) recorded: Option<Recorded>,
+    /// What the call is known as to whoever subscribes to such things.
+    pub(crate) origin: Option<Origin>,
 }
 
 /// A reference that changes hands.
@@ -56,7 +59,11 @@ impl Handed {
 
 impl Section {
     pub(crate) fn is_empty(&self) -> bool {
-        self.object.is_none() && self.creates.is_none() && self.handed.is_empty() && self.recorded.is_none()
+        self.object.is_none()
+            && self.creates.is_none()
+            && self.handed.is_empty()
+            && self.recorded.is_none()
+            && self.origin.is_none()
     }
 
     /// Puts the section in front of a body.

@@ -149,6 +149,11 @@ impl Worker {
     pub(crate) fn meet(&self, members: Members) {
         // Called once, by `init`.
         let _ = self.members.set(members);
+        let worker = self.weak.clone();
+        self.recorder.name_by(move |rank| {
+            let worker = worker.upgrade()?;
+            Some(worker.members().ok()?.get(rank)?.info.name.clone())
+        });
         self.activity.changed();
     }
 

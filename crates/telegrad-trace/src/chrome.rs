@@ -76,36 +76,35 @@ impl Profile {
                 "args": event,
             }))?;
         }
-        let mut arrow = |id: String, name: &str, from: (&Event, u64), to: (&Event, u64)| {
-            let mut end = |ph: &str, (event, at): (&Event, u64)| {
+        // An end of an arrow belongs to the slice around it. Perfetto takes the last one to begin in that row, even when it is
+        // over already, and needs numbers to tell arrows apart; both ends are at starts, so that none ends before it begins.
+        let mut arrows = 0_u64;
+        let mut arrow = |name: &str, from: &Event, to: &Event| {
+            arrows += 1;
+            [("s", from), ("f", to)].into_iter().try_for_each(|(ph, event)| {
                 write(json!({
                     "ph": ph,
                     "bp": "e",
-                    "id": id,
+                    "id": arrows,
                     "name": name,
                     "cat": name,
                     "pid": event.worker,
                     "tid": rows[&event.span],
-                    "ts": micros(at.clamp(event.start, event.end)),
+                    "ts": micros(event.start),
                 }))
-            };
-            end("s", from)?;
-            end("f", to)
+            })
         };
         let mut linked: rustc_hash::FxHashMap<u64, &Event> = rustc_hash::FxHashMap::default();
         for event in &self.events {
-            if let Some(of_call) = event.as_call()
+            if event.as_call().is_some()
                 && let Some(execution) = index.execution(event)
             {
-                let id = event.span.to_string();
-                arrow(id, "call", (event, of_call.sent), (execution, execution.start))?;
+                arrow("call", event, execution)?;
             }
-            if event.link != 0 {
-                if let Some(earlier) = linked.get(&event.link) {
-                    let id = format!("link {}", event.link);
-                    arrow(id, "backward", (earlier, earlier.end), (event, event.start))?;
-                }
-                linked.insert(event.link, event);
+            if event.link != 0
+                && let Some(earlier) = linked.insert(event.link, event)
+            {
+                arrow("backward", earlier, event)?;
             }
         }
         writeln!(to, "\n]}}")?;

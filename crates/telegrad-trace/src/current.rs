@@ -8,10 +8,12 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use telegrad_wire::Rank;
+use tracing::span::EnteredSpan;
 
 use crate::event::{Event, Kind, Position, Status};
 use crate::recorder::Recorder;
 use crate::span::Span;
+use crate::subscribers;
 
 #[derive(Clone)]
 struct Current {
@@ -54,6 +56,35 @@ thread_local! {
 /// The recorders that record everything, for threads that are nowhere.
 static WATCHING: Mutex<Vec<Weak<Recorder>>> = Mutex::new(Vec::new());
 static WATCHERS: AtomicUsize = AtomicUsize::new(0);
+
+/// The recorders of this process, and whether subscribers want to see what they record.
+static RECORDERS: Mutex<(Vec<Weak<Recorder>>, bool)> = Mutex::new((Vec::new(), false));
+
+/// There is another recorder.
+pub(crate) fn add(recorder: &Arc<Recorder>) {
+    subscribers::ask();
+    let mut recorders = RECORDERS.lock();
+    recorders.0.push(Arc::downgrade(recorder));
+    recorder.subscribe(recorders.1);
+}
+
+/// A recorder ends.
+pub(crate) fn remove(recorder: &Recorder) {
+    let mut recorders = RECORDERS.lock();
+    recorders
+        .0
+        .retain(|other| !std::ptr::eq(other.as_ptr(), recorder));
+}
+
+/// Subscribers have begun, or no longer want, to see what is recorded.
+pub(crate) fn subscribe(wanted: bool) {
+    let mut recorders = RECORDERS.lock();
+    recorders.1 = wanted;
+    let known: Vec<_> = recorders.0.iter().filter_map(Weak::upgrade).collect();
+    known.iter().for_each(|recorder| recorder.subscribe(wanted));
+    // One of them may end here, and has to be removed.
+    drop(recorders);
+}
 
 pub(crate) fn watch(recorder: &Arc<Recorder>) {
     WATCHING.lock().push(Arc::downgrade(recorder));
@@ -109,8 +140,16 @@ pub fn is_recorded() -> bool {
 #[must_use = "it ends when it is dropped"]
 pub struct Entered {
     /// Nothing when the thread has stayed where it was.
-    outer: Option<Place>,
+    outer: Option<Box<Outer>>,
     not_send: PhantomData<*const ()>,
+}
+
+/// Where a thread was before.
+#[derive(Debug)]
+struct Outer {
+    place: Place,
+    /// What subscribers see it leave.
+    _shown: Option<EnteredSpan>,
 }
 
 impl std::fmt::Debug for Current {
@@ -119,19 +158,20 @@ impl std::fmt::Debug for Current {
     }
 }
 
-/// Puts this thread there.
-pub fn enter(recorder: &Arc<Recorder>, at: Position) -> Entered {
-    replace(Place::At(Current {
-        recorder: recorder.clone(),
-        at,
-    }))
+/// Puts this thread there, and where subscribers are shown that it is.
+pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, shown: tracing::Span) -> Entered {
+    let recorder = recorder.clone();
+    replace(Place::At(Current { recorder, at }), shown)
 }
 
 /// Where a thread is, for another one that works for it.
 #[derive(Clone, Debug)]
-pub struct Here(Place);
+pub struct Here {
+    place: Place,
+    shown: tracing::Span,
+}
 
-/// Where this thread is.
+/// Where this thread is, also in the spans of `tracing`.
 ///
 /// What a thread of one's own does belongs to no profile unless it is told:
 ///
@@ -144,13 +184,16 @@ pub struct Here(Place);
 /// });
 /// ```
 pub fn here() -> Here {
-    Here(CURRENT.with_borrow(Clone::clone))
+    Here {
+        place: CURRENT.with_borrow(Clone::clone),
+        shown: tracing::Span::current(),
+    }
 }
 
 impl Here {
     /// Runs `f` as part of what was recorded there.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _entered = replace(self.0.clone());
+        let _entered = replace(self.place.clone(), self.shown.clone());
         f()
     }
 }
@@ -164,12 +207,16 @@ pub fn hide() -> Entered {
             not_send: PhantomData,
         };
     }
-    replace(Place::Hidden)
+    replace(Place::Hidden, tracing::Span::none())
 }
 
-fn replace(with: Place) -> Entered {
+fn replace(with: Place, shown: tracing::Span) -> Entered {
+    let outer = Outer {
+        place: put(with),
+        _shown: (!shown.is_disabled()).then(|| shown.entered()),
+    };
     Entered {
-        outer: Some(put(with)),
+        outer: Some(Box::new(outer)),
         not_send: PhantomData,
     }
 }
@@ -184,7 +231,7 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         if let Some(outer) = self.outer.take() {
-            drop(put(outer));
+            drop(put(outer.place));
         }
     }
 }
@@ -206,18 +253,18 @@ pub fn scope_with(
         return Scope(None);
     }
     let current = match CURRENT.with_borrow(Clone::clone) {
-        Place::At(current) => Some(current),
+        Place::At(current) => Some((current.recorder, current.at)),
         Place::Hidden => None,
         // Of several workers in one process nobody knows which one a thread is working for.
         Place::Nowhere => match &WATCHING.lock()[..] {
             [only] => only.upgrade().and_then(|recorder| {
                 let at = recorder.here()?;
-                Some(Current { recorder, at })
+                Some((recorder, at))
             }),
             _ => None,
         },
     };
-    let scope = current.map(|Current { recorder, at }| begin(&recorder, at, kind, name()));
+    let scope = current.map(|(recorder, at)| begin(&recorder, at, kind, name()));
     let wants_shapes = scope
         .as_ref()
         .is_some_and(|inner| inner.1.position().has_shapes());
@@ -296,7 +343,7 @@ mod tests {
         let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let at = Position { trace, span: 9 };
-        let entered = enter(&recorder, at);
+        let entered = enter(&recorder, at, tracing::Span::none());
         let here = here();
         let helper = std::thread::spawn(move || {
             here.run(|| {
@@ -316,7 +363,7 @@ mod tests {
         let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(true);
         {
-            let _entered = enter(&recorder, Position { trace, span: 7 });
+            let _entered = enter(&recorder, Position { trace, span: 7 }, tracing::Span::none());
             let _outer = scope_with(Kind::Scope, || "outer".into(), || vec!["f32[2]".into()]);
             {
                 crate::record_function!("inner");
@@ -348,7 +395,7 @@ mod tests {
         let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let at = Position { trace, span: 1 };
-        let entered = enter(&recorder, at);
+        let entered = enter(&recorder, at, tracing::Span::none());
         let panicked = std::panic::catch_unwind(|| {
             crate::record_function!("doomed");
             panic!("on purpose");

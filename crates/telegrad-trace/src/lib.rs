@@ -6,13 +6,14 @@
 //! Read it in this order: an [`Event`] is something that took time on a worker. A [`Recorder`] keeps those of one worker;
 //! [`Span`] is one that goes on, `current` is where a thread is. A [`Profile`] is what the recorders of a world
 //! have found, put together and brought to one clock (`align`). What it shows: [`Profile::key_averages`], [`Profile::steps`],
-//! and as a file `chrome` and `lines`.
+//! and as a file `chrome` and `lines`. What goes on can also be seen while it does: `subscribers`.
 
 mod event;
 mod clock;
 mod recorder;
 mod span;
 mod current;
+mod subscribers;
 mod align;
 mod profile;
 mod averages;
@@ -25,13 +26,14 @@ mod file;
 
 pub use averages::{Average, Averages, SortBy};
 pub use clock::Clock;
-pub use current::{Entered, Here, Scope, enter, here, hide, is_recorded, scope, scope_of, scope_with};
+pub use current::{Entered, Here, Scope, here, hide, is_recorded, scope, scope_of, scope_with};
 pub use event::{Call, Event, Execution, Kind, Position, Status};
 pub use file::{FOLDER, Sink, TraceError, read, read_worlds, write_worker};
 pub use profile::{Options, Phases, Profile, Worker};
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
+pub use subscribers::{Origin, Propagate, TARGET, propagate};
 
 /// Records what follows, to the end of the block, under a name of your choice.
 ///

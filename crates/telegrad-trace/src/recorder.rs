@@ -1,8 +1,8 @@
 //! What one worker has recorded.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -29,6 +29,15 @@ const REMEMBERED: usize = 256;
 /// Events in one answer.
 const AT_ONCE: usize = 2000;
 
+/// Tells the name of a worker.
+struct Names(Box<dyn Fn(Rank) -> Option<String> + Send + Sync>);
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Names")
+    }
+}
+
 /// Keeps what happens on one worker, for those who want to know.
 ///
 /// As long as nobody does, it is asked by every call and answers after two looks.
@@ -46,6 +55,9 @@ pub struct Recorder {
     /// Where everything is written, if it is. Apart from the books: a slow disk is not to hold up those.
     sink: Mutex<Option<Sink>>,
     has_sink: AtomicBool,
+    /// Whether subscribers want to see it.
+    is_subscribed: AtomicBool,
+    names: OnceLock<Names>,
 }
 
 #[derive(Debug, Default)]
@@ -96,7 +108,7 @@ impl Recorder {
     /// One for this worker, with nothing to record. Its spans are numbered from `seed` on, so that those of different
     /// lives differ.
     pub fn new(worker: Rank, clock: Clock, seed: u64) -> Arc<Self> {
-        Arc::new(Self {
+        let recorder = Arc::new(Self {
             worker,
             clock,
             watchers: AtomicUsize::new(0),
@@ -106,7 +118,48 @@ impl Recorder {
             books: Mutex::default(),
             sink: Mutex::default(),
             has_sink: AtomicBool::new(false),
-        })
+            is_subscribed: AtomicBool::new(false),
+            names: OnceLock::new(),
+        });
+        current::add(&recorder);
+        recorder
+    }
+
+    /// Has the workers called by their names, where subscribers see them.
+    pub fn name_by(&self, names: impl Fn(Rank) -> Option<String> + Send + Sync + 'static) {
+        // The first word counts.
+        let _ = self.names.set(Names(Box::new(names)));
+    }
+
+    /// The name of a worker.
+    pub(crate) fn name(&self, worker: Rank) -> String {
+        let known = self.names.get().and_then(|names| names.0(worker));
+        known.unwrap_or_else(|| format!("rank {worker}"))
+    }
+
+    /// Subscribers want to see what is recorded, or no longer.
+    pub(crate) fn subscribe(self: &Arc<Self>, wanted: bool) {
+        match (self.is_subscribed.swap(wanted, SeqCst), wanted) {
+            (false, true) => {
+                self.watchers.fetch_add(1, SeqCst);
+                current::watch(self);
+            }
+            (true, false) => self.no_longer_watched(),
+            _ => {}
+        }
+    }
+
+    fn no_longer_watched(&self) {
+        self.watchers.fetch_sub(1, SeqCst);
+        current::unwatch(self);
+    }
+
+    /// Nothing is shown to subscribers any more.
+    fn leave(&self) {
+        current::remove(self);
+        if self.is_subscribed.swap(false, SeqCst) {
+            self.no_longer_watched();
+        }
     }
 
     /// The worker's clock.
@@ -268,8 +321,7 @@ impl Recorder {
         let Some(recording) = recording else {
             return Collected::default();
         };
-        self.watchers.fetch_sub(1, SeqCst);
-        current::unwatch(self);
+        self.no_longer_watched();
         Collected {
             events: recording.events.into(),
             more: false,
@@ -298,17 +350,23 @@ impl Recorder {
         }
     }
 
-    /// Completes the file.
+    /// The worker has ended: completes the file, and shows nothing to subscribers any more.
     pub fn close(&self) {
+        self.leave();
         if !self.has_sink.swap(false, SeqCst) {
             return;
         }
-        self.watchers.fetch_sub(1, SeqCst);
-        current::unwatch(self);
+        self.no_longer_watched();
         let threads = self.books.lock().threads.clone();
         if let Some(sink) = self.sink.lock().take() {
             sink.close(threads);
         }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -88,7 +88,8 @@ impl Inbound {
         let scope = self.scope(&worker, ContextId(header.context));
         let span = match (arrival, &found) {
             (Some(arrival), Ok((function, ..))) => {
-                recording::of_execution(&worker, arrival, function, (&self.caller, &tensors))
+                let from = (&*self.caller, &tensors[..]);
+                recording::of_execution(&worker, arrival, section.origin, function, from)
             }
             _ => None,
         };

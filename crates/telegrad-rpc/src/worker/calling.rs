@@ -180,6 +180,7 @@ impl Worker {
                 creates,
                 handed: handed.map_err(cannot_send)?,
                 recorded,
+                origin: span.as_ref().and_then(|span| span.origin()),
             };
             let not_sent = || {
                 self.references.not_given(self, &section.handed);
