@@ -81,6 +81,11 @@ impl CallContext {
         CURRENT.with_borrow(Clone::clone)
     }
 
+    /// What is known of the call that this thread serves right now, without holding on to it.
+    pub(crate) fn of_current<R>(get: impl FnOnce(&Self) -> R) -> Option<R> {
+        CURRENT.with_borrow(|call| call.as_deref().map(get))
+    }
+
     /// Runs `f` with this as the current call.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
         let _entered = match &self.span {

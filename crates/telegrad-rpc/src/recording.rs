@@ -106,7 +106,16 @@ fn of_kind(kind: RemoteErrorKind) -> Option<Status> {
 }
 
 /// Where a request belongs that has just come, and when that was, if it is to be recorded.
+#[inline]
 pub(crate) fn arrival(worker: &Worker, header: &FrameHeader) -> Option<(Position, u64)> {
+    if header.trace == 0 && !worker.recorder.is_watched() {
+        return None;
+    }
+    recorded_arrival(worker, header)
+}
+
+#[cold]
+fn recorded_arrival(worker: &Worker, header: &FrameHeader) -> Option<(Position, u64)> {
     // A trace that no member can have opened is none.
     let is_one = |opener| {
         worker

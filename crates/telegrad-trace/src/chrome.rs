@@ -4,13 +4,14 @@
 //! and the backward pass that belong together. Each event has all that is known of it in its arguments, so that the
 //! file can be read back.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::event::{Event, Kind};
-use crate::lanes::{MOST, lanes};
+use crate::lanes::lanes;
 use crate::profile::{Profile, Worker};
 
 /// What viewers do not need and reading back does.
@@ -54,17 +55,24 @@ impl Profile {
         let lanes = lanes(self.events.iter());
         let index = self.index();
         let micros = |time: u64| time.saturating_sub(origin) as f64 / 1e3;
-        let mut named = rustc_hash::FxHashSet::default();
+        // Numbers of rows that fit into 32 bits, in the order in which they are to be drawn.
+        let mut numbers: BTreeMap<(u32, u64, usize), (usize, &Event)> = BTreeMap::new();
+        for (event, lane) in self.events.iter().zip(&lanes) {
+            numbers.insert((event.worker, event.thread, *lane), (0, event));
+        }
+        for (number, ((worker, _, lane), (row, event))) in (1..).zip(&mut numbers) {
+            *row = number;
+            let name = json!({ "name": self.row_name(event, *lane) });
+            write(json!({ "ph": "M", "name": "thread_name", "pid": worker, "tid": number, "args": name }))?;
+            let order = json!({ "sort_index": number });
+            write(
+                json!({ "ph": "M", "name": "thread_sort_index", "pid": worker, "tid": number, "args": order }),
+            )?;
+        }
         let mut rows = rustc_hash::FxHashMap::default();
         for (event, lane) in self.events.iter().zip(&lanes) {
-            let row = event.thread * MOST as u64 + *lane as u64;
+            let row = numbers[&(event.worker, event.thread, *lane)].0;
             rows.insert(event.span, row);
-            if named.insert((event.worker, row)) {
-                let args = json!({ "name": self.row_name(event, *lane) });
-                write(
-                    json!({ "ph": "M", "name": "thread_name", "pid": event.worker, "tid": row, "args": args }),
-                )?;
-            }
             write(json!({
                 "ph": "X",
                 "name": shown_name(event),

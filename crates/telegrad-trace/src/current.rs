@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
@@ -139,8 +140,9 @@ pub fn is_recorded() -> bool {
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Entered {
-    /// Nothing when the thread has stayed where it was.
-    outer: Option<Box<Outer>>,
+    /// Nothing when the thread has stayed where it was. Taken out when this is dropped, and by hand, so that
+    /// nothing is left to be done where nothing was put in.
+    outer: ManuallyDrop<Option<Box<Outer>>>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -203,7 +205,7 @@ impl Here {
 pub fn hide() -> Entered {
     if KIND.get() == NOWHERE && WATCHERS.load(Relaxed) == 0 {
         return Entered {
-            outer: None,
+            outer: ManuallyDrop::new(None),
             not_send: PhantomData,
         };
     }
@@ -216,7 +218,7 @@ fn replace(with: Place, shown: tracing::Span) -> Entered {
         _shown: (!shown.is_disabled()).then(|| shown.entered()),
     };
     Entered {
-        outer: Some(Box::new(outer)),
+        outer: ManuallyDrop::new(Some(Box::new(outer))),
         not_send: PhantomData,
     }
 }
@@ -231,9 +233,15 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         if let Some(outer) = self.outer.take() {
-            drop(put(outer.place));
+            back(*outer);
         }
     }
+}
+
+/// Puts this thread back where it was.
+#[cold]
+fn back(outer: Outer) {
+    drop(put(outer.place));
 }
 
 /// Records something from now until it is dropped. `name` is asked for only if it is recorded.
@@ -250,7 +258,7 @@ pub fn scope_with(
     shapes: impl FnOnce() -> Vec<String>,
 ) -> Scope {
     if !is_recorded() {
-        return Scope(None);
+        return Scope(ManuallyDrop::new(None));
     }
     let current = match CURRENT.with_borrow(Clone::clone) {
         Place::At(current) => Some((current.recorder, current.at)),
@@ -268,7 +276,7 @@ pub fn scope_with(
     let wants_shapes = scope
         .as_ref()
         .is_some_and(|inner| inner.1.position().has_shapes());
-    let scope = Scope(scope);
+    let scope = Scope(ManuallyDrop::new(scope));
     if wants_shapes {
         let shapes = shapes();
         scope.note(|event| event.shapes = shapes);
@@ -279,7 +287,8 @@ pub fn scope_with(
 /// As [`scope`], for whoever knows the worker that it is on.
 #[inline]
 pub fn scope_of(recorder: &Arc<Recorder>, kind: Kind, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
-    Scope(recorder.here().map(|at| begin(recorder, at, kind, name())))
+    let scope = recorder.here().map(|at| begin(recorder, at, kind, name()));
+    Scope(ManuallyDrop::new(scope))
 }
 
 fn begin(
@@ -295,11 +304,11 @@ fn begin(
 /// Something that is recorded until this is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
-pub struct Scope(Option<Box<(Entered, Span)>>);
+pub struct Scope(ManuallyDrop<Option<Box<(Entered, Span)>>>);
 
 impl Scope {
     fn note(&self, change: impl FnOnce(&mut Event)) {
-        if let Some(inner) = &self.0 {
+        if let Some(inner) = &*self.0 {
             inner.1.note(change);
         }
     }
@@ -316,17 +325,23 @@ impl Scope {
 }
 
 impl Drop for Scope {
+    #[inline]
     fn drop(&mut self) {
+        // By hand, as in `Entered`.
         if let Some(inner) = self.0.take() {
-            let (entered, span) = *inner;
-            drop(entered);
-            span.finish(|event| {
-                if std::thread::panicking() && event.status.is_ok() {
-                    event.status = Status::Failed("it panicked".into());
-                }
-            });
+            end(*inner);
         }
     }
+}
+
+#[cold]
+fn end((entered, span): (Entered, Span)) {
+    drop(entered);
+    span.finish(|event| {
+        if std::thread::panicking() && event.status.is_ok() {
+            event.status = Status::Failed("it panicked".into());
+        }
+    });
 }
 
 /// For tests that start, or do not expect, recordings of the process.

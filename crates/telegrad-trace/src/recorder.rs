@@ -187,9 +187,15 @@ impl Recorder {
         }
     }
 
+    /// Whether everything is recorded that this worker does.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.watchers.load(Relaxed) > 0
+    }
+
     #[inline]
     fn outside(&self, span: u64) -> Option<Position> {
-        (self.watchers.load(Relaxed) > 0).then(|| Position {
+        self.is_watched().then(|| Position {
             trace: self.outside.load(Relaxed),
             span,
         })

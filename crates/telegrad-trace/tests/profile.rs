@@ -1,5 +1,7 @@
 //! What can be seen in a profile, of events that are made by hand.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use telegrad_trace::{Call, Collected, Event, Execution, Kind, Profile, SortBy, Status, read, read_worlds};
 
@@ -280,41 +282,43 @@ fn a_trace_in_chromes_format_has_rows_slices_and_arrows() {
 #[test]
 fn slices_of_one_row_never_overlap_without_one_being_within_the_other() {
     let mut random = fastrand::Rng::with_seed(3);
-    let events = (1..500).map(|span| {
-        let start = random.u64(0..1000);
-        event(
-            span,
-            0,
-            0,
-            call(1, (start, 0)),
-            "f",
-            (start, start + random.u64(1..200)),
-        )
-    });
-    let collected = Collected {
-        events: events.collect(),
-        ..Collected::default()
-    };
-    let profile = Profile::new(0, vec![(0, "a".into(), collected)], Vec::new());
-    let entries = chrome(&profile);
-    let slices: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry["ph"] == "X")
-        .map(|slice| {
+    for (count, longest) in [(500, 200), (3000, 50), (3000, 5000)] {
+        let events = (1..=count).map(|span| {
+            let parent = random.u64(0..span);
+            let start = random.u64(0..1000);
+            let end = start + random.u64(1..longest);
+            event(span, parent, 0, call(1, (start, 0)), "f", (start, end))
+        });
+        let collected = Collected {
+            events: events.collect(),
+            ..Collected::default()
+        };
+        let profile = Profile::new(0, vec![(0, "a".into(), collected)], Vec::new());
+        let mut rows: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+        for slice in chrome(&profile).iter().filter(|entry| entry["ph"] == "X") {
             let start = slice["ts"].as_f64().unwrap();
-            (
-                slice["tid"].as_u64().unwrap(),
-                start,
-                start + slice["dur"].as_f64().unwrap(),
-            )
-        })
-        .collect();
-    for a in &slices {
-        for b in slices.iter().filter(|b| b.0 == a.0) {
-            let apart = a.2 <= b.1 || b.2 <= a.1;
-            let within = a.1 <= b.1 && b.2 <= a.2 || b.1 <= a.1 && a.2 <= b.2;
-            assert!(apart || within, "{a:?} {b:?}");
+            let row = rows.entry(slice["tid"].as_u64().unwrap()).or_default();
+            row.push((start, start + slice["dur"].as_f64().unwrap()));
         }
+        assert_eq!(rows.values().map(Vec::len).sum::<usize>() as u64, count);
+        for row in rows.values() {
+            for a in row {
+                for b in row {
+                    let apart = a.1 <= b.0 || b.1 <= a.0;
+                    let within = a.0 <= b.0 && b.1 <= a.1 || b.0 <= a.0 && a.1 <= b.1;
+                    assert!(apart || within, "{a:?} {b:?}");
+                }
+            }
+        }
+        let going_on = |at: u64| {
+            profile
+                .events
+                .iter()
+                .filter(move |e| e.start <= at && at < e.end)
+                .count()
+        };
+        let most = profile.events.iter().map(|event| going_on(event.start)).max();
+        assert!(rows.len() <= most.unwrap(), "{} rows", rows.len());
     }
 }
 

@@ -139,8 +139,8 @@ pub(super) fn noted(what: &'static str, link: impl FnOnce(Rank) -> u64) {
 pub(super) fn link(context: ContextId, from: Rank, number: u64) -> u64 {
     let mut hasher = FxHasher::default();
     (context.0, from, number).hash(&mut hasher);
-    // 0 would be none.
-    hasher.finish() | 1
+    // As many bits as every reader of JSON takes for a number. 0 would be none.
+    hasher.finish() >> 11 | 1
 }
 
 impl<B: AutogradBackend> Graph<B> {

@@ -3,6 +3,7 @@
 mod browser;
 mod doctor;
 mod live;
+mod perfetto;
 mod trace;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -370,20 +370,24 @@ impl Calls {
         if let Some(latency) = &self.latency {
             latency.count(call.started.elapsed());
         }
-        let worker = self.worker.upgrade();
-        match (&call.purpose, &worker) {
-            (Purpose::Result(_), _) => {}
-            (_, None) => return,
-            (Purpose::Creation { ids: (_, fork), .. }, Some(worker)) => {
+        match &call.purpose {
+            Purpose::Result(_) => {}
+            Purpose::Creation { ids: (_, fork), .. } => {
+                let Some(worker) = self.worker.upgrade() else {
+                    return;
+                };
                 match result {
-                    Ok(_) => worker.references.created(worker, *fork),
-                    Err(_) => worker.references.creation_in_doubt(worker, *fork),
+                    Ok(_) => worker.references.created(&worker, *fork),
+                    Err(_) => worker.references.creation_in_doubt(&worker, *fork),
                 }
                 return worker.activity.changed();
             }
-            (Purpose::Telling { to, number }, Some(worker)) => {
+            Purpose::Telling { to, number } => {
+                let Some(worker) = self.worker.upgrade() else {
+                    return;
+                };
                 let answers = result.and_then(|reply| reply.decode(call.function, &self.peer));
-                return worker.references.concluded(worker, *to, *number, answers);
+                return worker.references.concluded(&worker, *to, *number, answers);
             }
         }
         if let Some(callback) = call.promise.set(result)

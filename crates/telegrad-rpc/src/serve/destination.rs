@@ -207,7 +207,7 @@ impl Responder {
             Ok(section) => section,
             Err(error) => {
                 outgoing = self.bad_result(&error.to_string());
-                Section::default()
+                None
             }
         };
         if is_control(self.function) {
@@ -220,7 +220,7 @@ impl Responder {
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
         let worker = &self.serving.worker;
-        if sent.is_err() {
+        if let (Err(_), Some(section)) = (&sent, &section) {
             worker.references.not_given(worker, &section.handed);
             worker.not_recorded(self.context, section.recorded.as_ref());
         }
@@ -230,8 +230,12 @@ impl Responder {
         }
     }
 
-    /// Makes the references in a result the caller's, and notes its tensors where they are of interest.
-    fn hand_over(&self, outgoing: &mut Outgoing, span: Option<&Arc<Span>>) -> Result<Section> {
+    /// Makes the references in a result the caller's, and notes its tensors where they are of interest. Nothing where
+    /// there are neither.
+    fn hand_over(&self, outgoing: &mut Outgoing, span: Option<&Arc<Span>>) -> Result<Option<Section>> {
+        if self.context.is_none() && outgoing.payload.references.is_empty() {
+            return Ok(None);
+        }
         let (worker, to) = (&self.serving.worker, self.link.peer());
         let crossing = self.context.map(|context| Crossing {
             context,
@@ -260,7 +264,7 @@ impl Responder {
             let payload = std::mem::take(&mut outgoing.payload);
             outgoing.payload = section.prepend(payload).map_err(unsendable)?;
         }
-        Ok(section)
+        Ok(Some(section))
     }
 
     fn bad_result(&self, text: &str) -> Outgoing {

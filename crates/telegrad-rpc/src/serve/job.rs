@@ -179,26 +179,24 @@ fn arrived(
     recorded: Option<Recorded>,
     call: &CallContext,
 ) -> Result<Tensors, Trouble> {
+    let Some((_, context)) = call.scope else {
+        return Ok(tensors.into());
+    };
     let worker = call.worker.upgrade();
-    match (
-        &call.scope,
-        worker.as_ref().and_then(|worker| worker.layer.as_ref()),
-    ) {
-        (Some((_, context)), Some(layer)) => {
-            let crossing = Crossing {
-                context: *context,
-                peer: call.caller.rank,
-                function: call.function,
-                is_reply: false,
-                is_known: true,
-            };
-            let _entered = recording::enter(call.span.as_ref());
-            let arrived = layer.arrived(&crossing, recorded, tensors);
-            let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
-            Ok(arrived.into())
-        }
-        _ => Ok(tensors.into()),
-    }
+    let Some(layer) = worker.as_ref().and_then(|worker| worker.layer.as_ref()) else {
+        return Ok(tensors.into());
+    };
+    let crossing = Crossing {
+        context,
+        peer: call.caller.rank,
+        function: call.function,
+        is_reply: false,
+        is_known: true,
+    };
+    let _entered = recording::enter(call.span.as_ref());
+    let arrived = layer.arrived(&crossing, recorded, tensors);
+    let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
+    Ok(arrived.into())
 }
 
 fn useless(error: &Error) -> Trouble {

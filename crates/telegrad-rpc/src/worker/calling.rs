@@ -92,11 +92,9 @@ impl Worker {
         purpose: Purpose,
         encode: &dyn Fn(&mut Encoder),
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
-        let Some(at) = self.recorder.here() else {
-            return self.make_call(request, purpose, encode, None);
-        };
-        let span = recording::of_call(self, at, request);
-        let made = self.make_call(request, purpose, encode, span.clone());
+        let at = self.recorder.here();
+        let span = at.and_then(|at| recording::of_call(self, at, request));
+        let made = self.make_call(request, purpose, encode, span.as_ref());
         if let (Some(span), Err(error)) = (&span, &made) {
             span.finish(|event| event.status = recording::status(error));
         }
@@ -108,7 +106,7 @@ impl Worker {
         request: &Request<'_>,
         purpose: Purpose,
         encode: &dyn Fn(&mut Encoder),
-        span: Option<Arc<Span>>,
+        span: Option<&Arc<Span>>,
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let Request {
             to,
@@ -122,9 +120,9 @@ impl Worker {
             return Err(Error::ShutDown);
         }
         let started = Instant::now();
-        let outer = CallContext::current();
-        let (limit, deadline) = self.limit_within(options, started, outer.as_deref());
-        let within = outer.map(|call| (call.caller.rank, call.call));
+        let outer = CallContext::of_current(|call| (call.deadline, (call.caller.rank, call.call)));
+        let (until, within) = outer.unzip();
+        let (limit, deadline) = self.limit_until(options, started, until.flatten());
         let timeout = || Error::Timeout {
             function: function.name.into(),
             worker: member.info.name.clone(),
@@ -153,7 +151,7 @@ impl Worker {
                 started,
                 (limit, deadline),
                 purpose.clone(),
-                (context, span.clone()),
+                (context, span.cloned()),
                 within,
             ));
             let mut encoder = Encoder::new();
@@ -180,7 +178,7 @@ impl Worker {
                 creates,
                 handed: handed.map_err(cannot_send)?,
                 recorded,
-                origin: span.as_ref().and_then(|span| span.origin()),
+                origin: span.and_then(|span| span.origin()),
             };
             let not_sent = || {
                 self.references.not_given(self, &section.handed);
@@ -197,7 +195,7 @@ impl Worker {
             if is_control(function) {
                 message.header.flags |= IS_CONTROL;
             }
-            if let Some(span) = &span {
+            if let Some(span) = span {
                 recording::leaves(span, &mut message);
             }
             outbound.calls.insert(call.clone());
@@ -285,19 +283,22 @@ impl Worker {
 
     /// The limit of a call that this thread makes, and when it ends.
     pub(crate) fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
-        self.limit_within(options, now, CallContext::current().as_deref())
+        self.limit_until(
+            options,
+            now,
+            CallContext::of_current(|call| call.deadline).flatten(),
+        )
     }
 
     /// The limit of a call and when it ends: its own or the worker's, but no later than the call that makes it.
-    fn limit_within(
+    fn limit_until(
         &self,
         options: CallOptions,
         now: Instant,
-        outer: Option<&CallContext>,
+        outer: Option<Instant>,
     ) -> (Option<Duration>, Option<Instant>) {
         let own = options.timeout.unwrap_or(self.rpc_timeout);
         let own = (!own.is_zero()).then_some(own);
-        let outer = outer.and_then(|call| call.deadline);
         let outer = outer.map(|deadline| deadline.saturating_duration_since(now));
         let limit = match (own, outer) {
             (Some(own), Some(outer)) => Some(own.min(outer)),
