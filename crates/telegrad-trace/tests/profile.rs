@@ -253,10 +253,10 @@ fn a_trace_in_chromes_format_has_rows_slices_and_arrows() {
     let (starts, ends) = (of("s"), of("f"));
     let at = |end: &Value| {
         let began = |slice: &&&Value| slice["ts"].as_f64() <= end["ts"].as_f64();
-        let in_row = slices
+        let mut in_row = slices
             .iter()
             .filter(|slice| slice["pid"] == end["pid"] && slice["tid"] == end["tid"]);
-        let last = in_row.filter(began).next_back();
+        let last = in_row.rfind(began);
         last.unwrap_or_else(|| panic!("{end} is on no slice"))["name"].clone()
     };
     let arrows: Vec<_> = starts
