@@ -3,6 +3,7 @@
 mod backend;
 mod operation;
 mod param;
+mod recorded;
 mod seed;
 mod stack;
 mod tape;
@@ -11,3 +12,4 @@ mod uniform;
 pub use backend::Candle;
 pub use operation::{Derivatives, Pass, operation, strided_operation};
 pub use param::Param;
+pub use recorded::{recorded, recorded_as};

@@ -5,6 +5,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -188,7 +189,9 @@ impl Pointwise for Softplus {
 }
 
 fn apply<F: Pointwise>(function: F, x: &Tensor) -> Result<Tensor> {
-    Ok(with_type!(F::NAME, x, T => pointwise::<T, F>(function, x)?))
+    recorded(F::NAME, &[x], || {
+        Ok(with_type!(F::NAME, x, T => pointwise::<T, F>(function, x)?))
+    })
 }
 
 fn pointwise<T: Real, F: Pointwise>(function: F, x: &Tensor) -> candle_core::Result<Tensor> {

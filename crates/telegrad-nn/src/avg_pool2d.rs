@@ -1,6 +1,7 @@
 //! Pooling by the mean.
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -47,7 +48,9 @@ impl Module for AvgPool2d {
             dilation: 1.into(),
         };
         let window = slide.over("AvgPool2d", x)?;
-        Ok(with_type!("AvgPool2d", x, T => pool::<T>(x, window)?))
+        recorded("avg_pool2d", &[x], || {
+            Ok(with_type!("AvgPool2d", x, T => pool::<T>(x, window)?))
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod kernel;
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
+use telegrad_autograd::candle::recorded;
 
 use crate::real::with_type;
 use crate::window::{Pair, Slide};
@@ -150,7 +151,9 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
             return Err(Error::input("Conv2d", expected, format!("{:?}", other.dtype())));
         }
     }
-    Ok(with_type!("Conv2d", x, T => kernel::convolve::<T>(x, weight, bias, window, options.groups)?))
+    recorded("conv2d", &[x, weight], || {
+        Ok(with_type!("Conv2d", x, T => kernel::convolve::<T>(x, weight, bias, window, options.groups)?))
+    })
 }
 
 /// The size of the kernel, if weight and bias fit.

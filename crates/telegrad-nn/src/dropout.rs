@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -62,7 +63,9 @@ impl Module for Dropout {
             seed: at(self.seed, pass),
             p: self.p,
         };
-        Ok(with_type!("Dropout", x, T => drop::<T>(x, mask)?))
+        recorded("dropout", &[x], || {
+            Ok(with_type!("Dropout", x, T => drop::<T>(x, mask)?))
+        })
     }
 
     fn set_training(&self, training: bool) {

@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -101,7 +102,9 @@ pub fn embedding(ids: &Tensor, weight: &Tensor, padding: Option<usize>) -> Resul
     };
     let rows = indices("Embedding", ids, count)?;
     let shape: Vec<usize> = ids.dims().iter().copied().chain([width]).collect();
-    Ok(with_type!("Embedding", weight, T => select::<T>(weight, rows, shape, padding)?))
+    recorded("embedding", &[ids, weight], || {
+        Ok(with_type!("Embedding", weight, T => select::<T>(weight, rows, shape, padding)?))
+    })
 }
 
 fn select<T: Real>(

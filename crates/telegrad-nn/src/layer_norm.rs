@@ -2,6 +2,7 @@
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, dot, read, sum_of, with_type};
@@ -80,21 +81,23 @@ impl Module for LayerNorm {
 /// When the last dimensions are not those of weight and bias.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     fits("LayerNorm", x, &[weight, bias])?;
-    Ok(with_type!("LayerNorm", x, T => {
-        let (width, eps) = (weight.elem_count(), T::of(eps));
-        let value = read([x, weight, bias], |[x, weight, bias]: [&[T]; 3]| {
-            let mut value = Vec::with_capacity(x.len());
-            for row in x.chunks_exact(width) {
-                let (mean, scale) = moments(row, eps);
-                let elements = row.iter().zip(weight).zip(bias);
-                value.extend(elements.map(|((&x, &weight), &bias)| (x - mean) * scale * weight + bias));
-            }
-            value
-        })?;
-        node::<T>("layer_norm", &[x, weight, bias], value, x.shape(), move |pass| {
-            backward::<T>(pass, width, eps)
-        })?
-    }))
+    recorded("layer_norm", &[x, weight, bias], || {
+        Ok(with_type!("LayerNorm", x, T => {
+            let (width, eps) = (weight.elem_count(), T::of(eps));
+            let value = read([x, weight, bias], |[x, weight, bias]: [&[T]; 3]| {
+                let mut value = Vec::with_capacity(x.len());
+                for row in x.chunks_exact(width) {
+                    let (mean, scale) = moments(row, eps);
+                    let elements = row.iter().zip(weight).zip(bias);
+                    value.extend(elements.map(|((&x, &weight), &bias)| (x - mean) * scale * weight + bias));
+                }
+                value
+            })?;
+            node::<T>("layer_norm", &[x, weight, bias], value, x.shape(), move |pass| {
+                backward::<T>(pass, width, eps)
+            })?
+        }))
+    })
 }
 
 /// With x̂ the normalised row and h = g · weight, the gradient of x is (h - mean(h) - x̂ · mean(h · x̂))

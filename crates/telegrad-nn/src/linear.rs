@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
+use telegrad_autograd::candle::recorded;
 
 use crate::matrix::product_transposed;
 use crate::node::{Gradients, Pass, node};
@@ -121,17 +122,19 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         [_] => x.clone(),
         _ => x.reshape((rest.iter().product::<usize>(), inputs))?,
     };
-    let y = if !has_kernels(x) {
-        let y = rows.matmul(&weight.t()?)?;
-        match bias {
-            Some(bias) => y.broadcast_add(bias)?,
-            None => y,
+    let y = recorded("linear", &[x, weight], || {
+        if !has_kernels(x) {
+            let y = rows.matmul(&weight.t()?)?;
+            match bias {
+                Some(bias) => y.broadcast_add(bias),
+                None => Ok(y),
+            }
+        } else if x.dtype() == candle_core::DType::F64 {
+            fused::<f64>(&rows, weight, bias)
+        } else {
+            fused::<f32>(&rows, weight, bias)
         }
-    } else if x.dtype() == candle_core::DType::F64 {
-        fused::<f64>(&rows, weight, bias)?
-    } else {
-        fused::<f32>(&rows, weight, bias)?
-    };
+    })?;
     if rest.len() == 1 {
         return Ok(y);
     }

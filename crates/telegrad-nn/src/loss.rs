@@ -1,6 +1,7 @@
 //! Losses: one number, the mean over what was compared.
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, read, sum_of, with_type};
@@ -24,7 +25,9 @@ use crate::{Error, Result};
 /// When the shapes do not fit, or a target is not the index of a class.
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
     let (classes, targets) = classes("cross_entropy", logits, targets)?;
-    Ok(with_type!("cross_entropy", logits, T => entropy::<T>(logits, classes, targets)?))
+    recorded("cross_entropy", &[logits], || {
+        Ok(with_type!("cross_entropy", logits, T => entropy::<T>(logits, classes, targets)?))
+    })
 }
 
 /// The mean of minus the entries of `log_probs` `[n, classes]` that targets `[n]` select, usually after
@@ -34,7 +37,9 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// As [`cross_entropy`].
 pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
     let (classes, targets) = classes("nll", log_probs, targets)?;
-    Ok(with_type!("nll", log_probs, T => selected::<T>(log_probs, classes, targets)?))
+    recorded("nll", &[log_probs], || {
+        Ok(with_type!("nll", log_probs, T => selected::<T>(log_probs, classes, targets)?))
+    })
 }
 
 /// The mean of squared differences between tensors of one shape.
@@ -50,7 +55,9 @@ pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
     if prediction.elem_count() == 0 {
         return Err(Error::shape("mse", "at least one element", prediction.shape()));
     }
-    Ok(with_type!("mse", prediction, T => squares::<T>(prediction, target)?))
+    recorded("mse", &[prediction, target], || {
+        Ok(with_type!("mse", prediction, T => squares::<T>(prediction, target)?))
+    })
 }
 
 /// How many classes there are, and the targets.

@@ -1,6 +1,7 @@
 //! Pooling by the maximum.
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -59,7 +60,9 @@ impl Module for MaxPool2d {
             dilation: 1.into(),
         };
         let window = slide.over("MaxPool2d", x)?;
-        Ok(with_type!("MaxPool2d", x, T => pool::<T>(x, window)?))
+        recorded("max_pool2d", &[x], || {
+            Ok(with_type!("MaxPool2d", x, T => pool::<T>(x, window)?))
+        })
     }
 }
 

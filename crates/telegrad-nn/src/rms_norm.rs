@@ -2,6 +2,7 @@
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
+use telegrad_autograd::candle::recorded;
 
 use crate::layer_norm::fits;
 use crate::node::{Gradients, Pass, node};
@@ -57,20 +58,22 @@ impl Module for RmsNorm {
 /// When the last dimensions are not those of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     fits("RmsNorm", x, &[weight])?;
-    Ok(with_type!("RmsNorm", x, T => {
-        let (width, eps) = (weight.elem_count(), T::of(eps));
-        let value = read([x, weight], |[x, weight]: [&[T]; 2]| {
-            let mut value = Vec::with_capacity(x.len());
-            for row in x.chunks_exact(width) {
-                let scale = inverse_root(row, eps);
-                value.extend(row.iter().zip(weight).map(|(&x, &weight)| x * scale * weight));
-            }
-            value
-        })?;
-        node::<T>("rms_norm", &[x, weight], value, x.shape(), move |pass| {
-            backward::<T>(pass, width, eps)
-        })?
-    }))
+    recorded("rms_norm", &[x, weight], || {
+        Ok(with_type!("RmsNorm", x, T => {
+            let (width, eps) = (weight.elem_count(), T::of(eps));
+            let value = read([x, weight], |[x, weight]: [&[T]; 2]| {
+                let mut value = Vec::with_capacity(x.len());
+                for row in x.chunks_exact(width) {
+                    let scale = inverse_root(row, eps);
+                    value.extend(row.iter().zip(weight).map(|(&x, &weight)| x * scale * weight));
+                }
+                value
+            })?;
+            node::<T>("rms_norm", &[x, weight], value, x.shape(), move |pass| {
+                backward::<T>(pass, width, eps)
+            })?
+        }))
+    })
 }
 
 /// With x̂ the normalised row and h = g · weight, the gradient of x is (h - x̂ · mean(h · x̂)) divided by

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::recorded_as;
 use telegrad_trace::Kind;
 
 use crate::{Error, Module, Result, tracked};
@@ -83,13 +84,8 @@ impl Module for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut x = x.clone();
         for (index, stage) in self.0.iter().enumerate() {
-            let recorded = telegrad_trace::scope_with(
-                Kind::Layer,
-                || stage.label.clone().into(),
-                || vec![format!("{:?}{:?}", x.dtype(), x.dims())],
-            );
-            let y = stage.module.forward(&x);
-            drop(recorded);
+            let label = || stage.label.clone().into();
+            let y = recorded_as(Kind::Layer, label, &[&x], || stage.module.forward(&x));
             let y = y.and_then(|y| tracked(&stage.label, &[&x], y));
             x = y.map_err(|source| Error::Stage {
                 index,

@@ -1,6 +1,7 @@
 //! Softmax and its logarithm.
 
 use candle_core::{D, Tensor};
+use telegrad_autograd::candle::recorded;
 
 use crate::node::node;
 use crate::real::{Real, dot, read, sum_of, with_type};
@@ -21,7 +22,9 @@ use crate::{Error, Result};
 /// When there is no such dimension, the elements are not f32 or f64, or they are not on the CPU.
 pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
     let dim = dim.to_index(x.shape(), "softmax")?;
-    along(x, dim, |x| Ok(with_type!("softmax", x, T => rows::<T>(x)?)))
+    recorded("softmax", &[x], || {
+        along(x, dim, |x| Ok(with_type!("softmax", x, T => rows::<T>(x)?)))
+    })
 }
 
 /// The logarithm of [`softmax`], without its loss of precision.
@@ -30,8 +33,10 @@ pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> 
 /// As [`softmax`].
 pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
     let dim = dim.to_index(x.shape(), "log_softmax")?;
-    along(x, dim, |x| {
-        Ok(with_type!("log_softmax", x, T => log_rows::<T>(x)?))
+    recorded("log_softmax", &[x], || {
+        along(x, dim, |x| {
+            Ok(with_type!("log_softmax", x, T => log_rows::<T>(x)?))
+        })
     })
 }
 

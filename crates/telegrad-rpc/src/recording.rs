@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use telegrad_net::Outgoing;
 use telegrad_trace::{Call, Entered, Execution, Kind, Origin, Position, Span, Status};
-use telegrad_wire::{FrameHeader, HEADER_LEN, RawTensor};
+use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
 use crate::call::Reply;
 use crate::context::CallContext;
@@ -33,7 +33,6 @@ pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>)
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
-        tensor_bytes: 0,
     };
     let span = Span::new(&worker.recorder, at, request.function.name, Kind::Call(call));
     Some(Arc::new(span))
@@ -44,11 +43,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     let Position { trace, span: number } = span.position();
     (message.header.trace, message.header.span) = (trace, number);
     let payload = &message.payload;
-    let tensors: usize = payload
-        .tensors
-        .iter()
-        .filter_map(|tensor| tensor.byte_len())
-        .sum();
+    let tensors = bytes(payload);
     let shapes = || {
         let metas = payload.tensors.iter().map(|tensor| tensor.meta().to_string());
         metas.collect()
@@ -57,10 +52,10 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
         if span.position().has_shapes() {
             event.shapes = shapes();
         }
+        event.tensor_bytes = tensors as u64;
         if let Kind::Call(call) = &mut event.kind {
             call.sent = span.now();
             call.sent_bytes = (HEADER_LEN + payload.body.len() + tensors) as u64;
-            call.tensor_bytes = tensors as u64;
         }
     });
 }
@@ -76,7 +71,7 @@ pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
                     let tensors: usize = reply.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
                     call.received = now;
                     call.received_bytes = (HEADER_LEN + reply.body.len() + tensors) as u64;
-                    call.tensor_bytes += tensors as u64;
+                    event.tensor_bytes += tensors as u64;
                 }
                 Err(Error::Remote(_)) => call.received = now,
                 Err(_) => {}
@@ -148,10 +143,12 @@ pub(crate) fn of_execution(
     };
     let kind = Kind::Execution(execution);
     let span = Span::ahead(&worker.recorder, at, function.name, kind, origin);
-    if at.has_shapes() {
-        let shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
-        span.note(|event| event.shapes = shapes);
-    }
+    span.note(|event| {
+        event.tensor_bytes = tensors.iter().map(|tensor| tensor.bytes().len() as u64).sum();
+        if at.has_shapes() {
+            event.shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
+        }
+    });
     Some(Arc::new(span))
 }
 
@@ -204,9 +201,15 @@ pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trou
 
 /// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks
 /// for next finds this recorded.
-pub(crate) fn replies(span: &Span) {
+pub(crate) fn replies(span: &Span, answer: &Payload) {
     note_reply(span);
-    span.finish(|_| ());
+    span.finish(|event| event.tensor_bytes += bytes(answer) as u64);
+}
+
+/// The bytes of the tensors in a message.
+fn bytes(payload: &Payload) -> usize {
+    let tensors = payload.tensors.iter();
+    tensors.filter_map(|tensor| tensor.byte_len()).sum()
 }
 
 fn note_reply(span: &Span) {

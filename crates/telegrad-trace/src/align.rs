@@ -170,6 +170,7 @@ mod tests {
             end,
             status: Status::Ok,
             shapes: Vec::new(),
+            tensor_bytes: 0,
             link: 0,
         };
         let (arrived, replied, received) = (at + there, at + there + run, at + there + run + back);
@@ -180,7 +181,6 @@ mod tests {
             received: on(received, ahead),
             sent_bytes: 0,
             received_bytes: 0,
-            tensor_bytes: 0,
         });
         let of_execution = Kind::Execution(Execution {
             caller,

@@ -31,6 +31,8 @@ pub struct Average {
     pub p99: u64,
     /// Bytes that went to and fro.
     pub bytes: u64,
+    /// Bytes of tensors that were made, or went to and fro.
+    pub tensor_bytes: u64,
     /// For calls: where the time went, on average.
     pub phases: Option<Phases>,
 }
@@ -55,6 +57,8 @@ pub enum SortBy {
     P99,
     /// The bytes.
     Bytes,
+    /// The bytes of tensors.
+    Tensors,
     /// The worker.
     Worker,
 }
@@ -97,6 +101,7 @@ impl Profile {
                 p50: percentile(50),
                 p99: percentile(99),
                 bytes: group.events.iter().map(|event| bytes(event)).sum(),
+                tensor_bytes: group.events.iter().map(|event| event.tensor_bytes).sum(),
                 phases: mean_phases(&group.events, &index),
             }
         });
@@ -217,6 +222,7 @@ impl Averages {
             SortBy::P50 => self.0.sort_by(largest_first(|average| average.p50)),
             SortBy::P99 => self.0.sort_by(largest_first(|average| average.p99)),
             SortBy::Bytes => self.0.sort_by(largest_first(|average| average.bytes)),
+            SortBy::Tensors => self.0.sort_by(largest_first(|average| average.tensor_bytes)),
         }
         self
     }
@@ -231,7 +237,7 @@ impl Averages {
 impl fmt::Display for Averages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = plain(&[
-            "name", "worker", "calls", "failed", "self", "total", "mean", "p50", "p99", "bytes",
+            "name", "worker", "calls", "failed", "self", "total", "mean", "p50", "p99", "bytes", "tensors",
         ]);
         for average in &self.0 {
             table.add_row([
@@ -249,6 +255,7 @@ impl fmt::Display for Averages {
                 time(average.p50),
                 time(average.p99),
                 size(average.bytes),
+                size(average.tensor_bytes),
             ]);
         }
         align_right(&mut table, 2);

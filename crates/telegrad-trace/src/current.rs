@@ -318,6 +318,11 @@ impl Scope {
         self.note(|event| event.status = Status::Failed(why()));
     }
 
+    /// So many bytes of tensors came of it.
+    pub fn made(&self, bytes: u64) {
+        self.note(|event| event.tensor_bytes += bytes);
+    }
+
     /// Events with the same number belong together. `number` is given the worker that this is on.
     pub fn link(&self, number: impl FnOnce(Rank) -> u64) {
         self.note(|event| event.link = number(event.worker));

@@ -29,6 +29,10 @@ pub struct Event {
     pub status: Status,
     /// The shapes of the tensors that it worked on, where they were asked for.
     pub shapes: Vec<String>,
+    /// Bytes of tensors: those that came of an operator, a layer or a derivative, those that a call carried there and back,
+    /// those that its function was given and gave.
+    #[serde(default)]
+    pub tensor_bytes: u64,
     /// Events with the same number, other than 0, belong together across the forward and the backward pass.
     pub link: u64,
 }
@@ -110,8 +114,6 @@ pub struct Call {
     pub sent_bytes: u64,
     /// Bytes of the answer.
     pub received_bytes: u64,
-    /// Bytes of tensors in both.
-    pub tensor_bytes: u64,
 }
 
 /// A call, seen by the callee.

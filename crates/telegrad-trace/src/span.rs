@@ -80,6 +80,7 @@ impl Span {
             end: 0,
             status: Status::Ok,
             shapes: Vec::new(),
+            tensor_bytes: 0,
             link: 0,
         };
         Self {

@@ -16,7 +16,7 @@ use tracing_core::callsite::{self, Callsite};
 use tracing_core::{Interest, Kind as Callsites, Level, Metadata};
 
 use crate::current;
-use crate::event::{Call, Event, Kind, Status};
+use crate::event::{Event, Kind, Status};
 use crate::recorder::Recorder;
 
 /// The target of all spans.
@@ -113,6 +113,7 @@ pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origi
                 rpc.method = name,
                 from = recorder.name(execution.caller),
                 on = recorder.name(event.worker),
+                tensor_bytes = Empty,
             );
             if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
                 by.adopt(&span, origin);
@@ -127,6 +128,7 @@ pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origi
             otel.status_description = Empty,
             kind = kind.name(),
             on = recorder.name(event.worker),
+            tensor_bytes = Empty,
         ),
         kind @ (Kind::Operator | Kind::Layer | Kind::Wait) => trace_span!(
             target: TARGET,
@@ -136,6 +138,7 @@ pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origi
             otel.status_description = Empty,
             kind = kind.name(),
             on = recorder.name(event.worker),
+            tensor_bytes = Empty,
         ),
     }
 }
@@ -145,16 +148,12 @@ pub(crate) fn end(span: &Span, event: &Event) {
     if span.is_disabled() {
         return;
     }
-    if let Kind::Call(Call {
-        sent_bytes,
-        received_bytes,
-        tensor_bytes,
-        ..
-    }) = &event.kind
-    {
-        span.record("sent_bytes", sent_bytes);
-        span.record("received_bytes", received_bytes);
-        span.record("tensor_bytes", tensor_bytes);
+    if let Kind::Call(call) = &event.kind {
+        span.record("sent_bytes", call.sent_bytes);
+        span.record("received_bytes", call.received_bytes);
+    }
+    if event.tensor_bytes > 0 {
+        span.record("tensor_bytes", event.tensor_bytes);
     }
     let why = match &event.status {
         Status::Ok => return,

@@ -44,6 +44,7 @@ impl Profile {
                 "end": micros(event.end),
                 "status": event.status.to_string(),
                 "bytes": call.map_or(0, |call| call.sent_bytes + call.received_bytes),
+                "tensor_bytes": event.tensor_bytes,
                 "peer": peer,
                 "shapes": event.shapes,
                 "link": (event.link != 0).then(|| event.link.to_string()),
@@ -72,6 +73,7 @@ impl Profile {
                 "p50": duration(average.p50),
                 "p99": duration(average.p99),
                 "bytes": average.bytes,
+                "tensor_bytes": average.tensor_bytes,
             })
         });
         json!({

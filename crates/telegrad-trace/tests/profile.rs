@@ -25,6 +25,7 @@ fn event(
         end: end * 1000,
         status: Status::Ok,
         shapes: Vec::new(),
+        tensor_bytes: 0,
         link: 0,
     }
 }
@@ -37,7 +38,6 @@ fn call(callee: u32, (sent, received): (u64, u64)) -> Kind {
         received: received * 1000,
         sent_bytes: 100,
         received_bytes: 50,
-        tensor_bytes: 8,
     })
 }
 

@@ -126,7 +126,6 @@ fn call(callee: u32) -> Kind {
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
-        tensor_bytes: 0,
     })
 }
 

@@ -12,13 +12,14 @@
 //! the size of the request (products of matrices, tensors made from a shape) do not.
 
 use candle_core::{DType, Device, Tensor};
+use telegrad_autograd::candle::recorded;
 use telegrad_nn as nn;
 use telegrad_rpc::{Error, Result, remote};
 
 mod answer;
 mod derivative;
 
-use derivative::{binary, either, recorded, unary};
+use derivative::{binary, either, unary};
 
 macro_rules! binaries {
     ($($(#[$doc:meta])* $name:ident = $wire:literal, $method:ident;)*) => {$(
@@ -81,9 +82,9 @@ unaries! {
     /// The mean of all elements, a scalar.
     mean = "telegrad::mean", |x| unary("mean", &x, Tensor::mean_all, derivative::mean);
     /// The smallest element, a scalar.
-    min = "telegrad::min", |x| { let _recorded = recorded("min", &[&x]); x.min_all() };
+    min = "telegrad::min", |x| recorded("min", &[&x], || x.min_all());
     /// The largest element, a scalar.
-    max = "telegrad::max", |x| { let _recorded = recorded("max", &[&x]); x.max_all() };
+    max = "telegrad::max", |x| recorded("max", &[&x], || x.max_all());
 }
 
 /// The product of two matrices, or of two batches of them.
@@ -95,8 +96,7 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
     Ok(if a.rank() == b.rank() {
         binary("matmul", &a, &b, Tensor::matmul, derivative::matmul)?
     } else {
-        let _recorded = recorded("matmul", &[&a, &b]);
-        a.broadcast_matmul(&b)?
+        recorded("matmul", &[&a, &b], || a.broadcast_matmul(&b))?
     })
 }
 
@@ -121,10 +121,11 @@ pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
 /// When there is no such dimension.
 #[remote(name = "telegrad::argmax", inline)]
 pub fn argmax(x: Tensor, dim: Option<i64>) -> Result<Tensor> {
-    let _recorded = recorded("argmax", &[&x]);
-    Ok(match dim {
-        Some(dim) => x.argmax(dimension(&x, dim)?)?,
-        None => x.flatten_all()?.argmax(0)?,
+    recorded("argmax", &[&x], || {
+        Ok(match dim {
+            Some(dim) => x.argmax(dimension(&x, dim)?)?,
+            None => x.flatten_all()?.argmax(0)?,
+        })
     })
 }
 
@@ -134,8 +135,7 @@ pub fn argmax(x: Tensor, dim: Option<i64>) -> Result<Tensor> {
 /// When the shape has another number of elements.
 #[remote(name = "telegrad::reshape", inline)]
 pub fn reshape(x: Tensor, shape: Vec<usize>) -> Result<Tensor> {
-    let _recorded = recorded("reshape", &[&x]);
-    Ok(x.reshape(shape)?)
+    Ok(recorded("reshape", &[&x], || x.reshape(shape))?)
 }
 
 /// Dimensions `a` and `b` swapped; negative ones count from the end.
@@ -144,9 +144,8 @@ pub fn reshape(x: Tensor, shape: Vec<usize>) -> Result<Tensor> {
 /// When there is no such dimension.
 #[remote(name = "telegrad::transpose", inline)]
 pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
-    let _recorded = recorded("transpose", &[&x]);
     let (a, b) = (dimension(&x, a)?, dimension(&x, b)?);
-    Ok(x.transpose(a, b)?)
+    Ok(recorded("transpose", &[&x], || x.transpose(a, b))?)
 }
 
 /// The tensors one after the other along dimension `dim`.
@@ -155,11 +154,12 @@ pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
 /// When there are none, or their other dimensions differ.
 #[remote(name = "telegrad::cat")]
 pub fn cat(tensors: Vec<Tensor>, dim: i64) -> Result<Tensor> {
-    let _recorded = recorded("cat", &tensors.iter().collect::<Vec<_>>());
     let first = tensors
         .first()
         .ok_or_else(|| Error::other("cat needs at least one tensor"))?;
-    Ok(Tensor::cat(&tensors, dimension(first, dim)?)?)
+    let dim = dimension(first, dim)?;
+    let operands: Vec<_> = tensors.iter().collect();
+    Ok(recorded("cat", &operands, || Tensor::cat(&tensors, dim))?)
 }
 
 /// Ones, as 32-bit floats.

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_trace::Kind;
 
+use super::recorded::bytes;
+
 use super::uniform;
 
 /// What a derivative is given. All tensors are detached: what it returns must not be part of a graph.
@@ -122,13 +124,18 @@ pub(super) struct Operation {
 impl Operation {
     /// The gradients of the operands that are part of a graph.
     pub(super) fn gradients(&self, result: &Tensor, grad: &Tensor) -> Derivatives {
-        let _recorded = telegrad_trace::scope(Kind::Autograd, || format!("{} backward", self.name).into());
-        (self.backward)(Pass {
+        let recorded = telegrad_trace::scope(Kind::Autograd, || format!("{} backward", self.name).into());
+        let gradients = (self.backward)(Pass {
             args: self.args.iter().map(Tensor::detach).collect(),
             wanted: self.args.iter().map(Tensor::track_op).collect(),
             result: result.detach(),
             grad: grad.detach(),
-        })
+        });
+        match &gradients {
+            Ok(gradients) => recorded.made(gradients.iter().flatten().map(bytes).sum()),
+            Err(error) => recorded.fail(|| error.to_string()),
+        }
+        gradients
     }
 }
 

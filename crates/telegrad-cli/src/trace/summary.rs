@@ -41,6 +41,7 @@ enum Sort {
     P50,
     P99,
     Bytes,
+    Tensors,
 }
 
 impl From<Sort> for SortBy {
@@ -55,6 +56,7 @@ impl From<Sort> for SortBy {
             Sort::P50 => Self::P50,
             Sort::P99 => Self::P99,
             Sort::Bytes => Self::Bytes,
+            Sort::Tensors => Self::Tensors,
         }
     }
 }

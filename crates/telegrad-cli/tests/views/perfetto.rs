@@ -177,7 +177,7 @@ const TIMES: &str = "
 const BYTES: &str = "
     select extract_arg(arg_set_id, 'args.kind.call.verb') as verb,
         sum(extract_arg(arg_set_id, 'args.kind.call.sent_bytes')) as sent,
-        sum(extract_arg(arg_set_id, 'args.kind.call.tensor_bytes')) as tensors
+        sum(extract_arg(arg_set_id, 'args.tensor_bytes')) as tensors
     from slice where category = 'call' group by 1 order by 1";
 
 fn assert_sums(times: &[Value], bytes: &[Value], slices: &[Slice<'_>]) {
@@ -194,7 +194,7 @@ fn assert_sums(times: &[Value], bytes: &[Value], slices: &[Slice<'_>]) {
         if let Some(verb) = call["verb"].as_str() {
             let sums = by_verb.entry(verb).or_default();
             sums.0 += call["sent_bytes"].as_u64().unwrap();
-            sums.1 += call["tensor_bytes"].as_u64().unwrap();
+            sums.1 += slice.arg("tensor_bytes");
         }
     }
     let wanted = by_worker.iter().map(|((worker, category), (count, time))| {

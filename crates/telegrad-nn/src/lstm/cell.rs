@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
+use telegrad_autograd::candle::recorded;
 
 use super::recurrence::recurrence;
 use crate::real::with_type;
@@ -163,7 +164,9 @@ impl LstmCell {
         let [weight_ih, weight_hh, bias_ih, bias_hh] = self.params.each_ref().map(Param::tensor);
         let gates = linear(x, &weight_ih, Some(&(bias_ih + bias_hh)?))?;
         let start = Tensor::stack(&[&state.hidden, &state.cell], 0)?;
-        let all = with_type!("LSTM", x, T => recurrence::<T>(&gates, &weight_hh, &start)?);
+        let all = recorded("lstm", &[x, &weight_hh], || {
+            Result::Ok(with_type!("LSTM", x, T => recurrence::<T>(&gates, &weight_hh, &start)?))
+        })?;
         let end = LstmState {
             hidden: all.narrow(0, time - 1, 1)?.squeeze(0)?,
             cell: all.narrow(0, time, 1)?.squeeze(0)?,

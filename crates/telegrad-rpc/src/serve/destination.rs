@@ -215,7 +215,7 @@ impl Responder {
         }
         self.answered = true;
         if let Some(span) = span {
-            recording::replies(span);
+            recording::replies(span, &outgoing.payload);
         }
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.

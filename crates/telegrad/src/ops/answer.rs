@@ -69,7 +69,7 @@ answers! {
     div: /;
 }
 
-/// Records an operator while it is computed.
+/// Records an operator while it is computed: its result is as large as its operands.
 fn recorded(name: &'static str, operands: [&RawTensor; 2]) -> Scope {
     let shapes = || {
         operands
@@ -77,7 +77,9 @@ fn recorded(name: &'static str, operands: [&RawTensor; 2]) -> Scope {
             .map(|operand| operand.meta().to_string())
             .collect()
     };
-    telegrad_trace::scope_with(Kind::Operator, || name.into(), shapes)
+    let scope = telegrad_trace::scope_with(Kind::Operator, || name.into(), shapes);
+    scope.made(operands[0].bytes().len() as u64);
+    scope
 }
 
 fn is_float(dtype: DType) -> bool {

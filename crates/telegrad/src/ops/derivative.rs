@@ -1,8 +1,7 @@
 //! The operators' own derivatives: only what is wanted is computed, and only once.
 
 use candle_core::{DType, Result, Shape, Tensor};
-use telegrad_autograd::candle::{Derivatives, Pass, operation, strided_operation};
-use telegrad_trace::{Kind, Scope};
+use telegrad_autograd::candle::{Derivatives, Pass, operation, recorded, strided_operation};
 
 /// An operator on one tensor. Its derivative is given the pass and gives the gradient of the operand.
 pub(super) fn unary(
@@ -11,12 +10,13 @@ pub(super) fn unary(
     value: impl Fn(&Tensor) -> Result<Tensor>,
     derivative: fn(&Pass) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let _recorded = recorded(name, &[x]);
-    if !is_tracked(x) {
-        return value(x);
-    }
-    let value = value(&x.detach())?;
-    operation(name, &[x], value, move |pass| Ok(vec![Some(derivative(&pass)?)]))
+    recorded(name, &[x], || {
+        if !is_tracked(x) {
+            return value(x);
+        }
+        let value = value(&x.detach())?;
+        operation(name, &[x], value, move |pass| Ok(vec![Some(derivative(&pass)?)]))
+    })
 }
 
 /// An operator on two tensors. Its derivative is given a gradient in any layout.
@@ -27,19 +27,13 @@ pub(super) fn binary(
     value: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
     derivative: fn(Pass) -> Derivatives,
 ) -> Result<Tensor> {
-    let _recorded = recorded(name, &[a, b]);
-    if !is_tracked(a) && !is_tracked(b) {
-        return value(a, b);
-    }
-    let value = value(&a.detach(), &b.detach())?;
-    strided_operation(name, &[a, b], value, derivative)
-}
-
-/// Records an operator while it is computed.
-pub(super) fn recorded(name: &'static str, operands: &[&Tensor]) -> Scope {
-    let shape = |x: &&Tensor| format!("{:?}{:?}", x.dtype(), x.dims());
-    let shapes = || operands.iter().map(shape).collect();
-    telegrad_trace::scope_with(Kind::Operator, || name.into(), shapes)
+    recorded(name, &[a, b], || {
+        if !is_tracked(a) && !is_tracked(b) {
+            return value(a, b);
+        }
+        let value = value(&a.detach(), &b.detach())?;
+        strided_operation(name, &[a, b], value, derivative)
+    })
 }
 
 /// Whether a tensor has a gradient that these derivatives can find.
@@ -54,11 +48,11 @@ pub(super) fn either(
     with_derivative: impl Fn(&Tensor) -> telegrad_nn::Result<Tensor>,
     value: impl Fn(&Tensor) -> Result<Tensor>,
 ) -> telegrad_rpc::Result<Tensor> {
-    let _recorded = recorded(name, &[x]);
     if is_tracked(x) && matches!(x.dtype(), DType::F32 | DType::F64) {
+        // It records itself.
         return Ok(with_derivative(x)?);
     }
-    Ok(value(x)?)
+    Ok(recorded(name, &[x], || value(x))?)
 }
 
 pub(super) fn add(pass: Pass) -> Derivatives {
