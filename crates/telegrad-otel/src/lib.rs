@@ -22,7 +22,7 @@
 //! let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
 //! let layer = tracing_opentelemetry::layer()
 //!     .with_tracer(provider.tracer("training"))
-//!     .with_filter(EnvFilter::new("info,telegrad=debug"));
+//!     .with_filter(EnvFilter::new("info,telegrad::trace=debug"));
 //! tracing_subscriber::registry().with(layer).init();
 //! telegrad_otel::propagate();
 //! // … join the world, train, shut down …
@@ -30,6 +30,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Take a batch exporter: one that sends each span as it ends would do so on the threads that read and answer calls. Where the
+//! spans of `telegrad::trace` are filtered out, nothing carries a trace on. The state of a trace and its baggage are not carried.
 
 pub use {opentelemetry, tracing_opentelemetry};
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -17,57 +18,28 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use prost::Message as _;
-use telegrad_rpc::{Error, Result, World, remote};
-use telegrad_testkit::Cluster;
+use telegrad_rpc::{Error, RRef, Result, World, remote};
+use telegrad_testkit::{Cluster, on_cluster};
 use telegrad_trace::record_function;
 use tracing::info_span;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
-#[test]
-fn a_collector_sees_one_trace_over_processes() {
-    Cluster::processes(3).run(|world| {
+on_cluster! { unix: Cluster::processes(3) => a_collector_sees_one_trace_over_processes }
+on_cluster! { tcp: Cluster::processes(3).tcp() => a_collector_sees_one_trace_over_processes }
+
+fn a_collector_sees_one_trace_over_processes(cluster: Cluster) {
+    cluster.run(|world| {
         if world.rank() == 0 {
-            first(&world);
+            let collector = exported(&world, || {
+                assert_eq!(world.rpc_sync(1, relay, (false,)).unwrap(), 7);
+                world.rpc_sync(1, relay, (true,)).unwrap_err();
+                later(&world).unwrap();
+            });
+            check(&collector.traces());
         }
     });
-}
-
-#[test]
-fn a_collector_sees_one_trace_over_tcp() {
-    Cluster::processes(3).tcp().run(|world| {
-        if world.rank() == 0 {
-            first(&world);
-        }
-    });
-}
-
-/// Trains, so to speak, and looks at what has become of it.
-fn first(world: &World) {
-    let collector = Collector::start();
-    // A subscriber that comes after the world has begun is in time.
-    let address = collector.address.to_string();
-    let names: Vec<String> = world
-        .get_worker_infos()
-        .into_iter()
-        .map(|info| info.name)
-        .collect();
-    export_to(address.clone(), names[0].clone()).unwrap();
-    for other in &names[1..] {
-        let args = (address.clone(), other.clone());
-        world.rpc_sync(other, export_to, args).unwrap();
-    }
-    {
-        let _step = info_span!("train step").entered();
-        assert_eq!(world.rpc_sync(1, relay, (false,)).unwrap(), 7);
-        world.rpc_sync(1, relay, (true,)).unwrap_err();
-    }
-    for other in &names[1..] {
-        world.rpc_sync(other, flush, ()).unwrap();
-    }
-    flush().unwrap();
-    collector.check(&names);
 }
 
 /// Has the next worker do it.
@@ -87,13 +59,132 @@ fn leaf(fails: bool) -> Result<u32> {
     Ok(7)
 }
 
+/// What is not done at once, and not by one thread, belongs to the trace all the same.
+fn later(world: &World) -> Result<()> {
+    let called = world.clone();
+    let then = world.rpc_async(1, relay, (false,))?.then(move |value| {
+        value?;
+        called.rpc_sync(2, leaf, (false,))
+    });
+    then.wait()?;
+    // The method is there before the value is, and the function before the reference is known.
+    let slow: RRef<Slow> = world.remote(1, Slow::new, ())?;
+    world.rpc_sync(2, ask, (slow.clone(),))?;
+    slow.rpc_sync(Slow::relay, ())?;
+    Ok(())
+}
+
+struct Slow;
+
+#[remote]
+impl Slow {
+    fn new() -> Result<Self> {
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(Self)
+    }
+
+    fn relay(&self) -> Result<u32> {
+        relay(false)
+    }
+}
+
+#[remote]
+async fn ask(_slow: RRef<Slow>) -> Result<u32> {
+    World::current()?.rpc_async(2, leaf, (false,))?.await
+}
+
+/// Where a span is, what it is, and below it the same.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Tree {
+    on: String,
+    name: String,
+    kind: &'static str,
+    failed: bool,
+    below: Vec<Tree>,
+}
+
+fn tree(on: u32, name: &str, kind: &'static str, below: Vec<Tree>) -> Tree {
+    Tree {
+        on: format!("w{on}"),
+        name: name.into(),
+        kind,
+        failed: false,
+        below,
+    }
+}
+
+fn failed(tree: Tree) -> Tree {
+    Tree { failed: true, ..tree }
+}
+
+/// A call and its execution.
+fn call(from: u32, to: u32, name: &str, below: Vec<Tree>) -> Tree {
+    tree(from, name, "client", vec![tree(to, name, "server", below)])
+}
+
+fn in_leaf() -> Vec<Tree> {
+    vec![tree(
+        2,
+        "in the leaf",
+        "internal",
+        vec![tree(2, "inside", "internal", vec![])],
+    )]
+}
+
+/// Checks that everything has come, once, under what caused it.
+fn check(traces: &[Tree]) {
+    let relayed = || call(0, 1, "relay", vec![call(1, 2, "leaf", in_leaf())]);
+    let failing = {
+        let leaf = failed(tree(2, "leaf", "server", in_leaf()));
+        let nested = failed(tree(1, "leaf", "client", vec![leaf]));
+        let execution = failed(tree(1, "relay", "server", vec![nested]));
+        failed(tree(0, "relay", "client", vec![execution]))
+    };
+    let then = tree(0, "then", "internal", vec![call(0, 2, "leaf", in_leaf())]);
+    let made = call(0, 1, "new", vec![]);
+    let asked = call(0, 2, "ask", vec![call(2, 2, "leaf", in_leaf())]);
+    // Those of the function and of the method have the same name.
+    let mut below = vec![relayed(), failing, relayed(), then, made, asked, relayed()];
+    below.sort();
+    let step = tree(0, "train step", "internal", below);
+    let others: Vec<_> = traces.iter().filter(|trace| **trace != step).collect();
+    let is_ours = |tree: &&Tree| !["flush", "export_to"].contains(&&*tree.name);
+    assert!(
+        traces.contains(&step) && !others.iter().any(|trace| is_ours(trace)),
+        "{step:#?}\nis not all there is but for what the test needs:\n{traces:#?}"
+    );
+}
+
+/// Runs `f` as a step of training, with the traces of all workers sent to a collector.
+fn exported(world: &World, f: impl FnOnce()) -> Collector {
+    let collector = Collector::start();
+    let address = collector.address.to_string();
+    let infos = world.get_worker_infos();
+    let names: Vec<String> = infos.into_iter().map(|info| info.name).collect();
+    // A subscriber that comes after the world has begun is in time.
+    export_to(address.clone(), names[0].clone()).unwrap();
+    for other in &names[1..] {
+        let args = (address.clone(), other.clone());
+        world.rpc_sync(other, export_to, args).unwrap();
+    }
+    info_span!("train step").in_scope(f);
+    for other in &names[1..] {
+        world.rpc_sync(other, flush, ()).unwrap();
+    }
+    flush().unwrap();
+    collector
+}
+
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 
 /// Sends the traces of this process there.
 #[remote]
 fn export_to(collector: String, service: String) -> Result<()> {
+    // Whatever goes by way of a proxy elsewhere, this does not.
+    let client = reqwest::blocking::Client::builder().no_proxy().build();
     let exporter = SpanExporter::builder()
         .with_http()
+        .with_http_client(client.map_err(Error::other)?)
         .with_endpoint(format!("http://{collector}/v1/traces"))
         .build()
         .map_err(Error::other)?;
@@ -103,7 +194,7 @@ fn export_to(collector: String, service: String) -> Result<()> {
         .build();
     let layer = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer("test"))
-        .with_filter(EnvFilter::new("off,otlp=info,telegrad=debug"));
+        .with_filter(EnvFilter::new("off,otlp=info,telegrad::trace=debug"));
     PROVIDER.get_or_init(|| provider);
     tracing_subscriber::registry()
         .with(layer)
@@ -122,7 +213,7 @@ fn flush() -> Result<()> {
 /// Receives traces as a collector does.
 struct Collector {
     address: SocketAddr,
-    /// By service.
+    /// With the name of the service that each is of.
     spans: Arc<Mutex<Vec<(String, Span)>>>,
 }
 
@@ -148,75 +239,46 @@ impl Collector {
         Self { address, spans }
     }
 
-    /// Checks that everything has come, once, under what caused it.
-    fn check(&self, workers: &[String]) {
-        let spans = std::mem::take(&mut *self.spans.lock().unwrap());
-        let find = |worker: usize, name: &str, kind: SpanKind, parent: &[u8]| {
-            let found = spans.iter().filter(|(service, span)| {
-                *service == workers[worker]
-                    && span.name.ends_with(name)
-                    && span.kind == kind as i32
-                    && span.parent_span_id == parent
-            });
-            let found: Vec<&Span> = found.map(|(_, span)| span).collect();
-            assert!(!found.is_empty(), "no {name} on worker {worker} in {spans:#?}");
-            found
-        };
-        let step = find(0, "train step", SpanKind::Internal, &[])[0];
-        let calls = find(0, "relay", SpanKind::Client, &step.span_id);
-        assert_eq!(calls.len(), 2);
-        let mut seen = vec![step];
-        for call in calls {
-            let relay = find(1, "relay", SpanKind::Server, &call.span_id);
-            let nested = find(1, "leaf", SpanKind::Client, &relay[0].span_id);
-            let leaf = find(2, "leaf", SpanKind::Server, &nested[0].span_id);
-            let scope = find(2, "in the leaf", SpanKind::Internal, &leaf[0].span_id);
-            let inside = find(2, "inside", SpanKind::Internal, &scope[0].span_id);
-            for each in [&relay, &nested, &leaf, &scope, &inside] {
-                assert_eq!(each.len(), 1, "{each:#?}");
-            }
-            let (relay, nested, leaf) = (relay[0], nested[0], leaf[0]);
-            let codes = [call, relay, nested, leaf].map(code);
-            if codes[0] == StatusCode::Unset {
-                assert_eq!(codes, [StatusCode::Unset; 4]);
-            } else {
-                assert_eq!(codes, [StatusCode::Error; 4]);
-                let why = &leaf.status.as_ref().unwrap().message;
-                assert!(why.contains("a leaf falls"), "{why}");
-            }
-            let about = attributes(call);
-            assert_eq!(about["rpc.system"], "telegrad");
-            assert_eq!(about["verb"], "rpc_sync");
-            assert_eq!((&about["from"], &about["to"]), (&workers[0], &workers[1]));
-            assert!(about["sent_bytes"].parse::<u64>().unwrap() > 0);
-            seen.extend([call, relay, nested, leaf, scope[0], inside[0]]);
-        }
-        let failed = seen.iter().filter(|span| code(span) == StatusCode::Error);
-        assert_eq!(
-            failed.count(),
-            4,
-            "one of the two calls has failed, on its whole way"
-        );
-        for span in &seen {
-            assert_eq!(span.trace_id, step.trace_id, "{span:#?}");
-            assert!(0 < span.start_time_unix_nano && span.start_time_unix_nano <= span.end_time_unix_nano);
-        }
-        let of_trace = spans.iter().filter(|(_, span)| span.trace_id == step.trace_id);
-        assert_eq!(
-            of_trace.count(),
-            seen.len(),
-            "nothing else is part of it: {spans:#?}"
-        );
+    /// What has come, from the roots of the traces down, each span checked for itself.
+    fn traces(&self) -> Vec<Tree> {
+        let spans = self.spans.lock().unwrap();
+        spans.iter().for_each(|(_, span)| check_span(span));
+        below(&spans, &[])
     }
 }
 
-fn code(span: &Span) -> StatusCode {
-    span.status
-        .as_ref()
-        .map_or(StatusCode::Unset, |status| status.code())
+fn below(spans: &[(String, Span)], parent: &[u8]) -> Vec<Tree> {
+    let children = spans.iter().filter(|(_, span)| span.parent_span_id == parent);
+    let trees = children.map(|(on, span)| {
+        let below = below(spans, &span.span_id);
+        for (_, child) in spans
+            .iter()
+            .filter(|(_, child)| child.parent_span_id == span.span_id)
+        {
+            assert_eq!(child.trace_id, span.trace_id, "{child:#?}");
+        }
+        Tree {
+            on: on.clone(),
+            name: span.name.rsplit("::").next().unwrap_or_default().to_owned(),
+            kind: match span.kind() {
+                SpanKind::Client => "client",
+                SpanKind::Server => "server",
+                _ => "internal",
+            },
+            failed: span
+                .status
+                .as_ref()
+                .is_some_and(|status| status.code() == StatusCode::Error),
+            below,
+        }
+    });
+    let mut trees: Vec<_> = trees.collect();
+    trees.sort();
+    trees
 }
 
-fn attributes(span: &Span) -> BTreeMap<String, String> {
+fn check_span(span: &Span) {
+    assert!(0 < span.start_time_unix_nano && span.start_time_unix_nano <= span.end_time_unix_nano);
     let text = |value: &Value| match value {
         Value::StringValue(text) => text.clone(),
         Value::IntValue(number) => number.to_string(),
@@ -224,9 +286,31 @@ fn attributes(span: &Span) -> BTreeMap<String, String> {
     };
     let attributes = span.attributes.iter().filter_map(|attribute| {
         let value = attribute.value.as_ref()?.value.as_ref()?;
-        Some((attribute.key.clone(), text(value)))
+        Some((attribute.key.as_str(), text(value)))
     });
-    attributes.collect()
+    let about: BTreeMap<_, _> = attributes.collect();
+    if span.kind() == SpanKind::Client {
+        assert_eq!(
+            (&*about["rpc.system"], &about["rpc.method"]),
+            ("telegrad", &span.name)
+        );
+        assert!(
+            ["rpc_sync", "rpc_async", "remote"].contains(&&*about["verb"]),
+            "{about:?}"
+        );
+        assert!(
+            about["from"].starts_with('w') && about["to"].starts_with('w'),
+            "{about:?}"
+        );
+        assert!(about["sent_bytes"].parse::<u64>().unwrap() > 0);
+    }
+    if let Some(status) = span
+        .status
+        .as_ref()
+        .filter(|status| status.code() == StatusCode::Error)
+    {
+        assert!(status.message.contains("a leaf falls"), "{}", status.message);
+    }
 }
 
 /// The spans of a request, each with the name of its service.
@@ -235,10 +319,8 @@ fn read(body: Bytes) -> Vec<(String, Span)> {
     let mut spans = Vec::new();
     for of_service in request.resource_spans {
         let resource = of_service.resource.unwrap_or_default();
-        let name = resource
-            .attributes
-            .iter()
-            .find(|attribute| attribute.key == "service.name");
+        let mut attributes = resource.attributes.iter();
+        let name = attributes.find(|attribute| attribute.key == "service.name");
         let name = name.and_then(|attribute| match attribute.value.as_ref()?.value.as_ref()? {
             Value::StringValue(name) => Some(name.clone()),
             _ => None,

@@ -11,6 +11,7 @@ use telegrad_trace::Span;
 use telegrad_wire::CallId;
 
 use crate::layer::{Scope, in_scope};
+use crate::rref::RefId;
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -21,6 +22,8 @@ pub(crate) struct CallContext {
     pub(crate) function: &'static str,
     /// The caller's number for it.
     pub(crate) call: CallId,
+    /// The value that it is made on.
+    pub(crate) object: Option<RefId>,
     /// When it came.
     pub(crate) since: Instant,
     /// When the caller stops waiting.
@@ -44,7 +47,7 @@ impl CallContext {
     pub(crate) fn new(
         worker: Weak<Worker>,
         caller: Arc<WorkerInfo>,
-        (function, call): (&'static str, CallId),
+        (function, call, object): (&'static str, CallId, Option<RefId>),
         (since, deadline): (Instant, Option<Instant>),
         (scope, span): (Option<Scope>, Option<Arc<Span>>),
     ) -> Arc<Self> {
@@ -54,6 +57,7 @@ impl CallContext {
             caller,
             function,
             call,
+            object,
             since,
             deadline,
             scope,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Call, Entered, Execution, Kind, Origin, Position, Span, Status};
+use telegrad_trace::{Call, Cause, Entered, Execution, Kind, Origin, Position, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
 use crate::call::Reply;
@@ -142,7 +142,8 @@ pub(crate) fn of_execution(
         replied: 0,
     };
     let kind = Kind::Execution(execution);
-    let span = Span::ahead(&worker.recorder, at, function.name, kind, origin);
+    let cause = Cause::Elsewhere(origin);
+    let span = Span::ahead(&worker.recorder, at, function.name, kind, cause);
     span.note(|event| {
         event.tensor_bytes = tensors.iter().map(|tensor| tensor.bytes().len() as u64).sum();
         if at.has_shapes() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use telegrad_wire::Wire;
 
 use crate::debug_info::DebugInfo;
+use crate::rref::RefId;
 use crate::worker::Worker;
 
 pub(crate) use latency::Histogram;
@@ -74,6 +75,17 @@ pub struct Served {
     pub age: Duration,
     /// Whether its function has begun. Before, it waits for a thread, or for the object that it is called on.
     pub has_begun: bool,
+    /// The object that it is called on, or the value that it fetches.
+    pub object: Option<ValueId>,
+    /// The value that it makes, for references to it.
+    pub makes: Option<ValueId>,
+}
+
+/// A value that references refer to: who asked for it to be made, and its number there.
+pub type ValueId = (u64, u64);
+
+fn value_id(reference: RefId) -> ValueId {
+    (reference.0.by.0, reference.0.number)
 }
 
 impl Status {
@@ -93,12 +105,14 @@ impl Status {
         let mut served: Vec<_> = worker
             .requests()
             .into_iter()
-            .map(|context| Served {
+            .map(|(context, makes)| Served {
                 caller: context.caller.rank,
                 call: context.call.0,
                 function: context.function.into(),
                 age: age(context.since),
                 has_begun: context.has_begun(),
+                object: context.object.map(value_id),
+                makes: makes.map(value_id),
             })
             .collect();
         made.sort_by_key(|made| made.call);

@@ -23,7 +23,7 @@ use crate::layer::{Crossing, Layer, Noted, Recorded};
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
-use crate::rref::{Life, References};
+use crate::rref::{Life, RefId, References};
 use crate::serve::Running;
 use crate::status::{self, Latency};
 use crate::timer::{self, Sweep};
@@ -258,10 +258,15 @@ impl Worker {
         served.push(Arc::downgrade(requests));
     }
 
-    /// The requests that are under way, but for those that run on the thread that has read them.
-    pub(crate) fn requests(&self) -> Vec<Arc<CallContext>> {
+    /// The requests that are under way, but for those that run on the thread that has read them, each with the value that it
+    /// makes if it does.
+    pub(crate) fn requests(&self) -> Vec<(Arc<CallContext>, Option<RefId>)> {
         let served: Vec<_> = self.served.lock().iter().filter_map(Weak::upgrade).collect();
-        served.iter().flat_map(|requests| requests.all()).collect()
+        let answered = served.iter().flat_map(|requests| requests.all());
+        let mut all: Vec<_> = answered.map(|context| (context, None)).collect();
+        let making = self.references.making().into_iter();
+        all.extend(making.map(|(reference, context)| (context, Some(reference))));
+        all
     }
 
     /// The calls of this worker that have no result yet, with whom they were made to.

@@ -54,9 +54,47 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The recorders that record everything, for threads that are nowhere.
-static WATCHING: Mutex<Vec<Weak<Recorder>>> = Mutex::new(Vec::new());
+/// The recorders that record everything, for threads that are nowhere: those of recordings, and those that subscribers see.
+static WATCHING: Mutex<Watching> = Mutex::new(Watching {
+    recorded: Vec::new(),
+    shown: Vec::new(),
+});
 static WATCHERS: AtomicUsize = AtomicUsize::new(0);
+
+struct Watching {
+    recorded: Vec<Weak<Recorder>>,
+    shown: Vec<Weak<Recorder>>,
+}
+
+impl Watching {
+    fn of(&mut self, watcher: Watcher) -> &mut Vec<Weak<Recorder>> {
+        match watcher {
+            Watcher::Recording => &mut self.recorded,
+            Watcher::Subscribers => &mut self.shown,
+        }
+    }
+
+    /// The worker that a thread that is nowhere must be working for. Of several, nobody knows which one.
+    fn only(&self) -> Option<Arc<Recorder>> {
+        let candidates = if self.recorded.is_empty() {
+            &self.shown
+        } else {
+            &self.recorded
+        };
+        let (first, others) = candidates.split_first()?;
+        others
+            .iter()
+            .all(|other| other.ptr_eq(first))
+            .then(|| first.upgrade())?
+    }
+}
+
+/// For whom everything is recorded that a worker does.
+#[derive(Clone, Copy)]
+pub(crate) enum Watcher {
+    Recording,
+    Subscribers,
+}
 
 /// The recorders of this process, and whether subscribers want to see what they record.
 static RECORDERS: Mutex<(Vec<Weak<Recorder>>, bool)> = Mutex::new((Vec::new(), false));
@@ -87,13 +125,14 @@ pub(crate) fn subscribe(wanted: bool) {
     drop(recorders);
 }
 
-pub(crate) fn watch(recorder: &Arc<Recorder>) {
-    WATCHING.lock().push(Arc::downgrade(recorder));
+pub(crate) fn watch(recorder: &Arc<Recorder>, watcher: Watcher) {
+    WATCHING.lock().of(watcher).push(Arc::downgrade(recorder));
     WATCHERS.fetch_add(1, SeqCst);
 }
 
-pub(crate) fn unwatch(recorder: &Recorder) {
+pub(crate) fn unwatch(recorder: &Recorder, watcher: Watcher) {
     let mut watching = WATCHING.lock();
+    let watching = watching.of(watcher);
     let place = watching
         .iter()
         .position(|other| std::ptr::eq(other.as_ptr(), recorder));
@@ -117,13 +156,31 @@ pub(crate) fn thread() -> u64 {
 /// Where this thread is in what this recorder records.
 #[inline]
 pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
-    if KIND.get() != AT {
-        return None;
+    match KIND.get() {
+        HIDDEN => None,
+        AT => at(recorder).or_else(|| recorder.outside(0)),
+        _ => recorder.outside(0),
     }
+}
+
+fn at(recorder: &Arc<Recorder>) -> Option<Position> {
     CURRENT.with_borrow(|place| match place {
         Place::At(current) => Arc::ptr_eq(&current.recorder, recorder).then_some(current.at),
         _ => None,
     })
+}
+
+/// What this thread does is not recorded until this is dropped. Cheaper than [`hide`], and for nothing that goes elsewhere.
+pub(crate) fn mute() -> Muted {
+    Muted(KIND.replace(HIDDEN))
+}
+
+pub(crate) struct Muted(u8);
+
+impl Drop for Muted {
+    fn drop(&mut self) {
+        KIND.set(self.0);
+    }
 }
 
 /// Whether what this thread does is recorded.
@@ -173,7 +230,7 @@ pub struct Here {
     shown: tracing::Span,
 }
 
-/// Where this thread is, also in the spans of `tracing`.
+/// Where this thread is, also in the spans of `tracing`: the one that it is in goes on for as long as this is kept.
 ///
 /// What a thread of one's own does belongs to no profile unless it is told:
 ///
@@ -263,15 +320,15 @@ pub fn scope_with(
     let current = match CURRENT.with_borrow(Clone::clone) {
         Place::At(current) => Some((current.recorder, current.at)),
         Place::Hidden => None,
-        // Of several workers in one process nobody knows which one a thread is working for.
-        Place::Nowhere => match &WATCHING.lock()[..] {
-            [only] => only.upgrade().and_then(|recorder| {
+        Place::Nowhere => {
+            let only = WATCHING.lock().only();
+            only.and_then(|recorder| {
                 let at = recorder.here()?;
                 Some((recorder, at))
-            }),
-            _ => None,
-        },
+            })
+        }
     };
+    let current = current.filter(|(recorder, at)| recorder.wants(&kind, *at));
     let scope = current.map(|(recorder, at)| begin(&recorder, at, kind, name()));
     let wants_shapes = scope
         .as_ref()
@@ -287,7 +344,8 @@ pub fn scope_with(
 /// As [`scope`], for whoever knows the worker that it is on.
 #[inline]
 pub fn scope_of(recorder: &Arc<Recorder>, kind: Kind, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
-    let scope = recorder.here().map(|at| begin(recorder, at, kind, name()));
+    let at = recorder.here().filter(|at| recorder.wants(&kind, *at));
+    let scope = at.map(|at| begin(recorder, at, kind, name()));
     Scope(ManuallyDrop::new(scope))
 }
 

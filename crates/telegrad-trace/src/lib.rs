@@ -33,7 +33,7 @@ pub use profile::{Options, Phases, Profile, Worker};
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
-pub use subscribers::{Origin, Propagate, TARGET, propagate};
+pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
 
 /// Records what follows, to the end of the block, under a name of your choice.
 ///

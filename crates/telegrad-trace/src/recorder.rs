@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use telegrad_wire::{Rank, Wire};
 
 use crate::clock::Clock;
-use crate::current;
-use crate::event::{Event, Position, trace_number};
+use crate::current::{self, Watcher};
+use crate::event::{Event, Kind, Position, trace_number};
 use crate::file::Sink;
+use crate::subscribers;
 
 /// The trace of a world that is recorded from its start to its end.
 pub const WHOLE_WORLD: u64 = 2;
@@ -29,6 +30,9 @@ const REMEMBERED: usize = 256;
 /// Events in one answer.
 const AT_ONCE: usize = 2000;
 
+/// Marks the number of recordings of a process where subscribers want to see what happens.
+const SUBSCRIBERS: usize = 1 << (usize::BITS - 1);
+
 /// Tells the name of a worker.
 struct Names(Box<dyn Fn(Rank) -> Option<String> + Send + Sync>);
 
@@ -45,7 +49,7 @@ impl std::fmt::Debug for Names {
 pub struct Recorder {
     worker: Rank,
     clock: Clock,
-    /// How many recordings of this process there are.
+    /// How many recordings of this process there are, and [`SUBSCRIBERS`] if those want to see it.
     watchers: AtomicUsize,
     /// The trace of what happens outside of profiles: 0, or [`WHOLE_WORLD`].
     outside: AtomicU64,
@@ -55,8 +59,6 @@ pub struct Recorder {
     /// Where everything is written, if it is. Apart from the books: a slow disk is not to hold up those.
     sink: Mutex<Option<Sink>>,
     has_sink: AtomicBool,
-    /// Whether subscribers want to see it.
-    is_subscribed: AtomicBool,
     names: OnceLock<Names>,
 }
 
@@ -118,7 +120,6 @@ impl Recorder {
             books: Mutex::default(),
             sink: Mutex::default(),
             has_sink: AtomicBool::new(false),
-            is_subscribed: AtomicBool::new(false),
             names: OnceLock::new(),
         });
         current::add(&recorder);
@@ -139,27 +140,47 @@ impl Recorder {
 
     /// Subscribers want to see what is recorded, or no longer.
     pub(crate) fn subscribe(self: &Arc<Self>, wanted: bool) {
-        match (self.is_subscribed.swap(wanted, SeqCst), wanted) {
-            (false, true) => {
-                self.watchers.fetch_add(1, SeqCst);
-                current::watch(self);
+        if wanted {
+            if self.watchers.fetch_or(SUBSCRIBERS, SeqCst) & SUBSCRIBERS == 0 {
+                current::watch(self, Watcher::Subscribers);
             }
-            (true, false) => self.no_longer_watched(),
-            _ => {}
+        } else {
+            self.unsubscribe();
         }
     }
 
-    fn no_longer_watched(&self) {
+    fn unsubscribe(&self) {
+        if self.watchers.fetch_and(!SUBSCRIBERS, SeqCst) & SUBSCRIBERS != 0 {
+            current::unwatch(self, Watcher::Subscribers);
+        }
+    }
+
+    fn record_all(self: &Arc<Self>) {
+        self.watchers.fetch_add(1, SeqCst);
+        current::watch(self, Watcher::Recording);
+    }
+
+    fn no_longer(&self) {
         self.watchers.fetch_sub(1, SeqCst);
-        current::unwatch(self);
+        current::unwatch(self, Watcher::Recording);
     }
 
     /// Nothing is shown to subscribers any more.
     fn leave(&self) {
         current::remove(self);
-        if self.is_subscribed.swap(false, SeqCst) {
-            self.no_longer_watched();
-        }
+        self.unsubscribe();
+    }
+
+    /// Whether something that happens there is kept, and not only shown.
+    #[inline]
+    fn keeps(&self, trace: u64) -> bool {
+        trace != 0 || self.watchers.load(Relaxed) & !SUBSCRIBERS > 0
+    }
+
+    /// Whether somebody wants something of this kind that happens there.
+    #[inline]
+    pub(crate) fn wants(&self, kind: &Kind, at: Position) -> bool {
+        self.keeps(at.trace) || !subscribers::is_too_much(kind)
     }
 
     /// The worker's clock.
@@ -175,7 +196,7 @@ impl Recorder {
     /// Where this thread is, if what it does is recorded.
     #[inline]
     pub fn here(self: &Arc<Self>) -> Option<Position> {
-        current::of(self).or_else(|| self.outside(0))
+        current::of(self)
     }
 
     /// Where a request is that came with this trace and was caused by this span, if it is recorded.
@@ -194,7 +215,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn outside(&self, span: u64) -> Option<Position> {
+    pub(crate) fn outside(&self, span: u64) -> Option<Position> {
         self.is_watched().then(|| Position {
             trace: self.outside.load(Relaxed),
             span,
@@ -215,6 +236,9 @@ impl Recorder {
 
     /// A span begins, perhaps a call to another worker; whether its trace goes on.
     pub(crate) fn begin(&self, trace: u64, callee: Option<Rank>) -> bool {
+        if !self.keeps(trace) {
+            return true;
+        }
         let mut books = self.books.lock();
         for (_, recording) in &mut books.watching {
             recording.open += 1;
@@ -231,6 +255,9 @@ impl Recorder {
 
     /// A span is over.
     pub(crate) fn end(&self, trace: u64, event: Event) {
+        if !self.keeps(trace) {
+            return;
+        }
         if self.has_sink.load(Relaxed) {
             self.write(&event);
         }
@@ -308,8 +335,7 @@ impl Recorder {
     pub fn watch(self: &Arc<Self>) -> u64 {
         let number = self.next_trace.fetch_add(1, SeqCst);
         self.books.lock().watching.push((number, Recording::default()));
-        self.watchers.fetch_add(1, SeqCst);
-        current::watch(self);
+        self.record_all();
         number
     }
 
@@ -327,7 +353,7 @@ impl Recorder {
         let Some(recording) = recording else {
             return Collected::default();
         };
-        self.no_longer_watched();
+        self.no_longer();
         Collected {
             events: recording.events.into(),
             more: false,
@@ -343,8 +369,7 @@ impl Recorder {
         *self.sink.lock() = Some(sink);
         self.has_sink.store(true, SeqCst);
         self.outside.store(WHOLE_WORLD, SeqCst);
-        self.watchers.fetch_add(1, SeqCst);
-        current::watch(self);
+        self.record_all();
     }
 
     fn write(&self, event: &Event) {
@@ -362,7 +387,7 @@ impl Recorder {
         if !self.has_sink.swap(false, SeqCst) {
             return;
         }
-        self.no_longer_watched();
+        self.no_longer();
         let threads = self.books.lock().threads.clone();
         if let Some(sink) = self.sink.lock().take() {
             sink.close(threads);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::current::{self, Entered};
 use crate::event::{Event, Kind, Position, Status};
 use crate::recorder::Recorder;
-use crate::subscribers::{self, Origin};
+use crate::subscribers::{self, Cause, Origin};
 
 /// An event that is not over yet. It may end on another thread; one that is dropped was cancelled.
 #[derive(Debug)]
@@ -22,16 +22,16 @@ pub struct Span {
 #[derive(Debug)]
 struct Going {
     event: Event,
-    /// What subscribers see of it.
-    shown: tracing::Span,
-    /// What caused it, in the numbers of subscribers.
-    origin: Option<Origin>,
+    shown: Shown,
 }
 
-impl Going {
-    fn show(&mut self, recorder: &Arc<Recorder>) {
-        self.shown = subscribers::show(recorder, &self.event, self.origin);
-    }
+/// What subscribers see of a span.
+#[derive(Debug)]
+enum Shown {
+    /// Nothing yet: it has not begun.
+    NotYet(Cause),
+    /// This.
+    Now(tracing::Span),
 }
 
 impl Span {
@@ -42,21 +42,18 @@ impl Span {
         name: impl Into<Cow<'static, str>>,
         kind: Kind,
     ) -> Self {
-        let span = Self::ahead(recorder, at, name, kind, None);
-        if let Some(going) = &mut *span.going.lock() {
-            going.show(recorder);
-        }
+        let span = Self::ahead(recorder, at, name, kind, Cause::here());
+        span.show();
         span
     }
 
     /// As [`new`](Self::new), of something that has yet to [start](Self::start): until then it is not shown to subscribers.
-    /// It was caused by what is known to them as `origin`.
     pub fn ahead(
         recorder: &Arc<Recorder>,
         at: Position,
         name: impl Into<Cow<'static, str>>,
         kind: Kind,
-        origin: Option<Origin>,
+        cause: Cause,
     ) -> Self {
         let span = recorder.span_number();
         // What is over must not be opened again by those who hear of it from here.
@@ -88,8 +85,7 @@ impl Span {
             at: Position { trace, span },
             going: Mutex::new(Some(Going {
                 event,
-                shown: tracing::Span::none(),
-                origin,
+                shown: Shown::NotYet(cause),
             })),
         }
     }
@@ -101,17 +97,37 @@ impl Span {
 
     /// Puts this thread under it.
     pub fn enter(&self) -> Entered {
-        let shown = self.going.lock().as_ref().map(|going| going.shown.clone());
-        let shown = shown.unwrap_or_else(tracing::Span::none);
-        current::enter(&self.recorder, self.at, shown)
+        current::enter(&self.recorder, self.at, self.shown())
     }
 
     /// What it is known as to the subscribers of other processes.
     pub fn origin(&self) -> Option<Origin> {
-        self.going
-            .lock()
-            .as_ref()
-            .and_then(|going| subscribers::origin(&going.shown))
+        subscribers::origin(&self.shown())
+    }
+
+    fn shown(&self) -> tracing::Span {
+        match self.going.lock().as_ref().map(|going| &going.shown) {
+            Some(Shown::Now(shown)) => shown.clone(),
+            _ => tracing::Span::none(),
+        }
+    }
+
+    /// Shows it to subscribers, once; not under the lock, because they may do anything.
+    fn show(&self) {
+        if !subscribers::has_any() {
+            return;
+        }
+        let known = match &*self.going.lock() {
+            Some(Going {
+                event,
+                shown: Shown::NotYet(cause),
+            }) => (event.clone(), cause.clone()),
+            _ => return,
+        };
+        let shown = subscribers::show(&self.recorder, &known.0, &known.1);
+        if let Some(going) = &mut *self.going.lock() {
+            going.shown = Shown::Now(shown);
+        }
     }
 
     /// What time it is for it.
@@ -121,11 +137,11 @@ impl Span {
 
     /// It begins only now, on this thread.
     pub fn start(&self) {
-        if let Some(going) = &mut *self.going.lock() {
-            going.event.start = self.now();
-            going.event.thread = current::thread();
-            going.show(&self.recorder);
-        }
+        self.note(|event| {
+            event.start = self.now();
+            event.thread = current::thread();
+        });
+        self.show();
     }
 
     /// It has waited since `from`, without a thread.
@@ -138,7 +154,7 @@ impl Span {
         drop(going);
         if let Some((name, thread)) = known {
             // Subscribers see what goes on, not what is past.
-            let wait = Self::ahead(&self.recorder, self.at, name, Kind::Wait, None);
+            let wait = Self::ahead(&self.recorder, self.at, name, Kind::Wait, Cause::Elsewhere(None));
             wait.finish(|event| {
                 event.start = from;
                 event.thread = thread;
@@ -155,14 +171,16 @@ impl Span {
 
     /// It is over now, unless it was before or `change` says since when. The first word counts.
     pub fn finish(&self, change: impl FnOnce(&mut Event)) {
-        let Some(Going { mut event, shown, .. }) = self.going.lock().take() else {
+        let Some(Going { mut event, shown }) = self.going.lock().take() else {
             return;
         };
         change(&mut event);
         if event.end == 0 {
             event.end = self.now();
         }
-        subscribers::end(&shown, &event);
+        if let Shown::Now(shown) = shown {
+            subscribers::end(&shown, &event);
+        }
         self.recorder.end(self.at.trace, event);
     }
 }

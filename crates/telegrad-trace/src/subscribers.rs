@@ -1,16 +1,21 @@
 //! What subscribers of `tracing` see.
 //!
 //! Every event that is recorded is also a span of `tracing`, if a subscriber wants it, for as long as it goes on: with
-//! the target [`TARGET`], at the level of debugging, or of tracing for what there is a lot of. A subscriber that wants them is
-//! enough for things to be recorded; then they are kept nowhere else.
+//! the target [`TARGET`], at the level of debugging, or of tracing for operators, layers and waiting, which there are a lot
+//! of. A subscriber that wants them is enough for things to be recorded; then they are kept nowhere else. What subscribers want
+//! is known from them when they are set; of one that was set for a thread and is gone, it is known with the next one.
 //!
 //! Within a process such a span is under whatever span of `tracing` the thread is in. That of a call which comes
 //! from another process has a cause there, which only the subscriber's own numbers can tell: [`Propagate`].
+//!
+//! A subscriber may do what it likes, but what it does while it is shown something is not recorded.
 
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Once, OnceLock};
 
 use telegrad_wire::Wire;
 use tracing::field::Empty;
+use tracing::level_filters::STATIC_MAX_LEVEL;
 use tracing::{Span, debug_span, trace_span};
 use tracing_core::callsite::{self, Callsite};
 use tracing_core::{Interest, Kind as Callsites, Level, Metadata};
@@ -33,9 +38,9 @@ pub struct Origin {
     pub flags: u8,
 }
 
-/// Carries causes from process to process.
+/// Carries causes from process to process. It is asked with every call, and must not wait for anything.
 pub trait Propagate: Send + Sync {
-    /// What a span is known as elsewhere; nothing if it is not.
+    /// What a span is known as elsewhere; nothing if it is not. Asked more than once where a call is sent again.
     fn origin(&self, span: &Span) -> Option<Origin>;
 
     /// A span that has just begun was caused by that one.
@@ -49,42 +54,118 @@ pub fn propagate(by: &'static dyn Propagate) {
     PROPAGATE.get_or_init(|| by);
 }
 
-/// Stands for the spans where subscribers are asked what they want.
-struct Probe;
+/// Stands for spans of one name where subscribers are asked what they want.
+struct Probe {
+    about: Metadata<'static>,
+    /// What it says of [`WANTED`].
+    bit: u8,
+}
 
-static PROBE: Probe = Probe;
-
-static ABOUT: Metadata<'static> = tracing_core::metadata! {
-    name: "call",
-    target: TARGET,
-    level: Level::DEBUG,
-    fields: &[],
-    callsite: &PROBE,
-    kind: Callsites::SPAN,
-};
+/// The bits of the probes that somebody wants to see.
+static WANTED: AtomicU8 = AtomicU8::new(0);
 
 impl Callsite for Probe {
     fn set_interest(&self, interest: Interest) {
-        current::subscribe(!interest.is_never());
+        // What is compiled out is not seen, whatever a subscriber wants.
+        let wanted = !interest.is_never() && *self.about.level() <= STATIC_MAX_LEVEL;
+        if wanted {
+            WANTED.fetch_or(self.bit, SeqCst);
+        } else {
+            WANTED.fetch_and(!self.bit, SeqCst);
+        }
+        current::subscribe(WANTED.load(SeqCst) != 0);
     }
 
     fn metadata(&self) -> &Metadata<'_> {
-        &ABOUT
+        &self.about
     }
+}
+
+macro_rules! probe {
+    ($probe:ident, $bit:expr, $level:ident, $name:literal: $($field:literal)*) => {
+        static $probe: Probe = Probe {
+            about: tracing_core::metadata! {
+                name: $name,
+                target: TARGET,
+                level: Level::$level,
+                fields: &[$($field),*],
+                callsite: &$probe,
+                kind: Callsites::SPAN,
+            },
+            bit: $bit,
+        };
+    };
+}
+
+const DETAILS: u8 = 8;
+
+probe! { CALLS, 1, DEBUG, "call":
+    "otel.name" "otel.kind" "otel.status_code" "otel.status_description" "rpc.system" "rpc.method"
+    "verb" "from" "to" "sent_bytes" "received_bytes" "tensor_bytes"
+}
+probe! { EXECUTIONS, 2, DEBUG, "execution":
+    "otel.name" "otel.kind" "otel.status_code" "otel.status_description" "rpc.system" "rpc.method"
+    "from" "on" "tensor_bytes"
+}
+probe! { SCOPES, 4, DEBUG, "scope":
+    "otel.name" "otel.status_code" "otel.status_description" "kind" "on" "tensor_bytes"
+}
+probe! { ALL_DETAILS, DETAILS, TRACE, "detail":
+    "otel.name" "otel.status_code" "otel.status_description" "kind" "on" "tensor_bytes"
 }
 
 /// From now on this process knows what its subscribers want.
 pub(crate) fn ask() {
     static ASKED: Once = Once::new();
-    ASKED.call_once(|| callsite::register(&PROBE));
+    ASKED.call_once(|| {
+        for probe in [&CALLS, &EXECUTIONS, &SCOPES, &ALL_DETAILS] {
+            callsite::register(probe);
+        }
+    });
+}
+
+/// Whether there is anybody who wants to see anything.
+pub(crate) fn has_any() -> bool {
+    WANTED.load(Relaxed) != 0
+}
+
+/// Whether there is a lot of this kind, and it is nobody but subscribers who could want it, and they do not.
+pub(crate) fn is_too_much(kind: &Kind) -> bool {
+    matches!(kind, Kind::Operator | Kind::Layer | Kind::Wait) && WANTED.load(Relaxed) & DETAILS == 0
+}
+
+/// What a span that is shown is under.
+#[derive(Clone, Debug)]
+pub enum Cause {
+    /// A span of this process.
+    Here(Span),
+    /// One of another process, if it is known.
+    Elsewhere(Option<Origin>),
+}
+
+impl Cause {
+    /// What this thread is in.
+    pub fn here() -> Self {
+        if has_any() {
+            Self::Here(Span::current())
+        } else {
+            Self::Elsewhere(None)
+        }
+    }
 }
 
 /// Shows that something begins.
-pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origin>) -> Span {
+pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Span {
+    let _muted = current::mute();
     let name = &*event.name;
-    match &event.kind {
+    let (parent, origin) = match cause {
+        Cause::Here(parent) => (parent.id(), None),
+        Cause::Elsewhere(origin) => (None, *origin),
+    };
+    let span = match &event.kind {
         Kind::Call(call) => debug_span!(
             target: TARGET,
+            parent: parent,
             "call",
             otel.name = name,
             otel.kind = "client",
@@ -99,29 +180,23 @@ pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origi
             received_bytes = Empty,
             tensor_bytes = Empty,
         ),
-        Kind::Execution(execution) => {
-            // Not under whatever the thread was waiting for.
-            let span = debug_span!(
-                target: TARGET,
-                parent: None,
-                "execution",
-                otel.name = name,
-                otel.kind = "server",
-                otel.status_code = Empty,
-                otel.status_description = Empty,
-                rpc.system = "telegrad",
-                rpc.method = name,
-                from = recorder.name(execution.caller),
-                on = recorder.name(event.worker),
-                tensor_bytes = Empty,
-            );
-            if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
-                by.adopt(&span, origin);
-            }
-            span
-        }
+        Kind::Execution(execution) => debug_span!(
+            target: TARGET,
+            parent: parent,
+            "execution",
+            otel.name = name,
+            otel.kind = "server",
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+            rpc.system = "telegrad",
+            rpc.method = name,
+            from = recorder.name(execution.caller),
+            on = recorder.name(event.worker),
+            tensor_bytes = Empty,
+        ),
         kind @ (Kind::Scope | Kind::Autograd | Kind::Optimizer) => debug_span!(
             target: TARGET,
+            parent: parent,
             "scope",
             otel.name = name,
             otel.status_code = Empty,
@@ -132,6 +207,7 @@ pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origi
         ),
         kind @ (Kind::Operator | Kind::Layer | Kind::Wait) => trace_span!(
             target: TARGET,
+            parent: parent,
             "detail",
             otel.name = name,
             otel.status_code = Empty,
@@ -140,7 +216,11 @@ pub(crate) fn show(recorder: &Arc<Recorder>, event: &Event, origin: Option<Origi
             on = recorder.name(event.worker),
             tensor_bytes = Empty,
         ),
+    };
+    if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
+        by.adopt(&span, origin);
     }
+    span
 }
 
 /// Shows how it has ended.
@@ -148,6 +228,7 @@ pub(crate) fn end(span: &Span, event: &Event) {
     if span.is_disabled() {
         return;
     }
+    let _muted = current::mute();
     if let Kind::Call(call) = &event.kind {
         span.record("sent_bytes", call.sent_bytes);
         span.record("received_bytes", call.received_bytes);
@@ -166,5 +247,6 @@ pub(crate) fn end(span: &Span, event: &Event) {
 
 /// What a span is known as in other processes.
 pub(crate) fn origin(span: &Span) -> Option<Origin> {
+    let _muted = current::mute();
     PROPAGATE.get()?.origin(span)
 }

@@ -294,11 +294,11 @@ fn slices_of_one_row_never_overlap_without_one_being_within_the_other() {
             ..Collected::default()
         };
         let profile = Profile::new(0, vec![(0, "a".into(), collected)], Vec::new());
-        let mut rows: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+        let mut rows: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         for slice in chrome(&profile).iter().filter(|entry| entry["ph"] == "X") {
-            let start = slice["ts"].as_f64().unwrap();
+            let time = |name: &str| slice["args"][name].as_u64().unwrap();
             let row = rows.entry(slice["tid"].as_u64().unwrap()).or_default();
-            row.push((start, start + slice["dur"].as_f64().unwrap()));
+            row.push((time("start"), time("end")));
         }
         assert_eq!(rows.values().map(Vec::len).sum::<usize>() as u64, count);
         for row in rows.values() {

@@ -2,17 +2,18 @@
 //!
 //! One test, because what one subscriber wants is recorded for the whole process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use telegrad_trace::{
-    Call, Clock, Execution, Kind, Origin, Position, Propagate, Recorder, Span, Status, TARGET, here,
+    Call, Cause, Clock, Execution, Kind, Origin, Position, Propagate, Recorder, Span, Status, TARGET, here,
     propagate, record_function, scope,
 };
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, dispatcher};
+use tracing::subscriber::Interest;
+use tracing::{Dispatch, Metadata, dispatcher};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -27,6 +28,9 @@ struct Seen {
 /// Sees spans, by the names that collectors would have for them.
 #[derive(Clone, Default)]
 struct Watching(Arc<Mutex<BTreeMap<String, Seen>>>);
+
+/// The fields of spans, by their names: as asked for, and as they come.
+static FIELDS: Mutex<BTreeMap<&str, BTreeSet<Vec<&str>>>> = Mutex::new(BTreeMap::new());
 
 struct Fields<'a>(&'a mut BTreeMap<String, String>);
 
@@ -51,7 +55,19 @@ fn name<S: tracing::Subscriber + for<'a> LookupSpan<'a>>(
 }
 
 impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Watching {
+    fn register_callsite(&self, about: &'static Metadata<'static>) -> Interest {
+        if about.target() == TARGET {
+            let fields = about.fields().iter().map(|field| field.name());
+            let mut all = FIELDS.lock().unwrap();
+            all.entry(about.name()).or_default().insert(fields.collect());
+        }
+        Interest::always()
+    }
+
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if attributes.metadata().target() == TARGET {
+            record_function!("what a subscriber does");
+        }
         let mut seen = Seen::default();
         attributes.record(&mut Fields(&mut seen.fields));
         let own = seen.fields.get("otel.name");
@@ -189,7 +205,7 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
             arrived,
             "serve",
             Kind::Execution(execution),
-            Some(ORIGIN),
+            Cause::Elsewhere(Some(ORIGIN)),
         );
         assert!(
             !watching.names().contains(&"serve".to_owned()),
@@ -241,8 +257,38 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
     assert_eq!(&*seen.fields["otel.status_description"], "shapes differ");
     assert_eq!(seen.fields["kind"], "operator");
 
+    // A recording of the process has all of it, whoever else is there.
+    let quiet = watching.dispatch(LevelFilter::DEBUG);
+    drop(tracing_all);
+    dispatcher::with_default(&quiet, || {
+        let number = recorder.watch();
+        {
+            record_function!("kept and seen");
+            let _detail = scope(Kind::Operator, || "only kept".into());
+        }
+        let kept = recorder.unwatch(number).events;
+        let names: Vec<_> = kept.iter().map(|event| &*event.name).collect();
+        assert_eq!(names, ["only kept", "kept and seen"]);
+        assert_eq!(kept[0].parent, kept[1].span);
+    });
+    assert!(watching.of("kept and seen").has_ended);
+
+    let seen = watching.names();
+    for name in ["only kept", "what a subscriber does"] {
+        assert!(!seen.contains(&name.to_owned()), "{name} is in {seen:?}");
+    }
+    let fields = FIELDS.lock().unwrap();
+    assert_eq!(
+        fields.keys().copied().collect::<Vec<_>>(),
+        ["call", "detail", "execution", "scope"]
+    );
+    for (name, as_asked_and_as_come) in &*fields {
+        assert_eq!(as_asked_and_as_come.len(), 1, "{name}");
+    }
+    drop(fields);
+
     recorder.close();
-    dispatcher::with_default(&tracing_all, || {
+    dispatcher::with_default(&quiet, || {
         assert!(
             recorder.here().is_none(),
             "a worker that has ended records nothing"
@@ -250,5 +296,4 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
     });
     let another = Recorder::new(1, Clock::default(), 0);
     assert!(another.here().is_some(), "a new one does at once");
-    assert_eq!(TARGET, "telegrad::trace");
 }

@@ -13,6 +13,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-net", &["telegrad-wire"]),
     ("telegrad-trace", &["telegrad-macros", "telegrad-wire"]),
     (
+        "telegrad-otel",
+        &["telegrad-macros", "telegrad-wire", "telegrad-trace"],
+    ),
+    (
         "telegrad-rpc",
         &[
             "telegrad-macros",

@@ -71,13 +71,15 @@ impl<B: AutogradBackend> Passing for Node<B> {
     fn take(&self, context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<Progress> {
         let shared = self.shared(context)?;
         let mut progress = Progress::default();
+        for Gradients { of, .. } in &shipment.0 {
+            noted("autograd::receive gradient", |here| link(context, here, *of));
+        }
         {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             progress.held += self.join(graph, pass);
             for Gradients { of, gradients } in shipment.0 {
                 let sent = graph.sent.get(&of).ok_or(AutogradError::Freed)?;
-                noted("autograd::receive gradient", |here| link(context, here, of));
                 if gradients.len() != sent.tensors.len() {
                     let (count, expected) = (gradients.len(), sent.tensors.len());
                     let text = format!("{count} tensors for a message of {expected}");
@@ -135,6 +137,7 @@ impl<B: AutogradBackend> Passing for Node<B> {
     fn proceed(&self, context: ContextId, pass: PassInfo) -> Result<Progress> {
         let shared = self.shared(context)?;
         let mut progress = Progress::default();
+        let mut complete = Vec::new();
         {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
@@ -142,10 +145,9 @@ impl<B: AutogradBackend> Passing for Node<B> {
             let done = graph.step(pass, &mut progress.held, |part| {
                 Ok(part.schedule.only(&part.active))
             })?;
-            let mut complete = Vec::new();
-            self.pack(graph, (context, pass.id), done, &mut complete);
-            progress.shipments = by_worker(complete);
+            self.pack(graph, pass.id, done, &mut complete);
         }
+        progress.shipments = shipments(context, complete);
         self.advance(context, pass, &shared, &mut progress)?;
         Ok(progress)
     }
@@ -242,9 +244,9 @@ impl<B: AutogradBackend> Node<B> {
             }
             graph.accumulate(&self.backend, pass.id, found)?;
             let done = graph.step(pass, &mut progress.held, |part| Ok(part.schedule.ran(&run)))?;
-            self.pack(graph, (context, pass.id), done, &mut complete);
+            self.pack(graph, pass.id, done, &mut complete);
         }
-        progress.shipments.extend(by_worker(complete));
+        progress.shipments.extend(shipments(context, complete));
         Ok(())
     }
 
@@ -285,14 +287,11 @@ impl<B: AutogradBackend> Node<B> {
     fn pack(
         &self,
         graph: &mut Graph<B>,
-        (context, pass): (ContextId, PassId),
+        pass: PassId,
         done: Vec<MessageId>,
         into: &mut Vec<(Rank, Gradients)>,
     ) {
         for message in done {
-            noted("autograd::send gradient", |_| {
-                link(context, message.from, message.number)
-            });
             let found = graph
                 .passes
                 .get_mut(&pass)
@@ -351,9 +350,11 @@ impl<B: AutogradBackend> Graph<B> {
     }
 }
 
-fn by_worker(complete: Vec<(Rank, Gradients)>) -> Vec<(Rank, Shipment)> {
+/// What goes to each worker.
+fn shipments(context: ContextId, complete: Vec<(Rank, Gradients)>) -> Vec<(Rank, Shipment)> {
     let mut shipments: Vec<(Rank, Shipment)> = Vec::new();
     for (to, gradients) in complete {
+        noted("autograd::send gradient", |_| link(context, to, gradients.of));
         match shipments.iter_mut().find(|(rank, _)| *rank == to) {
             Some((_, shipment)) => shipment.0.push(gradients),
             None => shipments.push((to, Shipment(vec![gradients]))),

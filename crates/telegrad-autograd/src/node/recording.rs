@@ -54,9 +54,10 @@ impl<B: AutogradBackend> Recording for Node<B> {
             return Ok(Noted::Nothing);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
-        noted("autograd::send", |here| link(crossing.context, here, number));
         let sent = Sent::new(crossing.peer, crossing.function, recorded);
         graph.sent.insert(number, sent);
+        drop(state);
+        noted("autograd::send", |here| link(crossing.context, here, number));
         Ok(Noted::Tensors(Recorded {
             number,
             tensors: places,
@@ -106,9 +107,6 @@ impl<B: AutogradBackend> Recording for Node<B> {
             from: crossing.peer,
             number: recorded.number,
         };
-        noted("autograd::receive", |_| {
-            link(crossing.context, message.from, message.number)
-        });
         // A peer that gives a number twice gets nonsense, and does no harm.
         let count = graph.arrivals.entry(message).or_default();
         *count = recorded.tensors.len().max(*count);
@@ -126,11 +124,16 @@ impl<B: AutogradBackend> Recording for Node<B> {
                 *slot = Arrived::Made(Box::new(tensor));
             }
         }
+        drop(state);
+        noted("autograd::receive", |_| {
+            link(crossing.context, message.from, message.number)
+        });
         Ok(arrived)
     }
 }
 
-/// Records that tensors, or the gradients of some, leave or arrive.
+/// Records that tensors, or the gradients of some, leave or arrive. Not while a context is locked: whoever is shown it may do
+/// anything.
 pub(super) fn noted(what: &'static str, link: impl FnOnce(Rank) -> u64) {
     telegrad_trace::scope(Kind::Autograd, || what.into()).link(link);
 }

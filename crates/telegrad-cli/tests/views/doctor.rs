@@ -38,6 +38,49 @@ fn third(slot: RRef<Slot>) -> Result<u32> {
     slot.rpc_sync(Slot::last, ())
 }
 
+/// A value that cannot be made without itself.
+struct Egg;
+
+/// Where the two meet.
+#[derive(Default)]
+struct Nest(Option<RRef<Egg>>);
+
+#[remote]
+impl Egg {
+    fn lay(nest: RRef<Nest>) -> Result<Self> {
+        while !nest.rpc_sync(Nest::is_full, ())? {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let hasty = nest.with_timeout(Duration::from_secs(5));
+        hasty.rpc_sync(Nest::hatch, ())?;
+        Ok(Self)
+    }
+
+    fn hatch(&self) -> u32 {
+        1
+    }
+}
+
+#[remote]
+impl Nest {
+    fn build() -> Result<Self> {
+        Ok(Self::default())
+    }
+
+    fn put(&mut self, egg: RRef<Egg>) {
+        self.0 = Some(egg);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn hatch(&self) -> Result<u32> {
+        let egg = self.0.as_ref().ok_or_else(|| Error::other("it is empty"))?;
+        egg.rpc_sync(Egg::hatch, ())
+    }
+}
+
 #[remote]
 fn sleep(milliseconds: u64) {
     thread::sleep(Duration::from_millis(milliseconds));
@@ -117,6 +160,29 @@ fn a_cycle_is_named_and_what_only_takes_long_is_not() {
         assert!(said.contains(line), "no {line} in\n{said}");
     }
     for member in stuck {
+        member.join().unwrap();
+    }
+
+    let endless = world("endless", |world| {
+        let nest = world.remote("c", Nest::build, ()).unwrap();
+        let egg = world.remote("b", Egg::lay, (nest.clone(),)).unwrap();
+        nest.rpc_sync(Nest::put, (egg.clone(),)).unwrap();
+        let hasty = egg.with_timeout(Duration::from_secs(5));
+        hasty.rpc_sync(Egg::hatch, ()).unwrap_err();
+    });
+    let said = says(4, &[&process, "--older", "0.3"]);
+    let cycle = format!(
+        "cycle: {} on `b` waits for {} on `c` waits for {} on `b`, which cannot begin before the first has returned",
+        of("Egg::lay"),
+        of("Nest::hatch"),
+        of("Egg::hatch"),
+    );
+    assert!(said.contains(&cycle), "{said}");
+    assert!(
+        said.contains("for `views::doctor::Egg::lay` on `b`, which makes it since"),
+        "{said}"
+    );
+    for member in endless {
         member.join().unwrap();
     }
 

@@ -82,7 +82,8 @@ impl<'a> Slice<'a> {
 fn parents(slices: &[Slice<'_>]) -> BTreeMap<u64, Option<u64>> {
     let around = |inner: &Slice<'_>| {
         let around = slices.iter().filter(|outer| {
-            let within = outer.start <= inner.start && inner.end <= outer.end;
+            let starts = outer.start <= inner.start && inner.start < outer.end;
+            let within = starts && inner.end <= outer.end;
             outer.row == inner.row && within && outer.span() != inner.span()
         });
         around.max_by_key(|outer| outer.start).map(Slice::span)

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use telegrad_net::Waiting;
-use telegrad_trace::{Kind, Span};
+use telegrad_trace::{Cause, Kind, Span};
 use telegrad_wire::Wire;
 
 use super::Promise;
@@ -91,7 +91,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         // What it calls belongs to the context, and to the profile, that it was given in.
         let scope = layer::scope();
         let at = worker.recorder.here();
-        let span = at.map(|at| Span::new(&worker.recorder, at, "then", Kind::Scope));
+        let span = at.map(|at| Span::ahead(&worker.recorder, at, "then", Kind::Scope, Cause::here()));
         let task = Box::new(move || {
             let entered = span.as_ref().map(|span| {
                 span.start();

@@ -137,6 +137,15 @@ impl References {
         slot.map(|slot| Claim::new(worker.clone(), reference, slot))
     }
 
+    /// The values that are being made, and what makes them.
+    pub(crate) fn making(&self) -> Vec<(RefId, Arc<CallContext>)> {
+        let books = self.books.lock();
+        let making = books.making.iter();
+        making
+            .map(|(reference, context)| (*reference, context.clone()))
+            .collect()
+    }
+
     /// The function that was to make a value has ended.
     pub(crate) fn made(&self, reference: RefId) {
         let context = self.books.lock().making.remove(&reference);

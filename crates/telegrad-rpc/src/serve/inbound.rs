@@ -96,7 +96,7 @@ impl Inbound {
         let context = CallContext::new(
             self.worker.clone(),
             self.caller.clone(),
-            (name, header.call),
+            (name, header.call, section.object),
             (now, deadline),
             (scope, span),
         );

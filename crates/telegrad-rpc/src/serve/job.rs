@@ -1,6 +1,7 @@
 //! One request being served.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -79,6 +80,7 @@ impl Job<'_> {
         } = self;
         drop(credit);
         let stepped = object.and_then(|object| {
+            context.begin();
             let tensors = arrived(tensors, recorded, &context)?;
             let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             step(function, args, object, destination.want(), &context)
@@ -117,11 +119,13 @@ impl Job<'static> {
         let future = async move {
             let object = needs.wait(function).await?;
             drop(credit);
+            call.begin();
             let tensors = arrived(tensors, recorded, &call)?;
             let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             match step(function, args, object, want, &call)? {
                 Step::Done(result) => result,
-                Step::Pending(future) => future.await,
+                // The call is entered again, because what has been entered for this poll had not begun.
+                Step::Pending(mut future) => poll_fn(|cx| call.enter(|| future.as_mut().poll(cx))).await,
             }
         };
         AsyncTask::start(Box::pin(future), context, destination);
@@ -221,7 +225,6 @@ fn step(
             want,
         }),
     };
-    context.begin();
     context.enter(|| {
         catch_unwind(AssertUnwindSafe(run))
             .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
