@@ -150,7 +150,7 @@ fn check(traces: &[Tree]) {
     let others: Vec<_> = traces.iter().filter(|trace| **trace != step).collect();
     let is_ours = |tree: &&Tree| !["flush", "export_to"].contains(&&*tree.name);
     assert!(
-        traces.contains(&step) && !others.iter().any(|trace| is_ours(trace)),
+        traces.contains(&step) && !others.iter().any(is_ours),
         "{step:#?}\nis not all there is but for what the test needs:\n{traces:#?}"
     );
 }

@@ -179,7 +179,7 @@ impl Span {
             event.end = self.now();
         }
         if let Shown::Now(shown) = shown {
-            subscribers::end(&shown, &event);
+            subscribers::end(shown, &event);
         }
         self.recorder.end(self.at.trace, event);
     }

@@ -162,6 +162,21 @@ pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Span {
         Cause::Here(parent) => (parent.id(), None),
         Cause::Elsewhere(origin) => (None, *origin),
     };
+    macro_rules! inside {
+        ($span:ident, $called:literal) => {
+            $span!(
+                target: TARGET,
+                parent: parent,
+                $called,
+                otel.name = name,
+                otel.status_code = Empty,
+                otel.status_description = Empty,
+                kind = event.kind.name(),
+                on = recorder.name(event.worker),
+                tensor_bytes = Empty,
+            )
+        };
+    }
     let span = match &event.kind {
         Kind::Call(call) => debug_span!(
             target: TARGET,
@@ -194,28 +209,8 @@ pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Span {
             on = recorder.name(event.worker),
             tensor_bytes = Empty,
         ),
-        kind @ (Kind::Scope | Kind::Autograd | Kind::Optimizer) => debug_span!(
-            target: TARGET,
-            parent: parent,
-            "scope",
-            otel.name = name,
-            otel.status_code = Empty,
-            otel.status_description = Empty,
-            kind = kind.name(),
-            on = recorder.name(event.worker),
-            tensor_bytes = Empty,
-        ),
-        kind @ (Kind::Operator | Kind::Layer | Kind::Wait) => trace_span!(
-            target: TARGET,
-            parent: parent,
-            "detail",
-            otel.name = name,
-            otel.status_code = Empty,
-            otel.status_description = Empty,
-            kind = kind.name(),
-            on = recorder.name(event.worker),
-            tensor_bytes = Empty,
-        ),
+        Kind::Scope | Kind::Autograd | Kind::Optimizer => inside!(debug_span, "scope"),
+        Kind::Operator | Kind::Layer | Kind::Wait => inside!(trace_span, "detail"),
     };
     if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
         by.adopt(&span, origin);
@@ -223,12 +218,17 @@ pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Span {
     span
 }
 
-/// Shows how it has ended.
-pub(crate) fn end(span: &Span, event: &Event) {
+/// Shows how it has ended, and that.
+pub(crate) fn end(span: Span, event: &Event) {
     if span.is_disabled() {
         return;
     }
     let _muted = current::mute();
+    note(&span, event);
+    drop(span);
+}
+
+fn note(span: &Span, event: &Event) {
     if let Kind::Call(call) = &event.kind {
         span.record("sent_bytes", call.sent_bytes);
         span.record("received_bytes", call.received_bytes);

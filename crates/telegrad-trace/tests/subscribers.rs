@@ -86,6 +86,12 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Watching {
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if context
+            .metadata(&id)
+            .is_some_and(|about| about.target() == TARGET)
+        {
+            record_function!("what a subscriber does");
+        }
         let name = name(&id, &context).expect("it has been seen");
         self.0
             .lock()
