@@ -6,21 +6,26 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::page::{Fetches, Page};
 use crate::watch::{Chains, Look, Seen, Watch, Which};
 
-const PAGE: &str = include_str!("dashboard/page.html");
-
-/// Nothing but the page itself and what it asks for here.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'";
+/// What shows the world: it asks for the rest.
+const PAGE: Page = Page {
+    title: "Telegrad dashboard",
+    fetches: Fetches::FromHere,
+    style: include_str!("dashboard/page.css"),
+    body: include_str!("dashboard/page.html"),
+    script: include_str!("dashboard/page.js"),
+};
 
 /// How old an answer may be: several who look at once do not make the workers answer more often.
 const FRESH: Duration = Duration::from_millis(400);
@@ -62,8 +67,8 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
         last: Arc::default(),
         when: None,
     }));
-    let app = Router::new()
-        .route("/", get(page))
+    let app = PAGE
+        .served(PAGE.with(""))
         .route("/status.json", get(status))
         .route("/metrics", get(numbers))
         .with_state(shared);
@@ -81,14 +86,6 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
             });
         })?;
     Ok(address)
-}
-
-async fn page() -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-    ];
-    (headers, PAGE)
 }
 
 async fn status(State(shared): State<Shared>) -> Json<Value> {

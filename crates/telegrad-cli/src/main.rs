@@ -12,6 +12,7 @@ mod dashboard;
 mod demo;
 mod doctor;
 mod man;
+mod page;
 mod peer;
 mod run;
 mod top;

@@ -98,7 +98,7 @@ impl Member {
     }
 
     /// The link for calls, if there is one that has not ended.
-    fn open(&self) -> Option<Arc<Outbound>> {
+    pub(crate) fn open(&self) -> Option<Arc<Outbound>> {
         self.outbound()
             .filter(|outbound| outbound.link.closed().is_none())
     }

@@ -5,22 +5,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use axum::Router;
-use axum::http::header;
-use axum::routing::get;
-use telegrad::trace::{self, Profile};
+use telegrad::trace;
 
 use crate::Error;
+use crate::page::{Fetches, Page};
 
-/// The page, with a place for what it shows.
-const PAGE: &str = include_str!("view.html");
-
-/// What stands in that place.
-const PLACE: &str = "/*TELEGRAD-DATA*/";
-
-/// Nothing but what is in the page itself.
-const POLICY: &str =
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+/// What shows a recording.
+const PAGE: Page = Page {
+    title: "Telegrad trace",
+    fetches: Fetches::Nothing,
+    style: include_str!("view.css"),
+    body: include_str!("view.html"),
+    script: include_str!("view.js"),
+};
 
 /// Show a recording in the browser.
 ///
@@ -44,7 +41,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let profile = trace::read(&args.files)?;
     let title = args.files.iter().map(|file| file.display().to_string());
-    let page = page(&profile, &title.collect::<Vec<_>>().join(", "));
+    let shown = profile.view(&title.collect::<Vec<_>>().join(", "));
+    let page = PAGE.with(&shown.to_string());
     if let Some(path) = &args.output {
         std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
@@ -57,12 +55,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn serve(page: String, address: SocketAddr) -> Result<(), Error> {
-    let page = axum::body::Bytes::from(page);
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-    ];
-    let app = Router::new().route("/", get(move || async move { (headers, page) }));
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .map_err(|error| format!("cannot listen on {address}: {error}"))?;
@@ -73,13 +65,8 @@ async fn serve(page: String, address: SocketAddr) -> Result<(), Error> {
         // Without it there is still the signal's own way.
         let _ = tokio::signal::ctrl_c().await;
     };
-    axum::serve(listener, app).with_graceful_shutdown(ended).await?;
+    axum::serve(listener, PAGE.served(page))
+        .with_graceful_shutdown(ended)
+        .await?;
     Ok(())
-}
-
-/// The page that shows this profile.
-fn page(profile: &Profile, title: &str) -> String {
-    // In a script element only what could end it has to be kept apart.
-    let data = profile.view(title).to_string().replace('<', "\\u003c");
-    PAGE.replacen(PLACE, &data, 1)
 }

@@ -14,8 +14,10 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
         address.starts_with("127.0.0.1:"),
         "on this machine only: {address}"
     );
-    let (_, page) = get(&address, "/");
-    assert!(page.contains("<title>") && page.contains("status.json"));
+    let (head, page) = get(&address, "/");
+    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'";
+    assert!(head.contains(policy) && page.contains(policy), "{head}");
+    assert!(page.contains("<title>Telegrad dashboard</title>") && page.contains("status.json"));
     assert_needs_no_network(&page);
 
     let status = until(|| {

@@ -291,8 +291,9 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        let _waits = telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait, || {
-            format!("wait for {}", call.function).into()
+        let _waits = call.span.as_ref().map(|_| {
+            let name = || format!("wait for {}", call.function).into();
+            telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait, name)
         });
         Executor::blocking(|| {
             self.outbound.link.wait(&call.promise, until);

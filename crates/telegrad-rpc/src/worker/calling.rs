@@ -141,8 +141,15 @@ impl Worker {
         let context = scope_of(self.identity.incarnation);
         let mut reconnected = false;
         loop {
-            let outbound = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT));
-            let outbound = outbound.map_err(|absent| unreachable(absent, member, object))?;
+            // What is left of the time: all of it, unless something had to be waited for.
+            let (outbound, left) = match member.open() {
+                Some(open) if !reconnected => (open, deadline.and(limit)),
+                _ => {
+                    let made = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT));
+                    let made = made.map_err(|absent| unreachable(absent, member, object))?;
+                    (made, left(deadline))
+                }
+            };
             outbound.check(function)?;
             let id = CallId(self.next_call.fetch_add(1, SeqCst));
             let call = Arc::new(Call::new(
@@ -206,7 +213,7 @@ impl Worker {
             // After it is on the books, so that the timer cannot come by in between and miss it.
             let look = started + LOOK;
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
-            match self.send(&outbound, message, options, deadline) {
+            match self.send(&outbound, message, options, (left, deadline)) {
                 Ok(()) => {
                     if !is_gathering(function) {
                         self.activity.made.fetch_add(1, SeqCst);
@@ -253,12 +260,11 @@ impl Worker {
         outbound: &Outbound,
         mut message: Outgoing,
         options: CallOptions,
-        deadline: Option<Instant>,
+        (mut until_then, deadline): (Option<Duration>, Option<Instant>),
     ) -> Result<(), NotSent> {
         loop {
-            if let Some(deadline) = deadline {
-                let left = deadline.saturating_duration_since(Instant::now()).as_micros();
-                message.header.time_left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
+            if let Some(left) = until_then {
+                message.header.time_left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX).max(1);
             }
             match outbound.link.send(message, Flush::Now, deadline) {
                 Ok(()) => return Ok(()),
@@ -268,7 +274,7 @@ impl Worker {
                         return Err(NotSent::Inline);
                     }
                     match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
-                        Ok(true) => message = *back,
+                        Ok(true) => (message, until_then) = (*back, left(deadline)),
                         Ok(false) => return Err(NotSent::Late),
                         Err(closed) => return Err(NotSent::Closed(closed)),
                     }
@@ -307,6 +313,11 @@ impl Worker {
         // A limit beyond what the clock can tell is none.
         (limit, limit.and_then(|limit| now.checked_add(limit)))
     }
+}
+
+/// The time from now on.
+fn left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
 /// A reference to a value whose making has not been asked for yet. Given up unless it is, also when
