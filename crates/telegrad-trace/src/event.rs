@@ -75,8 +75,11 @@ pub enum Kind {
     Autograd,
     /// A step of an optimiser.
     Optimizer,
-    /// A thread waits for the result of a call.
-    Wait,
+    /// Somebody waits for the result of a call.
+    Wait {
+        /// The call's span; 0 when that is not recorded.
+        call: u64,
+    },
     /// A call, seen by the caller.
     Call(Call),
     /// A call, seen by the callee: from when its function starts to when that returns.
@@ -92,7 +95,7 @@ impl Kind {
             Self::Layer => "layer",
             Self::Autograd => "autograd",
             Self::Optimizer => "optimizer",
-            Self::Wait => "wait",
+            Self::Wait { .. } => "wait",
             Self::Call(_) => "call",
             Self::Execution(_) => "execution",
         }

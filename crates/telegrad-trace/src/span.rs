@@ -154,7 +154,13 @@ impl Span {
         drop(going);
         if let Some((name, thread)) = known {
             // Subscribers see what goes on, not what is past.
-            let wait = Self::ahead(&self.recorder, self.at, name, Kind::Wait, Cause::Elsewhere(None));
+            let wait = Self::ahead(
+                &self.recorder,
+                self.at,
+                name,
+                Kind::Wait { call: 0 },
+                Cause::Elsewhere(None),
+            );
             wait.finish(|event| {
                 event.start = from;
                 event.thread = thread;

@@ -188,7 +188,7 @@ impl Profile {
             match event.kind {
                 // What happens meanwhile is another's, or recorded by itself.
                 Kind::Call(_) => {}
-                Kind::Wait => thread.waits.push(clipped),
+                Kind::Wait { .. } => thread.waits.push(clipped),
                 _ => thread.active.push(clipped),
             }
         }
@@ -209,7 +209,7 @@ fn follow<'a>(event: &'a Event, until: u64, index: &Index<'a>, path: &mut Vec<(&
     let mut until = until;
     let mut children: Vec<&Event> = index.children(event.span).to_vec();
     // Waiting is for something that is recorded itself.
-    children.retain(|child| child.kind != Kind::Wait && child.end > child.start);
+    children.retain(|child| !matches!(child.kind, Kind::Wait { .. }) && child.end > child.start);
     children.sort_by_key(|child| (child.end, child.start));
     while until > event.start {
         let Some(child) = children.pop() else { break };

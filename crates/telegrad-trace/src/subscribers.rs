@@ -131,7 +131,7 @@ pub(crate) fn has_any() -> bool {
 
 /// Whether there is a lot of this kind, and it is nobody but subscribers who could want it, and they do not.
 pub(crate) fn is_too_much(kind: &Kind) -> bool {
-    matches!(kind, Kind::Operator | Kind::Layer | Kind::Wait) && WANTED.load(Relaxed) & DETAILS == 0
+    matches!(kind, Kind::Operator | Kind::Layer | Kind::Wait { .. }) && WANTED.load(Relaxed) & DETAILS == 0
 }
 
 /// What a span that is shown is under.
@@ -210,7 +210,7 @@ pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Span {
             tensor_bytes = Empty,
         ),
         Kind::Scope | Kind::Autograd | Kind::Optimizer => inside!(debug_span, "scope"),
-        Kind::Operator | Kind::Layer | Kind::Wait => inside!(trace_span, "detail"),
+        Kind::Operator | Kind::Layer | Kind::Wait { .. } => inside!(trace_span, "detail"),
     };
     if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
         by.adopt(&span, origin);

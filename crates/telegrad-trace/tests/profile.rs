@@ -59,7 +59,7 @@ fn events() -> Vec<Event> {
     vec![
         event(1, 0, 0, Kind::Scope, "step", (0, 100)),
         event(2, 1, 0, call(1, (25, 80)), "f", (20, 80)),
-        event(3, 1, 0, Kind::Wait, "wait for f", (25, 80)),
+        event(3, 1, 0, Kind::Wait { call: 2 }, "wait for f", (25, 80)),
         event(4, 2, 1, execution(0, (30, 72)), "f", (35, 70)),
         event(5, 4, 1, Kind::Operator, "matmul", (40, 60)),
         failed,

@@ -291,10 +291,9 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        let _waits = call.span.as_ref().map(|_| {
-            let name = || format!("wait for {}", call.function).into();
-            telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait, name)
-        });
+        let span = call.span.as_ref().map_or(0, |span| span.position().span);
+        let name = || format!("wait for {}", call.function).into();
+        let _waits = telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait { call: span }, name);
         Executor::blocking(|| {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.

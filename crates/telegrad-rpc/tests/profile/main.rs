@@ -85,7 +85,9 @@ fn on_first(cluster: Cluster, body: impl Fn(World) + Send + Sync + 'static) {
 /// All but the waiting, whose times are another matter.
 fn events(profile: &Profile) -> Vec<&Event> {
     let events = profile.events.iter();
-    events.filter(|event| event.kind != Kind::Wait).collect()
+    events
+        .filter(|event| !matches!(event.kind, Kind::Wait { .. }))
+        .collect()
 }
 
 fn of<'a>(events: &[&'a Event], kind: &str, name: &str, parent: u64) -> &'a Event {
