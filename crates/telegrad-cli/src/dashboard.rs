@@ -11,12 +11,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
+use telegrad::status::{Latency, Status};
+use tokio::sync::Mutex;
 
 use crate::Error;
 use crate::page::{Fetches, Page};
-use crate::watch::{Chains, Look, Seen, Watch, Which};
+use crate::watch::{Chain, Chains, Waits, Which, all, silent};
 
 /// What shows the world: it asks for the rest.
 const PAGE: Page = Page {
@@ -33,24 +34,28 @@ const FRESH: Duration = Duration::from_millis(400);
 /// Chains of waits that are worth showing, and calls that ought to have begun.
 const OLD: Duration = Duration::from_secs(1);
 
-/// Looks for everybody who asks.
+/// Looks for everybody who asks: one look at a time, which the others wait for.
 type Shared = Arc<Mutex<Looking>>;
 
 struct Looking {
-    watch: Watch,
-    last: Arc<Look>,
+    which: Which,
+    last: Arc<[Status]>,
     when: Option<Instant>,
 }
 
-impl Looking {
-    /// What can be seen now; nothing yet, or no more, when no worker answers.
-    fn look(&mut self) -> Arc<Look> {
-        if self.when.is_none_or(|when| when.elapsed() >= FRESH) {
-            self.last = Arc::new(self.watch.look().unwrap_or_default());
-            self.when = Some(Instant::now());
-        }
-        self.last.clone()
+/// What can be seen now; nothing yet, or no more, when no worker answers.
+async fn look(shared: &Shared) -> Arc<[Status]> {
+    let mut looking = shared.lock().await;
+    if looking.when.is_none_or(|when| when.elapsed() >= FRESH) {
+        let which = looking.which;
+        // Asking takes a while where a worker does not answer. The page and all others are served meanwhile.
+        let seen = tokio::task::spawn_blocking(move || all(which).unwrap_or_default()).await;
+        // A program may have several worlds at once; the largest is what it is about.
+        let largest = seen.unwrap_or_default().into_iter().max_by_key(Vec::len);
+        looking.last = largest.unwrap_or_default().into();
+        looking.when = Some(Instant::now());
     }
+    looking.last.clone()
 }
 
 /// Serves the page on a thread of its own, for the world that this process starts; where it is.
@@ -63,7 +68,7 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let shared: Shared = Arc::new(Mutex::new(Looking {
-        watch: Watch::new(Which::Of(std::process::id())),
+        which: Which::of(std::process::id()),
         last: Arc::default(),
         when: None,
     }));
@@ -89,13 +94,11 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
 }
 
 async fn status(State(shared): State<Shared>) -> Json<Value> {
-    let look = shared.lock().look();
-    Json(as_json(&look))
+    Json(as_json(&look(&shared).await))
 }
 
 async fn numbers(State(shared): State<Shared>) -> Response {
-    let look = shared.lock().look();
-    let text = metrics::text(&look);
+    let text = metrics::text(&look(&shared).await);
     (
         StatusCode::OK,
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
@@ -104,25 +107,46 @@ async fn numbers(State(shared): State<Shared>) -> Response {
         .into_response()
 }
 
-/// What the page shows.
-fn as_json(look: &Look) -> Value {
-    let statuses = look.statuses();
-    let chains = Chains::new(&statuses);
+/// What the page shows. Counters and latencies are since the start of each worker: whoever looks twice knows what has changed, however
+/// many others look.
+fn as_json(workers: &[Status]) -> Value {
+    let Waits {
+        chains, more, cycles, ..
+    } = Chains::new(workers).older(OLD);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "time": time.as_secs_f64(),
-        "world": look.workers.iter().map(of_worker).collect::<Vec<_>>(),
-        "silent": look.silent,
-        "chains": chains.older(OLD).iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "cycles": chains.cycles(OLD),
+        "world": workers.iter().map(of_worker).collect::<Vec<_>>(),
+        "silent": silent(workers),
+        "chains": chains.iter().map(of_chain).collect::<Vec<_>>(),
+        "more_chains": more,
+        "cycles": cycles,
     })
 }
 
-fn of_worker(seen: &Seen) -> Value {
-    let status = &seen.status;
-    let latency = seen.latency.iter().map(|latency| {
-        let seconds = |share: f64| latency.percentile(share).map(|time| time.as_secs_f64());
-        json!({ "to": latency.to, "count": latency.count(), "p50": seconds(0.5), "p99": seconds(0.99) })
+fn of_chain(chain: &Chain) -> Value {
+    let calls = chain.links.iter().map(|link| {
+        json!({
+            "function": link.function,
+            "on": link.on,
+            "age": link.age.as_secs_f64(),
+            "state": link.state.name(),
+        })
+    });
+    json!({
+        "from": chain.from,
+        "age": chain.age.as_secs_f64(),
+        "is_cycle": chain.is_cycle,
+        "text": chain.to_string(),
+        "calls": calls.collect::<Vec<_>>(),
+    })
+}
+
+fn of_worker(status: &Status) -> Value {
+    let latency = status.latency.iter().map(|latency| {
+        let counts = latency.counts.iter();
+        let counts = counts.map(|(bucket, count)| (Latency::longest(*bucket).as_secs_f64(), count));
+        json!({ "to": latency.to, "counts": counts.collect::<Vec<_>>() })
     });
     let made = status.made.iter().map(|made| {
         json!({
@@ -131,6 +155,7 @@ fn of_worker(seen: &Seen) -> Value {
             "callee": made.callee,
             "age": made.age.as_secs_f64(),
             "within": made.within,
+            "is_awaited": made.is_awaited,
         })
     });
     let served = status.served.iter().map(|served| {
@@ -140,6 +165,7 @@ fn of_worker(seen: &Seen) -> Value {
             "function": served.function,
             "age": served.age.as_secs_f64(),
             "has_begun": served.has_begun,
+            "makes": served.makes.is_some(),
         })
     });
     let counters: serde_json::Map<String, Value> = metrics::of(&status.counters)
@@ -151,6 +177,7 @@ fn of_worker(seen: &Seen) -> Value {
         "name": status.name,
         "process": status.process,
         "size": status.size,
+        "time": status.time.as_secs_f64(),
         "counters": counters,
         "latency": latency.collect::<Vec<_>>(),
         "made": made.collect::<Vec<_>>(),

@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use telegrad::status::Status;
 
-use crate::watch::{Chains, find};
+use crate::watch::{Chains, Waits, Which, find, silent};
 use crate::{Error, fail, print};
 
 /// Ask all workers of a world what they wait for.
 ///
 /// Prints the chains of calls that have been under way for a while, from the one that nobody waits for to the one that everything
-/// waits for, and names a cycle when there is one: then nothing will ever happen.
+/// waits for, and names a cycle when there is one: then nothing will ever happen. A chain that comes back to a worker may be one, if
+/// its functions wait for each other in a way that cannot be seen, as for a lock: that is said, too.
 ///
 /// It finds workers on this machine that `telegrad run` has started, or that have TELEGRAD_STATUS in their environment, and only those
 /// of the same user.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The process of any worker of the world, or of the `telegrad run` that has started it; needed when there are several worlds
-    process: Option<u32>,
+    #[command(flatten)]
+    which: Which,
 
     /// Leave out calls that have been under way for less
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::run::seconds)]
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// What there is to say, and the exit code.
 fn examine(args: &Args) -> Result<(String, u8), Error> {
-    let workers = find(args.process.into())?;
+    let workers = find(args.which)?;
     let mut text = overview(&workers);
     let chains = Chains::new(&workers);
     let gathered = chains.gathered();
@@ -57,19 +58,32 @@ fn examine(args: &Args) -> Result<(String, u8), Error> {
             gathered.join(", ")
         );
     }
-    let stuck = chains.older(args.older);
-    let mut code = 0;
-    if stuck.is_empty() {
+    let Waits {
+        chains,
+        more,
+        cycles,
+        suspects,
+    } = chains.older(args.older);
+    if chains.is_empty() {
         text += "nothing has been under way for long\n";
     }
-    for chain in &stuck {
-        code = code.max(3);
+    for chain in &chains {
         text += &format!("\n{chain}\n");
     }
-    for cycle in chains.cycles(args.older) {
-        code = 4;
+    if more > 0 {
+        text += &format!("\nand {more} more\n");
+    }
+    for cycle in &cycles {
         text += &format!("\ncycle: {cycle}\n");
     }
+    for suspect in &suspects {
+        text += &format!("\npossible cycle: {suspect}\n");
+    }
+    let code = match (cycles.is_empty(), chains.is_empty()) {
+        (false, _) => 4,
+        (true, false) => 3,
+        (true, true) => 0,
+    };
     Ok((text, code))
 }
 
@@ -80,14 +94,10 @@ fn overview(workers: &[Status]) -> String {
         "{} of {size} workers answer; {calls} calls are under way\n",
         workers.len()
     );
-    let known = |rank: u32| workers.iter().any(|worker| worker.rank == rank);
-    let silent: Vec<_> = (0..size as u32)
-        .filter(|rank| !known(*rank))
-        .map(|rank| rank.to_string())
-        .collect();
+    let silent: Vec<_> = silent(workers).iter().map(ToString::to_string).collect();
     if !silent.is_empty() {
         text += &format!(
-            "no answer from rank {}: it is gone, on another host, or cannot be seen\n",
+            "no answer from rank {}: it is gone, stopped, on another host, or cannot be seen\n",
             silent.join(", ")
         );
     }

@@ -3,21 +3,21 @@
 mod chains;
 mod worlds;
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use telegrad::status::{Latency, Status};
 
 use crate::Error;
 
-pub(crate) use chains::Chains;
-pub(crate) use worlds::{Which, find};
+pub(crate) use chains::{Chain, Chains, Waits};
+pub(crate) use worlds::{Which, all, find};
 
 /// Looks at one world.
 pub(crate) struct Watch {
     which: Which,
-    /// What was seen last, and when.
-    before: Option<(Instant, BTreeMap<u32, Status>)>,
+    /// What was seen last.
+    before: BTreeMap<u32, Status>,
 }
 
 /// What was seen.
@@ -33,8 +33,8 @@ pub(crate) struct Look {
 pub(crate) struct Seen {
     pub(crate) status: Status,
     pub(crate) rates: Rates,
-    /// Of the calls that have ended since.
-    pub(crate) latency: Vec<Latency>,
+    /// Of all calls that have ended since.
+    pub(crate) latency: Latency,
 }
 
 /// What happened in a second.
@@ -48,30 +48,26 @@ pub(crate) struct Rates {
 
 impl Watch {
     pub(crate) fn new(which: Which) -> Self {
-        Self { which, before: None }
+        Self {
+            which,
+            before: BTreeMap::new(),
+        }
     }
 
     /// Looks now.
     pub(crate) fn look(&mut self) -> Result<Look, Error> {
         let statuses = find(self.which)?;
-        let now = Instant::now();
-        let (before, elapsed) = match self.before.take() {
-            Some((then, before)) => (before, now - then),
-            None => (BTreeMap::new(), Duration::ZERO),
-        };
-        let size = statuses.first().map_or(0, |status| status.size as u32);
-        let answers = |rank: &u32| statuses.iter().any(|status| status.rank == *rank);
-        let silent = (0..size).filter(|rank| !answers(rank)).collect();
+        let silent = silent(&statuses);
         let known = statuses
             .iter()
             .map(|status| (status.rank, status.clone()))
             .collect();
-        self.before = Some((now, known));
+        let before = std::mem::replace(&mut self.before, known);
         let workers = statuses.into_iter().map(|status| {
             let before = before
                 .get(&status.rank)
                 .filter(|before| before.process == status.process);
-            Seen::new(status, before, elapsed)
+            Seen::new(status, before)
         });
         Ok(Look {
             workers: workers.collect(),
@@ -80,29 +76,40 @@ impl Watch {
     }
 }
 
+/// The ranks of the workers that do not answer.
+pub(crate) fn silent(workers: &[Status]) -> Vec<u32> {
+    let size = workers.first().map_or(0, |worker| worker.size as u32);
+    let answering: BTreeSet<u32> = workers.iter().map(|worker| worker.rank).collect();
+    (0..size).filter(|rank| !answering.contains(rank)).collect()
+}
+
 impl Seen {
-    fn new(status: Status, before: Option<&Status>, elapsed: Duration) -> Self {
+    fn new(status: Status, before: Option<&Status>) -> Self {
         let rates = before
-            .map(|before| Rates::new(&status, before, elapsed))
+            .map(|before| Rates::new(&status, before))
             .unwrap_or_default();
-        let latency = status.latency.iter().map(|latency| {
-            let earlier =
-                before.and_then(|before| before.latency.iter().find(|other| other.to == latency.to));
-            earlier.map_or_else(|| latency.clone(), |earlier| latency.since(earlier))
-        });
-        let latency = latency.filter(|latency| latency.count() > 0).collect();
+        let since: Vec<_> = status
+            .latency
+            .iter()
+            .map(|latency| {
+                let earlier =
+                    before.and_then(|before| before.latency.iter().find(|other| other.to == latency.to));
+                earlier.map_or_else(|| latency.clone(), |earlier| latency.since(earlier))
+            })
+            .collect();
         Self {
+            latency: Latency::merged(&since),
             status,
             rates,
-            latency,
         }
     }
 }
 
 impl Rates {
-    fn new(now: &Status, before: &Status, elapsed: Duration) -> Self {
-        let seconds = elapsed.as_secs_f64().max(1e-3);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+    fn new(now: &Status, before: &Status) -> Self {
+        // By the clock of who has counted; one that was set back tells nothing.
+        let elapsed = now.time.saturating_sub(before.time).max(Duration::from_millis(1));
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed.as_secs_f64();
         let (now, before) = (&now.counters, &before.counters);
         Self {
             made: rate(now.calls_made, before.calls_made),

@@ -15,7 +15,6 @@ use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Reference, Wire, WireErro
 
 use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::registry::Registration;
 use crate::rref::AnyReference;
 use crate::worker_info::WorkerInfo;
 
@@ -205,8 +204,8 @@ impl Gatherings {
 
 /// Whether a function is a member's part in a gathering. Those do not count as work: a shutdown
 /// consists of them.
-pub(crate) fn is_gathering(function: &Registration) -> bool {
-    function.is(&gather) || function.is(&barrier)
+pub(crate) fn is_gathering(function: &str) -> bool {
+    matches!(function, "telegrad::gather" | "telegrad::barrier")
 }
 
 /// Runs on rank 0: brings one member's value, and ends with everybody's.

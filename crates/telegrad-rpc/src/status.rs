@@ -6,10 +6,12 @@
 mod latency;
 mod server;
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use telegrad_wire::Wire;
 
+use crate::collective::is_gathering;
 use crate::debug_info::DebugInfo;
 use crate::rref::RefId;
 use crate::worker::Worker;
@@ -33,6 +35,8 @@ pub struct Status {
     pub name: String,
     /// How many members the world has.
     pub size: usize,
+    /// When this was so, since 1970.
+    pub time: Duration,
     /// Its process.
     pub process: u32,
     /// What [`VARIABLE`] says: the process of the `telegrad run` that has started it, if one has.
@@ -60,6 +64,10 @@ pub struct Made {
     pub age: Duration,
     /// The call that made it, if one did: who made that, under which number.
     pub within: Option<(u32, u64)>,
+    /// Whether somebody waits for its result right now.
+    pub is_awaited: bool,
+    /// Whether it is this worker's part in a barrier, a gathering or the shutdown.
+    pub is_gathering: bool,
 }
 
 /// A call that is being served.
@@ -79,6 +87,8 @@ pub struct Served {
     pub object: Option<ValueId>,
     /// The value that it makes, for references to it.
     pub makes: Option<ValueId>,
+    /// Whether it is its caller's part in a barrier, a gathering or the shutdown.
+    pub is_gathering: bool,
 }
 
 /// A value that references refer to: who asked for it to be made, and its number there.
@@ -100,6 +110,8 @@ impl Status {
                 callee,
                 age: age(call.started),
                 within: call.within.map(|(caller, call)| (caller, call.0)),
+                is_awaited: call.awaited.load(Relaxed),
+                is_gathering: is_gathering(call.function),
             });
         }
         let mut served: Vec<_> = worker
@@ -113,6 +125,7 @@ impl Status {
                 has_begun: context.has_begun(),
                 object: context.object.map(value_id),
                 makes: makes.map(value_id),
+                is_gathering: is_gathering(context.function),
             })
             .collect();
         made.sort_by_key(|made| made.call);
@@ -122,6 +135,8 @@ impl Status {
             rank: worker.identity.rank,
             name: worker.name().to_owned(),
             size: worker.members().map_or(0, |members| members.count()),
+            // A clock that was set to before 1970 tells no time.
+            time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             process: std::process::id(),
             started_by: std::env::var(VARIABLE)
                 .ok()

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 
 use telegrad::DebugInfo;
-use telegrad::status::Latency;
-
-use crate::watch::Look;
+use telegrad::status::{Latency, Status};
 
 /// A counter of a worker.
 pub(super) struct Metric {
@@ -96,12 +94,11 @@ pub(super) fn of(counters: &DebugInfo) -> Vec<Metric> {
 }
 
 /// Everything as Prometheus reads it.
-pub(super) fn text(look: &Look) -> String {
+pub(super) fn text(look: &[Status]) -> String {
     let mut text = String::new();
     let workers: Vec<_> = look
-        .workers
         .iter()
-        .map(|seen| (label(&seen.status.name), of(&seen.status.counters)))
+        .map(|status| (label(&status.name), of(&status.counters)))
         .collect();
     let count = workers.first().map_or(0, |(_, metrics)| metrics.len());
     for index in 0..count {
@@ -118,27 +115,38 @@ pub(super) fn text(look: &Look) -> String {
             let _ = writeln!(text, "{name}{{worker=\"{worker}\"}} {}", metrics[index].value);
         }
     }
-    let name = "telegrad_call_seconds";
     let _ = writeln!(
         text,
-        "# HELP {name} How long calls took.\n# TYPE {name} histogram"
+        "# HELP {CALLS} How long calls took.\n# TYPE {CALLS} histogram"
     );
-    for seen in &look.workers {
-        let worker = label(&seen.status.name);
-        for latency in &seen.status.latency {
-            let of = format!("worker=\"{worker}\",callee=\"{}\"", latency.to);
-            let mut count = 0;
-            for (bucket, more) in &latency.counts {
-                count += more;
-                let bound = Latency::longest(*bucket).as_secs_f64();
-                let _ = writeln!(text, "{name}_bucket{{{of},le=\"{bound}\"}} {count}");
-            }
-            let sum = latency.sum.as_secs_f64();
-            let _ = writeln!(text, "{name}_bucket{{{of},le=\"+Inf\"}} {count}");
-            let _ = writeln!(text, "{name}_sum{{{of}}} {sum}\n{name}_count{{{of}}} {count}");
+    for status in look {
+        for latency in &status.latency {
+            let callee = look.iter().find(|other| other.rank == latency.to);
+            let callee = callee.map_or_else(|| format!("rank {}", latency.to), |callee| label(&callee.name));
+            let of = format!("worker=\"{}\",callee=\"{callee}\"", label(&status.name));
+            histogram(&mut text, &of, latency);
         }
     }
     text
+}
+
+const CALLS: &str = "telegrad_call_seconds";
+
+/// A histogram. Its buckets are the same for all and at all times, one for each doubling: sums of several, and what they were a minute
+/// ago, make no sense otherwise.
+fn histogram(text: &mut String, of: &str, latency: &Latency) {
+    let mut counts = latency.counts.iter().peekable();
+    let mut count = 0;
+    for last in Latency::doublings() {
+        while let Some((_, more)) = counts.next_if(|(bucket, _)| *bucket <= last) {
+            count += more;
+        }
+        let bound = Latency::longest(last).as_secs_f64();
+        let _ = writeln!(text, "{CALLS}_bucket{{{of},le=\"{bound}\"}} {count}");
+    }
+    let (sum, count) = (latency.sum.as_secs_f64(), latency.count());
+    let _ = writeln!(text, "{CALLS}_bucket{{{of},le=\"+Inf\"}} {count}");
+    let _ = writeln!(text, "{CALLS}_sum{{{of}}} {sum}\n{CALLS}_count{{{of}}} {count}");
 }
 
 /// A name as the value of a label. Workers' names have nothing that would have to be escaped, but they come from
@@ -147,4 +155,48 @@ fn label(name: &str) -> String {
     name.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn histograms_have_the_same_buckets_whatever_was_counted() {
+        let shown = |counts: &[(u32, u64)]| {
+            let mut text = String::new();
+            let latency = Latency {
+                to: 1,
+                counts: counts.to_vec(),
+                sum: Duration::from_secs(3),
+            };
+            histogram(&mut text, "worker=\"a\"", &latency);
+            text
+        };
+        let bounds = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| line.contains("_bucket"));
+            lines
+                .map(|line| line.rsplit_once(' ').unwrap().0.to_owned())
+                .collect()
+        };
+        let values = |text: &str| -> Vec<u64> {
+            let lines = text.lines().filter(|line| line.contains("_bucket"));
+            lines
+                .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
+                .collect()
+        };
+        let (none, some) = (shown(&[]), shown(&[(0, 1), (3, 2), (4, 4), (1000, 8)]));
+        assert_eq!(bounds(&none), bounds(&some));
+        assert_eq!(values(&none).iter().sum::<u64>(), 0);
+        let counted = values(&some);
+        assert_eq!(counted[..3], [3, 7, 7], "{some}");
+        // What is longer than all bounds is in the last one only.
+        assert_eq!(counted[counted.len() - 2..], [7, 15], "{some}");
+        assert!(
+            some.ends_with("_sum{worker=\"a\"} 3\ntelegrad_call_seconds_count{worker=\"a\"} 15\n"),
+            "{some}"
+        );
+    }
 }

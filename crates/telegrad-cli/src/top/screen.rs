@@ -6,10 +6,9 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
 
-use crate::Error;
-use crate::watch::{Chains, Look, Seen};
+use crate::watch::{Chains, Look, Seen, Waits};
 
 /// Looks that are remembered: more than a screen is wide.
 const REMEMBERED: usize = 600;
@@ -17,10 +16,25 @@ const REMEMBERED: usize = 600;
 /// Chains of waits that are worth showing, and calls that ought to have begun.
 const OLD: Duration = Duration::from_secs(1);
 
+/// The lines of each part of the screen. However many workers there are, what waits for long can be seen too.
+const TITLE: u16 = 1;
+const HISTORY: u16 = 5;
+/// Around the workers, with the names of the columns.
+const FRAME: u16 = 3;
+const LOWER: u16 = 6;
+const KEYS: u16 = 1;
+
+/// Workers that are shown on however small a screen.
+const FEWEST: u16 = 2;
+
 /// What has been seen so far.
 #[derive(Default)]
 pub(super) struct Screen {
     look: Look,
+    /// The chains of waits in it, in words.
+    waits: Text<'static>,
+    /// How many workers are above those that are shown.
+    scrolled: usize,
     /// Why the last look failed, if it did: then what is shown is old.
     trouble: Option<String>,
     /// Calls and bytes a second of all workers together.
@@ -30,40 +44,55 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Takes what was seen last.
-    pub(super) fn seen(&mut self, look: Result<Look, Error>) {
+    pub(super) fn seen(&mut self, look: Result<Look, String>) {
         match look {
             Ok(look) => {
                 let sum = |of: fn(&Seen) -> f64| look.workers.iter().map(of).sum::<f64>().round() as u64;
                 remember(&mut self.calls, sum(|seen| seen.rates.made));
                 remember(&mut self.bytes, sum(|seen| seen.rates.bytes_out));
+                self.waits = waits(&look);
                 self.look = look;
                 self.trouble = None;
             }
-            Err(error) => self.trouble = Some(error.to_string()),
+            Err(error) => self.trouble = Some(error),
         }
     }
 
-    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
-        let rows = self.look.workers.len() as u16;
-        let statuses = self.look.statuses();
-        let chains = Chains::new(&statuses);
-        let waits = self.waits(&chains);
+    /// Shows workers further down, or up.
+    pub(super) fn scroll(&mut self, by: isize) {
+        self.scrolled = self.scrolled.saturating_add_signed(by);
+    }
+
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let count = self.look.workers.len();
+        let room = frame
+            .area()
+            .height
+            .saturating_sub(TITLE + HISTORY + FRAME + LOWER + KEYS);
+        let rows = count.min(usize::from(room.max(FEWEST)));
+        // The last of them is at the bottom, not at the top.
+        self.scrolled = self.scrolled.min(count - rows);
         let areas = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(5),
-            Constraint::Length(rows + 3),
-            Constraint::Min(4),
-            Constraint::Length(1),
+            Constraint::Length(TITLE),
+            Constraint::Length(HISTORY),
+            Constraint::Length(rows as u16 + FRAME),
+            Constraint::Min(LOWER),
+            Constraint::Length(KEYS),
         ])
         .split(frame.area());
         frame.render_widget(self.title(), areas[0]);
         self.draw_history(frame, areas[1]);
-        frame.render_widget(self.workers(), areas[2]);
+        frame.render_widget(self.workers(rows), areas[2]);
         let lower = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(areas[3]);
         frame.render_widget(self.calls_under_way(), lower[0]);
-        let waits = Paragraph::new(waits).block(Block::bordered().title(" who waits for whom "));
+        let waits = Paragraph::new(self.waits.clone())
+            .wrap(Wrap { trim: false })
+            .block(Block::bordered().title(" who waits for whom "));
         frame.render_widget(waits, lower[1]);
-        frame.render_widget(Line::from(" q quits").dim(), areas[4]);
+        frame.render_widget(
+            Line::from(" q quits, ↑ ↓ move through the workers").dim(),
+            areas[4],
+        );
     }
 
     fn title(&self) -> Line<'static> {
@@ -100,26 +129,27 @@ impl Screen {
         }
     }
 
-    fn workers(&self) -> Table<'static> {
+    fn workers(&self, rows: usize) -> Table<'static> {
         let header = [
             "rank", "worker", "out", "in", "queue", "run", "wait", "made/s", "served/s", "in B/s", "out B/s",
             "p50", "p99", "refs", "contexts",
         ];
-        let rows = self.look.workers.iter().map(|seen| {
+        let count = self.look.workers.len();
+        let first = self.scrolled;
+        let shown = self.look.workers.iter().skip(first).take(rows);
+        let title = if rows < count {
+            format!(" workers {} to {} of {count} ", first + 1, first + rows)
+        } else {
+            " workers ".to_owned()
+        };
+        let rows = shown.map(|seen| {
             let Seen {
                 status,
                 rates,
                 latency,
             } = seen;
             let counters = &status.counters;
-            // Of all calls, whoever they went to.
-            let time = |share: f64| {
-                let longest = latency
-                    .iter()
-                    .filter_map(|latency| latency.percentile(share))
-                    .max();
-                longest.map_or_else(String::new, duration)
-            };
+            let time = |share: f64| latency.percentile(share).map_or_else(String::new, duration);
             Row::new([
                 status.rank.to_string(),
                 status.name.clone(),
@@ -141,7 +171,7 @@ impl Screen {
         let widths = [5, 16, 5, 5, 6, 5, 5, 8, 9, 8, 8, 8, 8, 6, 8].map(Constraint::Length);
         Table::new(rows, widths)
             .header(Row::new(header.map(Cell::from)).style(Style::new().add_modifier(Modifier::BOLD)))
-            .block(Block::bordered().title(" workers "))
+            .block(Block::bordered().title(title))
     }
 
     fn calls_under_way(&self) -> Paragraph<'static> {
@@ -167,23 +197,37 @@ impl Screen {
         Paragraph::new(lines).block(Block::bordered().title(" calls under way, the oldest first "))
     }
 
-    fn waits(&self, chains: &Chains<'_>) -> Text<'static> {
-        let mut text = Text::default();
-        for cycle in chains.cycles(OLD) {
-            text.push_line(Line::from(format!("CYCLE: {cycle}")).red().bold());
-        }
-        for chain in chains.older(OLD) {
-            for line in chain.to_string().lines() {
-                text.push_line(Line::from(line.to_owned()));
-            }
-        }
-        text
-    }
-
     fn name(&self, rank: u32) -> String {
         let known = self.look.workers.iter().find(|seen| seen.status.rank == rank);
         known.map_or_else(|| format!("rank {rank}"), |seen| seen.status.name.clone())
     }
+}
+
+/// Who waits for whom, in words.
+fn waits(look: &Look) -> Text<'static> {
+    let statuses = look.statuses();
+    let Waits {
+        chains,
+        more,
+        cycles,
+        suspects,
+    } = Chains::new(&statuses).older(OLD);
+    let mut text = Text::default();
+    for cycle in cycles {
+        text.push_line(Line::from(format!("CYCLE: {cycle}")).red().bold());
+    }
+    for suspect in suspects {
+        text.push_line(Line::from(format!("possible cycle: {suspect}")).yellow());
+    }
+    for chain in chains {
+        for line in chain.to_string().lines() {
+            text.push_line(Line::from(line.to_owned()));
+        }
+    }
+    if more > 0 {
+        text.push_line(Line::from(format!("and {more} more")));
+    }
+    text
 }
 
 fn remember(history: &mut Vec<u64>, value: u64) {
@@ -216,7 +260,69 @@ fn duration(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use telegrad::status::{Latency, Status};
+
     use super::*;
+    use crate::watch::Rates;
+
+    fn seen(rank: u32) -> Seen {
+        let mut counters = telegrad::DebugInfo::default();
+        counters.queued = 1000 + rank as usize;
+        Seen {
+            status: Status {
+                world: 1,
+                rank,
+                name: format!("worker-{rank}"),
+                size: 64,
+                time: Duration::ZERO,
+                process: 1,
+                started_by: None,
+                counters,
+                made: Vec::new(),
+                served: Vec::new(),
+                latency: Vec::new(),
+            },
+            rates: Rates::default(),
+            latency: Latency::default(),
+        }
+    }
+
+    fn drawn(screen: &mut Screen) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(140, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn many_workers_are_moved_through_and_leave_room_for_the_rest() {
+        let mut screen = Screen::default();
+        screen.seen(Ok(Look {
+            workers: (0..60).map(seen).collect(),
+            silent: (60..64).collect(),
+        }));
+        let text = drawn(&mut screen);
+        assert!(
+            text.contains("60 of 64 workers, no answer from rank 60, 61, 62, 63"),
+            "{text}"
+        );
+        assert!(text.contains("worker-0 ") && text.contains("1000"), "{text}");
+        assert!(text.contains("of 60") && !text.contains("worker-59"), "{text}");
+        assert!(
+            text.contains("who waits for whom") && text.contains("q quits"),
+            "{text}"
+        );
+        screen.scroll(isize::MAX);
+        let text = drawn(&mut screen);
+        assert!(text.contains("worker-59") && text.contains("1059"), "{text}");
+        assert!(!text.contains("worker-0 "), "{text}");
+        // From the end it goes back at once.
+        screen.scroll(-1);
+        assert!(!drawn(&mut screen).contains("worker-59"));
+        screen.scroll(isize::MIN);
+        assert!(drawn(&mut screen).contains("worker-0 "));
+    }
 
     #[test]
     fn numbers_are_short() {

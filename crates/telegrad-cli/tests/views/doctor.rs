@@ -1,12 +1,18 @@
-//! `telegrad doctor`, with worlds of this very process to look at.
+//! `telegrad doctor`, with worlds of this very process to look at (S46).
+//!
+//! Those that are stuck stay so until the process ends, so that however slow the machine is, there is time to look.
 
 use std::process::{Command, Output};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::channel;
+use std::sync::{Condvar, Mutex};
+use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use telegrad::prelude::*;
+use telegrad::status;
 
-use super::{PROGRAM, text, until};
+use super::{LIMIT, PROGRAM, Running, text, until};
 
 /// Something that one method at a time runs on.
 struct Slot;
@@ -24,6 +30,14 @@ impl Slot {
 
     fn last(&mut self) -> u32 {
         4
+    }
+
+    /// Has something done later, and does not wait for it.
+    fn go_on(&mut self, this: RRef<Slot>) -> Result<()> {
+        this.rpc_async(Slot::last, ())?.detach();
+        let _kept = this.rpc_async(Slot::last, ())?;
+        GATE.wait();
+        Ok(())
     }
 }
 
@@ -51,8 +65,7 @@ impl Egg {
         while !nest.rpc_sync(Nest::is_full, ())? {
             thread::sleep(Duration::from_millis(5));
         }
-        let hasty = nest.with_timeout(Duration::from_secs(5));
-        hasty.rpc_sync(Nest::hatch, ())?;
+        nest.rpc_sync(Nest::hatch, ())?;
         Ok(Self)
     }
 
@@ -81,32 +94,71 @@ impl Nest {
     }
 }
 
-#[remote]
-fn sleep(milliseconds: u64) {
-    thread::sleep(Duration::from_millis(milliseconds));
+/// What stays shut until it is opened, and longer than any test takes.
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
 }
 
-/// The worlds of workers `a`, `b` and `c`, of which `a` does something; and how to end it.
-fn world(place: &str, body: impl FnOnce(&World) + Send + 'static) -> Vec<JoinHandle<()>> {
+impl Gate {
+    const fn new() -> Self {
+        Self {
+            is_open: Mutex::new(false),
+            opened: Condvar::new(),
+        }
+    }
+
+    fn wait(&self) {
+        let is_open = self.is_open.lock().unwrap();
+        let waited = self
+            .opened
+            .wait_timeout_while(is_open, 3 * LIMIT, |is_open| !*is_open);
+        drop(waited.unwrap());
+    }
+}
+
+static GATE: Gate = Gate::new();
+
+/// Runs for as long as the test does.
+#[remote]
+fn hold() {
+    GATE.wait();
+}
+
+/// Comes back to the worker where it began, by way of the others, and stays there.
+#[remote]
+fn round(to: Vec<String>) -> Result<()> {
+    match to.split_first() {
+        Some((next, rest)) => World::current()?.rpc_sync(&**next, round, (rest.to_vec(),)),
+        None => {
+            GATE.wait();
+            Ok(())
+        }
+    }
+}
+
+/// A world of workers `a`, `b` and `c`, of which `a` does something that does not end; its number.
+fn world(place: &str, body: impl FnOnce(&World) + Send + 'static) -> String {
     let mut body = Some(body);
-    let members = ["a", "b", "c"].into_iter().enumerate();
-    members
-        .map(|(rank, name)| {
-            let options = Options {
-                init_method: format!("mem://{place}?rank={rank}&world_size=3"),
-                show_status: true,
-                ..Options::default()
-            };
-            let body = body.take();
-            thread::spawn(move || {
-                let world = telegrad::init_with(name, options).unwrap();
-                if let Some(body) = body {
-                    body(&world);
-                }
-                world.shutdown().unwrap();
-            })
-        })
-        .collect()
+    let (sender, number) = channel();
+    for (rank, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let options = Options {
+            init_method: format!("mem://{place}?rank={rank}&world_size=3"),
+            show_status: true,
+            ..Options::default()
+        };
+        let (body, sender) = (body.take(), sender.clone());
+        thread::spawn(move || {
+            let world = telegrad::init_with(name, options).unwrap();
+            if let Some(body) = body {
+                sender.send(format!("{:x}", world.status().world)).unwrap();
+                body(&world);
+            }
+            // It may be long in coming: the process does not wait for it.
+            let _ = world.shutdown();
+        });
+    }
+    number.recv_timeout(LIMIT).unwrap()
 }
 
 fn doctor(args: &[&str]) -> Output {
@@ -117,10 +169,10 @@ fn doctor(args: &[&str]) -> Output {
         .expect("it starts")
 }
 
-/// Asks until the exit code is this one; what it says then.
-fn says(code: i32, args: &[&str]) -> String {
+/// Asks about a world until the exit code is this one; what it says then.
+fn says(code: i32, world: &str, older: &str) -> String {
     until(|| {
-        let output = doctor(args);
+        let output = doctor(&["--world", world, "--older", older]);
         let said = text(&output.stdout);
         match output.status.code() {
             Some(found) if found == code => Ok(said),
@@ -129,16 +181,28 @@ fn says(code: i32, args: &[&str]) -> String {
     })
 }
 
+/// Asks until it says this, with this exit code.
+fn says_that(code: i32, world: &str, expected: &str) -> String {
+    until(|| {
+        let said = says(code, world, "0.3");
+        if said.contains(expected) {
+            Ok(said)
+        } else {
+            Err(format!("no {expected} in\n{said}"))
+        }
+    })
+}
+
+fn of(function: &str) -> String {
+    format!("`views::doctor::{function}`")
+}
+
 #[test]
-fn a_cycle_is_named_and_what_only_takes_long_is_not() {
-    let process = std::process::id().to_string();
+fn a_cycle_is_named() {
     let stuck = world("cycle", |world| {
         let slot = world.remote("a", Slot::new, ()).unwrap();
-        let hasty = slot.with_timeout(Duration::from_secs(5));
-        hasty.rpc_sync(Slot::first, (slot.clone(),)).unwrap_err();
+        let _ = slot.rpc_sync(Slot::first, (slot.clone(),));
     });
-    let said = says(4, &[&process, "--older", "0.3"]);
-    let of = |function: &str| format!("`views::doctor::{function}`");
     let cycle = format!(
         "cycle: {} on `a` waits for {} on `b` waits for {} on `c` waits for {} on `a`, which cannot begin before the first \
          has returned",
@@ -147,7 +211,7 @@ fn a_cycle_is_named_and_what_only_takes_long_is_not() {
         of("third"),
         of("Slot::last"),
     );
-    assert!(said.contains(&cycle), "{said}");
+    let said = says_that(4, &stuck, &cycle);
     assert!(said.starts_with("3 of 3 workers answer"), "{said}");
     let gathered = "2 of 3 workers wait for all others, at a barrier or in the shutdown: `b`, `c`";
     assert!(said.contains(gathered), "{said}");
@@ -159,49 +223,148 @@ fn a_cycle_is_named_and_what_only_takes_long_is_not() {
     ] {
         assert!(said.contains(line), "no {line} in\n{said}");
     }
-    for member in stuck {
-        member.join().unwrap();
-    }
+}
 
-    let endless = world("endless", |world| {
-        let nest = world.remote("c", Nest::build, ()).unwrap();
-        let egg = world.remote("b", Egg::lay, (nest.clone(),)).unwrap();
-        nest.rpc_sync(Nest::put, (egg.clone(),)).unwrap();
-        let hasty = egg.with_timeout(Duration::from_secs(5));
-        hasty.rpc_sync(Egg::hatch, ()).unwrap_err();
-    });
-    let said = says(4, &[&process, "--older", "0.3"]);
-    let cycle = format!(
+/// Has an egg laid that needs itself; a reference to it.
+fn endless(world: &World) -> Result<RRef<Egg>> {
+    let nest = world.remote("c", Nest::build, ())?;
+    let egg = world.remote("b", Egg::lay, (nest.clone(),))?;
+    nest.rpc_sync(Nest::put, (egg.clone(),))?;
+    Ok(egg)
+}
+
+fn cycle_of_an_egg() -> String {
+    format!(
         "cycle: {} on `b` waits for {} on `c` waits for {} on `b`, which cannot begin before the first has returned",
         of("Egg::lay"),
         of("Nest::hatch"),
         of("Egg::hatch"),
-    );
-    assert!(said.contains(&cycle), "{said}");
+    )
+}
+
+#[test]
+fn a_cycle_is_named_that_somebody_waits_for() {
+    let endless = world("awaited", |world| {
+        let egg = endless(world).unwrap();
+        let _ = egg.rpc_sync(Egg::hatch, ());
+    });
+    let said = says_that(4, &endless, &cycle_of_an_egg());
     assert!(
         said.contains("for `views::doctor::Egg::lay` on `b`, which makes it since"),
         "{said}"
     );
-    for member in endless {
-        member.join().unwrap();
-    }
+}
 
-    let slow = world("slow", |world| {
-        world.rpc_sync("b", sleep, (3000,)).unwrap();
+#[test]
+fn a_cycle_is_named_that_nobody_waits_for() {
+    let endless = world("unattended", |world| {
+        let _egg = endless(world).unwrap();
+        GATE.wait();
     });
-    let said = says(3, &[&process, "--older", "0.2"]);
+    says_that(4, &endless, &cycle_of_an_egg());
+}
+
+#[test]
+fn what_only_takes_long_is_no_cycle() {
+    let slow = world("slow", |world| world.rpc_sync("b", hold, ()).unwrap());
+    let said = says(3, &slow, "0.2");
     assert!(
-        said.contains("for `views::doctor::sleep` on `b`") && said.contains("which runs"),
+        said.contains("for `views::doctor::hold` on `b`") && said.contains("which runs"),
         "{said}"
     );
     assert!(!said.contains("cycle"), "{said}");
-    let said = says(0, &[&process, "--older", "1000"]);
+    let said = says(0, &slow, "1000");
     assert!(said.contains("nothing has been under way for long"), "{said}");
-    for member in slow {
-        member.join().unwrap();
+}
+
+#[test]
+fn what_is_not_waited_for_is_no_cycle() {
+    let busy = world("busy", |world| {
+        let slot = world.remote("b", Slot::new, ()).unwrap();
+        slot.rpc_sync(Slot::go_on, (slot.clone(),)).unwrap();
+    });
+    // Until all three calls are old.
+    let said = until(|| {
+        let said = says(3, &busy, "0.3");
+        let last = said.matches("for `views::doctor::Slot::last` on `b`").count();
+        if last == 2 { Ok(said) } else { Err(said) }
+    });
+    assert!(!said.contains("\ncycle"), "{said}");
+    assert!(said.contains("`b` has had a call under way for "), "{said}");
+}
+
+#[test]
+fn what_comes_back_to_where_it_began_may_be_a_cycle() {
+    let back = world("back", |world| {
+        let _ = world.rpc_sync("b", round, (vec!["c".to_owned(), "a".to_owned()],));
+    });
+    let said = says_that(
+        3,
+        &back,
+        "possible cycle: `a` waits for `views::doctor::round` on `b` waits for `views::doctor::round` on `c` waits for \
+         `views::doctor::round` on `a`: if that waits there for anything that the first holds, a lock say, none of them can go \
+         on",
+    );
+    assert!(!said.contains("\ncycle"), "{said}");
+}
+
+#[test]
+fn worlds_of_one_process_are_told_apart() {
+    let numbers = ["one", "other"].map(|place| world(place, |_| GATE.wait()));
+    let process = std::process::id().to_string();
+    let either = until(|| {
+        let output = doctor(&[&process]);
+        let errors = text(&output.stderr);
+        if numbers.iter().all(|number| errors.contains(&**number)) {
+            Ok(errors)
+        } else {
+            Err(errors)
+        }
+    });
+    assert!(either.contains("there are several worlds"), "{either}");
+    for number in &numbers {
+        let said = says(0, number, "1000");
+        assert!(said.starts_with("3 of 3 workers answer"), "{said}");
     }
-    let gone = doctor(&[&process]);
+    let gone = doctor(&["--world", "0"]);
     assert_eq!(gone.status.code(), Some(1));
     let errors = text(&gone.stderr);
-    assert!(errors.contains("has no worker that can be seen"), "{errors}");
+    assert!(
+        errors.contains("world 0 has no worker that can be seen"),
+        "{errors}"
+    );
+}
+
+/// A process that is stopped neither answers nor holds up those that ask the others.
+#[test]
+fn a_worker_that_is_stopped_is_said_to_be_silent() {
+    let running = Running::start(&[]);
+    let of_run = running.process();
+    until(|| {
+        let said = text(&doctor(&[&of_run]).stdout);
+        if said.starts_with("2 of 2 workers answer") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    let processes = status::processes().unwrap();
+    let started_by = running.run.id();
+    let workers = status::ask(&processes).unwrap();
+    let first = workers
+        .iter()
+        .find(|worker| worker.started_by == Some(started_by));
+    let world = first.expect("it has a worker that answers").world;
+    let server = workers
+        .iter()
+        .find(|worker| worker.world == world && worker.name == "server");
+    let server = Pid::from_raw(server.unwrap().process as i32).unwrap();
+    kill_process(server, Signal::STOP).unwrap();
+    // More often than there is room for connections that nobody accepts would be too often; a few times must do.
+    for _ in 0..3 {
+        let said = text(&doctor(&[&of_run]).stdout);
+        assert!(said.starts_with("1 of 2 workers answer"), "{said}");
+        assert!(said.contains("no answer from rank "), "{said}");
+    }
+    kill_process(server, Signal::CONT).unwrap();
 }

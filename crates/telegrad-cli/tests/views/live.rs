@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::*;
@@ -22,7 +23,7 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
 
     let status = until(|| {
         let status: Value = serde_json::from_str(&get(&address, "/status.json").1).unwrap();
-        let has_latency = status["world"][0]["latency"][0]["p50"].as_f64().is_some();
+        let has_latency = status["world"][0]["latency"][0]["counts"][0][1].as_u64() > Some(0);
         // Both have made or served something, and both have answered in time.
         let has_both = status["world"][1]["counters"]["calls_served"].as_u64() > Some(0);
         if has_latency && has_both {
@@ -49,61 +50,100 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
         "# TYPE telegrad_calls_made_total counter",
         "telegrad_calls_made_total{worker=\"client\"} ",
         "telegrad_queued{worker=\"server\"} ",
-        "telegrad_call_seconds_bucket{worker=\"client\",callee=\"1\",le=\"+Inf\"} ",
-        "telegrad_call_seconds_sum{worker=\"client\",callee=\"1\"} ",
+        "telegrad_call_seconds_bucket{worker=\"client\",callee=\"server\",le=\"+Inf\"} ",
+        "telegrad_call_seconds_sum{worker=\"client\",callee=\"server\"} ",
     ] {
         assert!(metrics.contains(shown), "no {shown} in\n{metrics}");
     }
 }
 
+/// A terminal, which is gone when this is dropped.
+struct Terminal(String);
+
+impl Terminal {
+    /// One that runs this; nothing where there is no tmux. `TELEGRAD_TMUX` says that there must be.
+    fn run(name: &str, command: &str) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            assert!(std::env::var_os("TELEGRAD_TMUX").is_none(), "there is no tmux");
+            return None;
+        }
+        let terminal = Self(format!("telegrad-{name}-{}", std::process::id()));
+        terminal.tmux(&["new-session", "-d", "-s", "it", "-x", "140", "-y", "30", command]);
+        Some(terminal)
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        let output = command.args(["-L", &self.0]).args(args).output().unwrap();
+        text(&output.stdout)
+    }
+
+    /// Waits until all of this is on the screen; what is.
+    fn shows(&self, expected: &[&str]) -> String {
+        until(|| {
+            let screen = self.tmux(&["capture-pane", "-p", "-t", "it"]);
+            let missing = expected.iter().find(|shown| !screen.contains(**shown));
+            missing.map_or_else(
+                || Ok(screen.clone()),
+                |shown| Err(format!("no {shown} in\n{screen}")),
+            )
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
 #[test]
 fn top_shows_a_world_in_a_terminal_until_q_is_pressed() {
-    if Command::new("tmux").arg("-V").output().is_err() {
-        // There is no terminal to look at; `.ci/run` installs tmux.
-        return;
-    }
     let running = Running::start(&[]);
-    let session = format!("telegrad-top-{}", running.process());
-    let tmux = |args: &[&str]| {
-        let mut command = Command::new("tmux");
-        let output = command.args(["-L", &session]).args(args).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
     // Until there is a world to look at, it says so and ends.
     let top = format!(
-        "while ! {} top {} --interval 0.2; do sleep 0.1; done; echo it has ended; sleep 60",
-        PROGRAM,
+        "for i in $(seq 600); do {PROGRAM} top {} --interval 0.2 && break; sleep 0.1; done; echo it has ended; sleep 60",
         running.process()
     );
-    tmux(&["new-session", "-d", "-s", "top", "-x", "140", "-y", "30", &top]);
-    let screen = until(|| {
-        let screen = tmux(&["capture-pane", "-p", "-t", "top"]);
-        let shown = [
-            "telegrad top: 2 of 2 workers",
-            "client",
-            "server",
-            "made/s",
-            "calls/s",
-            "who waits for whom",
-        ];
-        let has_calls = screen.lines().any(|line| line.contains("client → server"));
-        if shown.iter().all(|shown| screen.contains(shown)) && has_calls {
-            Ok(screen)
-        } else {
-            Err(screen)
-        }
-    });
+    let Some(terminal) = Terminal::run("top", &top) else {
+        return;
+    };
+    let screen = terminal.shows(&[
+        "telegrad top: 2 of 2 workers",
+        "client",
+        "server",
+        "made/s",
+        "calls/s",
+        "client → server",
+        "who waits for whom",
+        // What has happened is drawn.
+        "█",
+    ]);
     assert!(screen.contains("µs") || screen.contains("ms"), "{screen}");
-    tmux(&["send-keys", "-t", "top", "q"]);
-    until(|| {
-        let screen = tmux(&["capture-pane", "-p", "-t", "top"]);
-        if screen.contains("it has ended") {
-            Ok(())
-        } else {
-            Err(screen)
-        }
-    });
-    tmux(&["kill-server"]);
+    terminal.tmux(&["send-keys", "-t", "it", "q"]);
+    terminal.shows(&["it has ended"]);
+}
+
+/// Whoever ends it, the terminal is as it was.
+#[test]
+fn top_gives_the_terminal_back_when_it_is_ended() {
+    let running = Running::start(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("process");
+    let top = format!(
+        "for i in $(seq 600); do sh -c 'echo $$ > {}; exec {PROGRAM} top {}'; stty -a | grep -q ' echo ' && echo it echoes; \
+         sleep 0.1; done",
+        file.display(),
+        running.process()
+    );
+    let Some(terminal) = Terminal::run("ended", &top) else {
+        return;
+    };
+    terminal.shows(&["telegrad top: 2 of 2 workers"]);
+    let process = std::fs::read_to_string(&file).unwrap();
+    let process = Pid::from_raw(process.trim().parse().unwrap()).unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    terminal.shows(&["it echoes"]);
 }
 
 #[test]

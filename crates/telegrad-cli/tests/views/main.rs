@@ -74,7 +74,7 @@ fn get(address: &str, path: &str) -> (String, String) {
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
@@ -101,9 +101,10 @@ struct Running {
 impl Running {
     fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let names = ["--names", "client,server", "--", PROGRAM];
+        // The demo starts its second process itself.
+        let once = ["-n", "1", "--", PROGRAM];
         let demo = ["demo", "split-learning", "--epochs", "100000"];
-        let mut run = telegrad(folder.path(), &[&["run"], more, &names[..], &demo[..]].concat())
+        let mut run = telegrad(folder.path(), &[&["run"], more, &once[..], &demo[..]].concat())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -1,6 +1,6 @@
 //! The calls under way to one worker.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use telegrad_wire::{
 };
 
 use super::Promise;
+use crate::collective::is_gathering;
 use crate::error::{Error, Mismatch, RemoteError, RemoteErrorKind};
 use crate::layer::Recorded;
 use crate::recording;
@@ -53,6 +54,8 @@ pub(crate) struct Call {
     pub(crate) within: Option<(Rank, CallId)>,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
+    /// Somebody waits for the result, or for what a callback makes of it; for those who ask what goes on.
+    pub(crate) awaited: AtomicBool,
 }
 
 /// What a call is made for.
@@ -97,7 +100,7 @@ impl Call {
         (context, span): (Option<ContextId>, Option<Arc<Span>>),
         within: Option<(Rank, CallId)>,
     ) -> Self {
-        let (promise, detached) = (Promise::new(), AtomicBool::new(false));
+        let promise = Promise::new();
         // What a value's making may take is watched by its owner.
         let deadline = deadline.filter(|_| purpose.creates().is_none());
         Self {
@@ -112,7 +115,8 @@ impl Call {
             recorded: OnceLock::new(),
             span,
             within,
-            detached,
+            detached: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
         }
     }
 
@@ -125,6 +129,19 @@ impl Call {
     /// What the layer has noted of the request.
     pub(crate) fn recorded(&self) -> Option<&Recorded> {
         self.recorded.get()
+    }
+
+    /// Runs `f`, which waits for the result.
+    pub(crate) fn awaited<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.awaited.store(true, Relaxed);
+        let result = f();
+        self.awaited.store(false, Relaxed);
+        result
+    }
+
+    /// Whether it has something done, unlike those that say what becomes of references, and those that wait for all members.
+    pub(crate) fn is_work(&self) -> bool {
+        !matches!(self.purpose, Purpose::Telling { .. }) && !is_gathering(self.function)
     }
 
     /// Whether its time has run out.
@@ -367,7 +384,9 @@ impl Calls {
         if let Some(span) = &call.span {
             recording::answered(span, &result);
         }
-        if let Some(latency) = &self.latency {
+        if let Some(latency) = &self.latency
+            && call.is_work()
+        {
             latency.count(call.started.elapsed());
         }
         match &call.purpose {

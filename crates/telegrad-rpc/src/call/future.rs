@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,8 @@ pub struct RpcFuture<T> {
 enum State<T> {
     /// A call to another worker.
     Call(Pending, PhantomData<fn() -> T>),
-    /// What a callback will give.
-    Callback(Arc<Worker>, Arc<Promise<Result<T>>>),
+    /// What a callback will give, and the call that it waits for.
+    Callback(Arc<Worker>, Arc<Promise<Result<T>>>, Weak<Call>),
     /// Taken.
     Over,
 }
@@ -76,12 +77,19 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         f: impl FnOnce(Result<T>) -> Result<U> + Send + 'static,
     ) -> RpcFuture<U> {
         let promise = Arc::new(Promise::new());
-        let (worker, result) = match &mut self.state {
+        let (worker, result, awaited) = match &mut self.state {
             State::Call(pending, _) => {
                 pending.watch();
-                (pending.worker.clone(), Source::Call(pending.call.clone()))
+                let call = &pending.call;
+                (
+                    pending.worker.clone(),
+                    Source::Call(call.clone()),
+                    Arc::downgrade(call),
+                )
             }
-            State::Callback(worker, promise) => (worker.clone(), Source::Callback(promise.clone())),
+            State::Callback(worker, promise, call) => {
+                (worker.clone(), Source::Callback(promise.clone()), call.clone())
+            }
             State::Over => return RpcFuture { state: State::Over },
         };
         let target = Target {
@@ -117,7 +125,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             worker.executor.spawn(task);
         }
         RpcFuture {
-            state: State::Callback(worker, promise),
+            state: State::Callback(worker, promise, awaited),
         }
     }
 }
@@ -188,7 +196,7 @@ impl<T: Wire> RpcFuture<T> {
                 }
                 pending.call.promise.done()
             }
-            State::Callback(_, promise) => promise.done(),
+            State::Callback(_, promise, _) => promise.done(),
             State::Over => true,
         }
     }
@@ -210,9 +218,10 @@ impl<T: Wire> RpcFuture<T> {
         }
         match &self.state {
             State::Call(pending, _) => pending.block(until),
-            State::Callback(_, promise) => {
+            State::Callback(_, promise, call) => {
                 if !promise.done() {
-                    Executor::blocking(|| promise.park(until));
+                    let park = || Executor::blocking(|| promise.park(until));
+                    call.upgrade().map_or_else(park, |call| call.awaited(park));
                 }
             }
             State::Over => {}
@@ -223,7 +232,7 @@ impl<T: Wire> RpcFuture<T> {
     fn is_set(&self) -> bool {
         match &self.state {
             State::Call(pending, _) => pending.call.promise.done(),
-            State::Callback(_, promise) => promise.done(),
+            State::Callback(_, promise, _) => promise.done(),
             State::Over => true,
         }
     }
@@ -236,7 +245,7 @@ impl<T: Wire> RpcFuture<T> {
                 let result = reply.and_then(|reply| pending.decode(reply));
                 result.inspect_err(|_| pending.nothing_came_of_it())
             }
-            State::Callback(_, promise) => promise.take()?,
+            State::Callback(_, promise, _) => promise.take()?,
             State::Over => return None,
         };
         self.state = State::Over;
@@ -254,10 +263,17 @@ impl<T: Wire> Future for RpcFuture<T> {
         let waits = match &mut self.state {
             State::Call(pending, _) => {
                 let waits = pending.call.promise.on_ready_wake(context.waker());
+                pending.call.awaited.store(waits, Relaxed);
                 pending.watch();
                 waits
             }
-            State::Callback(_, promise) => promise.on_ready_wake(context.waker()),
+            State::Callback(_, promise, call) => {
+                let waits = promise.on_ready_wake(context.waker());
+                if let Some(call) = call.upgrade() {
+                    call.awaited.store(waits, Relaxed);
+                }
+                waits
+            }
             State::Over => return Poll::Ready(Err(Error::other("this future has been awaited before"))),
         };
         if waits {
@@ -294,13 +310,14 @@ impl Pending {
         let span = call.span.as_ref().map_or(0, |span| span.position().span);
         let name = || format!("wait for {}", call.function).into();
         let _waits = telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait { call: span }, name);
-        Executor::blocking(|| {
+        let wait = || {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
             if self.outbound.link.closed().is_some() {
                 call.promise.park(until);
             }
-        });
+        };
+        call.awaited(|| Executor::blocking(wait));
         if !call.promise.done() && call.is_late() {
             self.outbound.expire(call);
         }

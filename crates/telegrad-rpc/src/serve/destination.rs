@@ -66,7 +66,7 @@ struct Serving {
 
 impl Serving {
     fn new(worker: Arc<Worker>, function: &Registration) -> Self {
-        let counts = !is_gathering(function);
+        let counts = !is_gathering(function.name);
         if counts {
             worker.activity.start_serving();
         }

@@ -1,5 +1,6 @@
 //! How long calls take, counted.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -74,9 +75,29 @@ impl Latency {
         Duration::from_nanos(start.saturating_add((start >> 2).saturating_mul(quarter + 1)))
     }
 
+    /// The last bucket of each doubling, but for the last doubling: it also has everything that took longer.
+    pub fn doublings() -> impl Iterator<Item = u32> {
+        (0..BUCKETS as u32 - 4).filter(|bucket| bucket % 4 == 3)
+    }
+
     /// How many calls were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// All of these together, whoever they went to.
+    #[must_use]
+    pub fn merged<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut merged = Self::default();
+        for latency in all {
+            for (bucket, count) in &latency.counts {
+                *counts.entry(*bucket).or_default() += count;
+            }
+            merged.sum += latency.sum;
+        }
+        merged.counts = counts.into_iter().collect();
+        merged
     }
 
     /// Those that were not there before.
@@ -125,6 +146,23 @@ mod tests {
         }
         assert_eq!(bucket_of(Duration::ZERO), 0);
         assert_eq!(bucket_of(Duration::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn the_middle_of_all_is_not_the_middle_of_the_worst() {
+        let counted = |to, times: u64, taken| {
+            let histogram = Histogram::new();
+            (0..times).for_each(|_| histogram.count(taken));
+            histogram.counted(to)
+        };
+        let (many, one) = (
+            counted(1, 999, Duration::from_micros(10)),
+            counted(2, 1, Duration::from_secs(1)),
+        );
+        let all = Latency::merged([&many, &one]);
+        assert_eq!((all.count(), all.sum), (1000, many.sum + one.sum));
+        assert_eq!(all.percentile(0.5), many.percentile(0.5));
+        assert_eq!(all.percentile(1.0), one.percentile(1.0));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Who answers, and how to ask.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Arc, Once, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::geteuid;
 use telegrad_wire::{Decoder, Encoder, Wire};
 
@@ -25,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest answer.
-const MAX_ANSWER: u64 = 256 << 20;
+const MAX_ANSWER: usize = 256 << 20;
 
 /// The workers of this process.
 static WORKERS: Mutex<Vec<Weak<Worker>>> = Mutex::new(Vec::new());
@@ -46,7 +50,7 @@ pub(crate) fn show(worker: &Arc<Worker>) {
 }
 
 fn start() -> io::Result<()> {
-    let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(std::process::id()))?)?;
     let serve = move || {
         for stream in listener.incoming() {
             match stream {
@@ -64,8 +68,8 @@ fn start() -> io::Result<()> {
     Ok(())
 }
 
-fn address(process: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("{PREFIX}{process}"))
+fn name(process: u32) -> String {
+    format!("{PREFIX}{process}")
 }
 
 /// Tells what the workers are doing, and ends.
@@ -84,17 +88,96 @@ fn answer(mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(&payload.body)
 }
 
-/// What the workers of a process are doing.
+/// What the workers of these processes are doing. All are asked at once: one that is stopped holds nobody up, and is left out after
+/// two seconds, as is one that has ended, that is another user's, or that answers with nonsense.
 ///
 /// # Errors
-/// When it does not answer, or with nonsense.
-pub fn ask(process: u32) -> io::Result<Vec<Status>> {
-    let mut stream = UnixStream::connect_addr(&address(process)?)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.shutdown(std::net::Shutdown::Write)?;
-    let mut body = Vec::new();
-    (&mut stream).take(MAX_ANSWER).read_to_end(&mut body)?;
-    Vec::<Status>::decode(&mut Decoder::new(&body)).map_err(|error| io::Error::other(error.to_string()))
+/// When the system does not let anybody be asked.
+pub fn ask(processes: &[u32]) -> io::Result<Vec<Status>> {
+    let until = Instant::now() + LIMIT;
+    let mut asked: Vec<Asked> = processes
+        .iter()
+        .filter_map(|process| Asked::new(*process).ok())
+        .collect();
+    let mut found = Vec::new();
+    while !asked.is_empty() {
+        let Some(left) = until.checked_duration_since(Instant::now()) else {
+            break;
+        };
+        let mut ready: Vec<_> = asked
+            .iter()
+            .map(|asked| PollFd::new(&asked.socket, PollFlags::IN))
+            .collect();
+        // Two seconds at most, which can be told in every unit.
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut ready, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = ready.iter().map(|ready| !ready.revents().is_empty()).collect();
+        let mut ready = ready.into_iter();
+        asked.retain_mut(|asked| {
+            if ready.next() != Some(true) {
+                return true;
+            }
+            match asked.read() {
+                Ok(None) => true,
+                Ok(Some(statuses)) => {
+                    found.extend(statuses);
+                    false
+                }
+                Err(_) => false,
+            }
+        });
+    }
+    Ok(found)
+}
+
+/// A process that has been asked.
+struct Asked {
+    socket: OwnedFd,
+    /// What it has said so far.
+    said: Vec<u8>,
+}
+
+impl Asked {
+    fn new(process: u32) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // One that is stopped takes no more connections after some, and is not waited for.
+        connect(
+            &socket,
+            &SocketAddrUnix::new_abstract_name(name(process).as_bytes())?,
+        )?;
+        if socket_peercred(&socket)?.uid != geteuid() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(Self {
+            socket,
+            said: Vec::new(),
+        })
+    }
+
+    /// Reads what is there; everything once it has said all.
+    fn read(&mut self) -> io::Result<Option<Vec<Status>>> {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            match rustix::io::read(&self.socket, &mut buffer) {
+                Ok(0) => break,
+                Ok(count) if self.said.len() + count > MAX_ANSWER => {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                Ok(count) => self.said.extend_from_slice(&buffer[..count]),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let statuses = Vec::<Status>::decode(&mut Decoder::new(&self.said));
+        statuses
+            .map(Some)
+            .map_err(|error| io::Error::other(error.to_string()))
+    }
 }
 
 /// The processes on this host that answer.
@@ -102,7 +185,9 @@ pub fn ask(process: u32) -> io::Result<Vec<Status>> {
 /// # Errors
 /// When the system does not say which sockets there are.
 pub fn processes() -> io::Result<Vec<u32>> {
-    let sockets = std::fs::read_to_string("/proc/net/unix")?;
+    let sockets = std::fs::read("/proc/net/unix")?;
+    // The names are whatever somebody has called them.
+    let sockets = String::from_utf8_lossy(&sockets);
     let names = sockets.lines().filter_map(|line| line.rsplit('@').next());
     let mut found: Vec<u32> = names
         .filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok())

@@ -215,7 +215,7 @@ impl Worker {
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
             match self.send(&outbound, message, options, (left, deadline)) {
                 Ok(()) => {
-                    if !is_gathering(function) {
+                    if !is_gathering(function.name) {
                         self.activity.made.fetch_add(1, SeqCst);
                     }
                     return Ok((outbound, call));
