@@ -14,6 +14,7 @@ mod rref;
 mod autograd;
 mod split;
 mod many;
+mod profile;
 pub(crate) mod life;
 mod growth;
 pub(crate) mod floor;
@@ -50,7 +51,7 @@ pub(crate) struct Args {
         long,
         value_name = "SECTION,…",
         value_delimiter = ',',
-        default_value = "latency,throughput,echo,mixed,rref,autograd,chain,split,ps,fanout,init"
+        default_value = "latency,throughput,echo,mixed,rref,autograd,chain,split,ps,fanout,init,profile"
     )]
     only: Vec<Section>,
 
@@ -112,6 +113,8 @@ Sections:
   fanout      fanout: one call to each of 8 workers, and all their answers
   init        init_rpc, first_call_full_mesh, graceful_shutdown: worlds of 2 to 16 workers, from the first
               that begins to the last that is done; memory_per_process, memory_beyond_program: after that
+  profile     profiled_latency: a call of nothing, and one of 100 µs of work, while nothing is recorded, within a profile
+              and in a recording of the calling process; profiling_cost: the second and the third to the first
   growth      cost against the number of workers, bytes, live references and live autograd contexts, and
               growth_exponent, growth_exponent_at_end: 1 is linear; takes minutes, and is only run when
               asked for
@@ -143,6 +146,7 @@ enum Section {
     Ps,
     Fanout,
     Init,
+    Profile,
     Growth,
 }
 
@@ -150,7 +154,13 @@ impl Section {
     /// The sizes of the worlds it is run in; none if it makes its own.
     fn worlds(self) -> &'static [u32] {
         match self {
-            Self::Latency | Self::Throughput | Self::Echo | Self::Mixed | Self::Rref | Self::Autograd => &[2],
+            Self::Latency
+            | Self::Throughput
+            | Self::Echo
+            | Self::Mixed
+            | Self::Rref
+            | Self::Autograd
+            | Self::Profile => &[2],
             Self::Chain => &[4],
             Self::Split => &[2, 3],
             Self::Ps => &[5, 9],
@@ -171,6 +181,7 @@ impl Section {
             Self::Split => split::split(workers, recorder, args.quick),
             Self::Ps => many::ps(workers, recorder, args.quick),
             Self::Fanout => many::fanout(workers, recorder, args.quick),
+            Self::Profile => profile::cost(workers, recorder, args.quick),
             Self::Init | Self::Growth => Ok(()),
         }
     }
@@ -186,7 +197,7 @@ impl Section {
 
     /// Whether the other framework has it.
     fn has_peer(self) -> bool {
-        self != Self::Growth
+        !matches!(self, Self::Growth | Self::Profile)
     }
 
     fn name(self) -> String {

@@ -41,7 +41,7 @@ impl Record {
     pub(super) fn smaller_is_better(&self) -> bool {
         matches!(
             self.unit.as_str(),
-            "ns" | "us" | "ms" | "s" | "MB RSS" | "KB RSS" | "ms/s" | "exponent"
+            "ns" | "us" | "ms" | "s" | "MB RSS" | "KB RSS" | "ms/s" | "exponent" | "ratio"
         )
     }
 }

@@ -1,0 +1,30 @@
+//! Two workers, each under whatever counts the instructions of a process: `a` makes calls to `b`, which does nothing.
+//!
+//! `instructions NAME ADDRESS CALLS`. See `run` beside this.
+
+use telegrad_rpc::{Options, Result, remote};
+
+#[remote]
+fn nothing(value: i64) -> i64 {
+    value
+}
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let [name, address, calls] = std::array::from_fn(|_| args.next().expect("NAME ADDRESS CALLS"));
+    let calls: i64 = calls.parse().expect("a number of calls");
+    let rank = u32::from(name == "b");
+    let options = Options {
+        init_method: format!("{address}?rank={rank}&world_size=2"),
+        // What is spent on looking again and again says nothing about calls.
+        spin: std::time::Duration::ZERO,
+        ..Options::default()
+    };
+    let world = telegrad_rpc::init_with(&name, options)?;
+    if rank == 0 {
+        for call in 0..calls {
+            assert_eq!(world.rpc_sync("b", nothing, (call,))?, call);
+        }
+    }
+    world.shutdown()
+}
