@@ -16,7 +16,7 @@ use telegrad::status::{Latency, Status};
 use tokio::sync::Mutex;
 
 use crate::Error;
-use crate::page::{Fetches, Page};
+use crate::page::{Fetches, Page, guarded};
 use crate::watch::{Chain, Chains, Waits, Which, all, silent};
 
 /// What shows the world: it asks for the rest.
@@ -77,6 +77,7 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
         .route("/status.json", get(status))
         .route("/metrics", get(numbers))
         .with_state(shared);
+    let app = guarded(app, address);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -1,8 +1,15 @@
 //! Pages for the browser: each is one file that has everything in it and needs no network.
 
+use std::fmt::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::header;
+use axum::extract::Request;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 /// What all pages are put into.
@@ -48,18 +55,23 @@ pub(crate) struct Page {
 
 impl Page {
     /// The whole page, with JSON for the script to show where its body has a place for it.
-    pub(crate) fn with(&self, data: &str) -> String {
-        // In a script element only what could end it has to be kept apart.
-        let data = data.replace('<', "\\u003c");
-        let body = filled(self.body, &[("data", &data)]);
+    pub(crate) fn with(&self, data: impl fmt::Display) -> String {
         let parts = [
             ("policy", self.fetches.policy()),
             ("title", self.title),
             ("style", &[STYLE, self.style].concat()),
-            ("body", &body),
+            ("body", self.body),
             ("script", &[SCRIPT, self.script].concat()),
         ];
-        filled(FRAME, &parts)
+        let page = filled(FRAME, &parts);
+        let Some((before, after)) = page.split_once("{{data}}") else {
+            return page;
+        };
+        // Recordings are large: what is shown of them is written to where it belongs, and nowhere else before.
+        let mut whole = Embedded(before.to_owned());
+        // A string takes whatever it is given.
+        let _ = write!(whole, "{data}");
+        whole.0 + after
     }
 
     /// Serves it, once it is whole.
@@ -70,6 +82,50 @@ impl Page {
             (header::CONTENT_SECURITY_POLICY, self.fetches.policy()),
         ];
         Router::new().route("/", get(move || async move { (headers, page) }))
+    }
+}
+
+/// Lets a server that only this machine reaches answer only those who call it by an address, or as `localhost`.
+///
+/// Names of elsewhere can be made to lead here: a page of theirs that a person looks at could then read what is served as if
+/// it were its own. Where others are served, too, they may know the machine by any name, and nothing is held back from them.
+pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(app: Router<S>, listens_on: SocketAddr) -> Router<S> {
+    if !listens_on.ip().to_canonical().is_loopback() {
+        return app;
+    }
+    app.layer(middleware::from_fn(only_by_address))
+}
+
+async fn only_by_address(request: Request, next: Next) -> Response {
+    if is_called_by_address(request.headers()) {
+        return next.run(request).await;
+    }
+    let why = "This is only served to this machine, by its address or as localhost.\n";
+    (StatusCode::FORBIDDEN, why).into_response()
+}
+
+/// Whether whoever asks has found this under an address, or as `localhost`, and not under a name of somebody else.
+fn is_called_by_address(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else {
+        return false;
+    };
+    let host = host.host();
+    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    host.eq_ignore_ascii_case("localhost") || inner.unwrap_or(host).parse::<IpAddr>().is_ok()
+}
+
+/// Text that becomes a part of a script element: only what could end that has to be kept apart.
+struct Embedded(String);
+
+impl Write for Embedded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut pieces = text.split('<');
+        self.0.extend(pieces.next());
+        for piece in pieces {
+            self.0.extend(["\\u003c", piece]);
+        }
+        Ok(())
     }
 }
 
@@ -89,4 +145,57 @@ fn filled(text: &str, parts: &[(&str, &str)]) -> String {
         }
     }
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_not_somebody_elses_name() {
+        let is_let_in = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            is_called_by_address(&headers)
+        };
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:8000",
+            "[::1]",
+            "[::1]:8000",
+            "192.168.0.7:80",
+            "localhost",
+            "LocalHost:8000",
+        ] {
+            assert!(is_let_in(host), "{host}");
+        }
+        for host in [
+            "",
+            "x",
+            "evil.example",
+            "evil.example:8000",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:8000",
+            "notlocalhost",
+            "localhost:8000@evil.example",
+        ] {
+            assert!(!is_let_in(host), "{host}");
+        }
+        assert!(!is_called_by_address(&HeaderMap::new()), "nobody said");
+    }
+
+    #[test]
+    fn data_cannot_end_the_element_that_it_is_in() {
+        let page = Page {
+            title: "t",
+            fetches: Fetches::Nothing,
+            style: "",
+            body: "<script>{{data}}</script>",
+            script: "",
+        };
+        let whole = page.with("\"</script><b>{{title}}\"");
+        let shown = "<script>\"\\u003c/script>\\u003cb>{{title}}\"</script>";
+        assert!(whole.contains(shown), "{whole}");
+        assert!(whole.contains("<title>t</title>"));
+    }
 }

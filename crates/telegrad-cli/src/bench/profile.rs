@@ -73,7 +73,13 @@ fn compare(
     for (how, times) in [(PROFILE, &profiled), (PROCESS, &recorded)] {
         let ratio = (median(times) / plain * 1e4).round() / 1e4;
         let params = json!({ "call": name, "recorded": how });
-        recorder.value("profiling_cost", params, "ratio", ratio, json!({ "n": times.len() }));
+        recorder.value(
+            "profiling_cost",
+            params,
+            "ratio",
+            ratio,
+            json!({ "n": times.len() }),
+        );
     }
     for (how, times) in [(NOT, without), (PROFILE, profiled), (PROCESS, recorded)] {
         let params = json!({ "call": name, "recorded": how });

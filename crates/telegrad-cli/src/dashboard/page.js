@@ -43,7 +43,7 @@ let length = 0;
 const workers = new Map();
 /** All of them together. */
 const everybody = { series: newSeries() };
-let latest = { time: NaN, world: new Map(), silent: [], chains: [], cycles: [], size: 0 };
+let latest = { time: NaN, world: new Map(), silent: [], chains: [], moreChains: 0, cycles: [], size: 0 };
 
 function newSeries() {
   return Object.fromEntries(METRICS.map((metric) => [metric, new Float32Array(CAPACITY).fill(NaN)]));
@@ -88,21 +88,62 @@ function forgetHistory() {
   for (const worker of workers.values()) worker.before = null;
 }
 
+/** How many calls took how long: counts by the longest time that each is for. */
+function addCounts(sums, counts) {
+  for (const [longest, count] of counts) sums.set(longest, (sums.get(longest) ?? 0) + count);
+  return sums;
+}
+/** The calls that were counted since; null when there are fewer than before, for then they were counted anew. */
+function countsSince(now, before) {
+  const since = new Map([...now].map(([longest, count]) => [longest, count - (before?.get(longest) ?? 0)]).filter(([, count]) => count !== 0));
+  const isLess = [...since.values()].some((count) => count < 0) || [...before?.keys() ?? []].some((longest) => !now.has(longest));
+  return isLess ? null : since;
+}
+const sumOf = (counts) => [...counts.values()].reduce((sum, count) => sum + count, 0);
+/** A time that this share of the calls did not exceed. */
+function percentile(counts, share) {
+  const wanted = Math.max(Math.ceil(sumOf(counts) * share), 1);
+  let seen = 0;
+  for (const [longest, count] of [...counts].sort(([a], [b]) => a - b)) {
+    seen += count;
+    if (seen >= wanted) return longest;
+  }
+  return NaN;
+}
+/** The calls of a worker so far, by where they went. */
+function readLatency(latency) {
+  const counts = (one) => addCounts(new Map(), listOf(one.counts).filter((pair) => isNumber(pair?.[0]) && pair[1] > 0));
+  return new Map(listOf(latency).filter((one) => isNumber(one?.to)).map((one) => [one.to, counts(one)]));
+}
+/** A chain of waits that is whole, whatever was missing. */
+const readChain = ({ from, age, is_cycle: isCycle, text, calls }) => ({
+  from, age: isNumber(age) ? age : NaN, isCycle: isCycle === true, text: typeof text === "string" ? text : "",
+  calls: listOf(calls).filter((call) => isNumber(call?.on)).map((call) => ({ name: String(call.function ?? "?"), on: call.on, state: String(call.state ?? "") })),
+});
+
 /** Takes an answer in: makes it whole where parts are missing, and adds it to the history. */
 function take(answer) {
   const time = isNumber(answer?.time) ? answer.time : Date.now() / 1e3;
   const entries = listOf(answer?.world).filter((entry) => isNumber(entry?.rank));
   const world = new Map(entries.sort((a, b) => a.rank - b.rank).map((entry) => [entry.rank, {
-    ...entry, counters: entry.counters ?? {}, latency: listOf(entry.latency), made: listOf(entry.made), served: listOf(entry.served),
+    ...entry, time: isNumber(entry.time) ? entry.time : time, counters: entry.counters ?? {}, latency: readLatency(entry.latency),
+    made: listOf(entry.made).filter((one) => one), served: listOf(entry.served).filter((one) => one), recent: new Map(),
   }]));
   const silent = listOf(answer?.silent).filter((rank) => isNumber(rank) && !world.has(rank));
-  latest = { time, world, silent, chains: listOf(answer?.chains), cycles: listOf(answer?.cycles), size: Math.max(world.size + silent.length, ...entries.map((entry) => entry.size || 0)) };
+  latest = {
+    time, world, silent, cycles: listOf(answer?.cycles), size: Math.max(world.size + silent.length, ...entries.map((entry) => entry.size || 0)),
+    chains: listOf(answer?.chains).filter((chain) => isNumber(chain?.from)).map(readChain), moreChains: answer?.more_chains > 0 ? answer.more_chains : 0,
+  };
   // A clock that was set back would make the lines run backwards.
   if (length > 0 && time < times[length - 1] - 1) forgetHistory();
   if (length === 0 || time > times[length - 1]) addPoint(time);
-  const at = length - 1;
+  const at = length - 1, calls = new Map();
   for (const metric of METRICS) everybody.series[metric][at] = NaN;
-  for (const [rank, entry] of world) record(workerOf(rank), entry, time, at);
+  for (const [rank, entry] of world) {
+    record(workerOf(rank), entry, at);
+    for (const counts of entry.recent.values()) addCounts(calls, counts);
+  }
+  [everybody.series.p50[at], everybody.series.p99[at]] = [percentile(calls, 0.5), percentile(calls, 0.99)];
   for (const rank of silent) workerOf(rank);
   for (const [rank, worker] of workers) {
     if (world.has(rank)) continue;
@@ -111,32 +152,41 @@ function take(answer) {
     if (!silent.includes(rank) && worker.series.out.every(Number.isNaN)) workers.delete(rank);
   }
 }
-function record(worker, entry, time, at) {
-  const { counters, latency } = entry, { before, series } = worker;
+function record(worker, entry, at) {
+  const { counters, time } = entry, { before, series } = worker;
   worker.name = entry.name ? String(entry.name) : worker.name;
-  // Counters that are lower than before, or of another process, have begun anew: nothing is known of the time between.
-  const isSame = before && before.process === entry.process && time > before.time && RATES.every(([, name]) => !(counters[name] < before.counters[name]));
   const now = { out: counters.calls_out ?? entry.made.length, in: counters.calls_in ?? entry.served.length };
-  for (const [metric, name] of RATES) now[metric] = isSame ? (counters[name] - before.counters[name]) / (time - before.time) : NaN;
-  // Over all destinations: the middle of the middles by their calls, and the worst of the worst.
-  const called = latency.filter(({ count, p50, p99 }) => count > 0 && isNumber(p50) && isNumber(p99));
-  const calls = called.reduce((sum, { count }) => sum + count, 0);
-  now.p50 = calls > 0 ? called.reduce((sum, { count, p50 }) => sum + count * p50, 0) / calls : NaN;
-  now.p99 = calls > 0 ? Math.max(...called.map(({ p99 }) => p99)) : NaN;
+  if (before && before.process === entry.process && time === before.time) {
+    // What was seen the last time, again: nothing has changed since.
+    entry.recent = before.recent;
+    Object.assign(now, before.rates);
+  } else {
+    // Counters that are lower than before, or of another process, have begun anew: nothing is known of the time between.
+    const isSame = before && before.process === entry.process && time > before.time && RATES.every(([, name]) => !(counters[name] < before.counters[name]));
+    const rates = Object.fromEntries(RATES.map(([metric, name]) => [metric, isSame ? (counters[name] - before.counters[name]) / (time - before.time) : NaN]));
+    if (isSame) for (const [to, counts] of entry.latency) {
+      const since = countsSince(counts, before.latency.get(to));
+      if (since?.size > 0) entry.recent.set(to, since);
+    }
+    const calls = [...entry.recent.values()].reduce(addCounts, new Map());
+    Object.assign(rates, { p50: percentile(calls, 0.5), p99: percentile(calls, 0.99) });
+    Object.assign(now, rates);
+    worker.before = { process: entry.process, time, counters, latency: entry.latency, recent: entry.recent, rates };
+  }
   for (const metric of METRICS) {
     const value = now[metric] ?? NaN, sum = everybody.series[metric];
     series[metric][at] = value;
-    if (isNumber(value)) sum[at] = isNumber(sum[at]) ? sum[at] + value : value;
+    // Percentiles cannot be added up: those of everybody come from all of the calls.
+    if (isNumber(value) && !metric.startsWith("p")) sum[at] = isNumber(sum[at]) ? sum[at] + value : value;
   }
-  // An answer from the same moment as the one before changes no rate.
-  if (!before || time > before.time || !isSame) worker.before = { process: entry.process, time, counters };
 }
 /** The newest value of a metric. */
 const newest = (series, metric) => length > 0 ? series[metric][length - 1] : NaN;
 
 // ---------------------------------------------------------------- Asking
 
-const INTERVAL = 1000, PATIENCE = 10000;
+/** Between questions, until one is given up, and until it is said that the answer takes long: milliseconds. */
+const INTERVAL = 1000, PATIENCE = 10000, LONG = 2500;
 let isPaused = false, isAsking = false, timer = 0, lostSince = null, lastAnswer = null;
 document.body.dataset.polls = 0;
 
@@ -153,7 +203,8 @@ async function ask() {
   clearTimeout(timer);
   if (isPaused || document.hidden || isAsking) return;
   isAsking = true;
-  const began = performance.now(), answer = await fetchStatus();
+  const began = performance.now(), slow = setInterval(() => showState(performance.now() - began), 500), answer = await fetchStatus();
+  clearInterval(slow);
   isAsking = false;
   if (!isPaused && !document.hidden) timer = setTimeout(ask, Math.max(INTERVAL - (performance.now() - began), 50));
   if (answer === null) {
@@ -166,12 +217,14 @@ async function ask() {
   }
   showState();
 }
-function showState() {
-  const [kind, text] = isPaused ? ["paused", "❚❚ Paused"] : lostSince !== null ? ["lost", `✕ No answer since ${clock(lostSince)}`] : ["live", "● Live"];
+/** Says how things are; what was seen last is shown for as long as an answer takes. */
+function showState(waited = 0) {
+  const [kind, text] = isPaused ? ["paused", "❚❚ Paused"] : lostSince !== null ? ["lost", `✕ No answer since ${clock(lostSince)}`]
+    : waited >= LONG ? ["late", `… An answer takes long: ${span(Math.round(waited / 1e3))}`] : lastAnswer === null ? ["", "Waiting for the first answer"] : ["live", "● Live"];
   byId("state").className = `state ${kind}`;
   write(byId("state"), text);
   document.body.classList.toggle("stale", kind === "lost");
-  announce("announce", "state", kind === "lost" ? text : kind);
+  announce("announce", "state", kind === "lost" ? text : kind === "late" ? "an answer takes long" : kind);
 }
 /** Tells those who listen, once for each change. */
 const told = new Map();
@@ -197,9 +250,12 @@ function readTheme() {
   theme = coloursOf(["surface", "line", "text", "muted", "accent", "second", ...hues]);
   theme.hues = hues.map((name) => theme[name]);
 }
-/** Draws `values` from a point on: at most the least and the most of each column of pixels, and nothing where nothing is known. */
+/**
+ * Draws `values` from a point on: at most the least and the most of each column of pixels, and nothing where nothing is known.
+ * Gives how many it has drawn.
+ */
 function trace(pen, values, from, toX, toY) {
-  let column = -1, low = 0, high = 0, isOpen = false, isDot = false, lastX = 0, lastY = 0;
+  let column = -1, low = 0, high = 0, isOpen = false, isDot = false, lastX = 0, lastY = 0, points = 0;
   const flush = () => { if (column >= 0 && high - low > 0.5) { pen.lineTo(lastX, low); pen.lineTo(lastX, high); pen.lineTo(lastX, lastY); } };
   const close = () => { flush(); if (isDot) pen.lineTo(lastX + 1.5, lastY); column = -1; isOpen = isDot = false; };
   pen.beginPath();
@@ -213,9 +269,11 @@ function trace(pen, values, from, toX, toY) {
       [column, low, high, isDot, isOpen] = [Math.floor(x), y, y, !isOpen, true];
     } else [low, high] = [Math.min(low, y), Math.max(high, y)];
     [lastX, lastY] = [x, y];
+    points++;
   }
   close();
   pen.stroke();
+  return points;
 }
 /** The part of the history that the last so many seconds are. */
 function recent(seconds, least) {
@@ -235,7 +293,7 @@ let cursor = null;
 const charts = [
   { id: "calls", title: "Calls per second", format: perSecond, metric: "made", kinds: [["made", "made"], ["served", "served"]] },
   { id: "bytes", title: "Bytes per second", format: bytesPerSecond, metric: "sent", kinds: [["sent", "sent"], ["received", "received"]] },
-  { id: "inflight", title: "Calls in flight", format: amount, metric: "out", kinds: [["out", "made"], ["in", "being served"]], isWhole: true },
+  { id: "inflight", title: "Calls in flight", format: amount, metric: "out", kinds: [["out", "made"], ["in", "served"]], isWhole: true },
 ];
 for (const chart of charts) {
   Object.assign(chart, { drawn: [], others: [], hues: new Map() });
@@ -358,18 +416,20 @@ function paintChart(chart) {
   pen.rect(LEFT, 0, width - LEFT, height);
   pen.clip();
   Object.assign(pen, { lineJoin: "round", lineCap: "butt" });
-  if (stacks()) paintStack(pen, chart, from); else paintLines(pen, chart, from);
+  const points = (stacks() ? paintStack : paintLines)(pen, chart, from);
   pen.restore();
   const total = newest(everybody.series, chart.metric);
   write(chart.now, chart.format(total));
   chart.lines.setAttribute("aria-label", `${chart.title}, ${chart.kinds.find(([kind]) => kind === chart.metric)[1]}, by worker. Now ${chart.format(total)} in all. The arrow keys go from moment to moment.`);
   chart.card.dataset.drawn = chart.drawn.length;
   chart.card.dataset.others = chart.others.length;
+  chart.card.dataset.points = points;
   showLegend(chart);
 }
-/** A line for each worker; those that have none lie somewhere in a grey band. */
+/** A line for each worker; those that have none lie somewhere in a grey band. Gives how many points the lines have. */
 function paintLines(pen, chart, from) {
   const { metric, drawn, others } = chart;
+  let points = 0;
   if (others.length > 0) {
     const band = stretches(metric, from).map(([first, stop]) => {
       const low = [], high = [];
@@ -387,11 +447,12 @@ function paintLines(pen, chart, from) {
     const stands = chart.stands(worker);
     Object.assign(pen, { strokeStyle: colourOf(chart, worker), lineWidth: isMany ? 1.2 : 1.8, globalAlpha: !stands ? 0.2 : isMany ? 0.85 : 1 });
     pen.setLineDash(dashOf(chart, worker));
-    trace(pen, worker.series[metric], from, chart.toX, chart.toY);
+    points += trace(pen, worker.series[metric], from, chart.toX, chart.toY);
   }
   pen.globalAlpha = 1;
+  return points;
 }
-/** Areas on top of each other: together they are as high as the sum of all. */
+/** Areas on top of each other: together they are as high as the sum of all. Gives how many points that sum has. */
 function paintStack(pen, chart, from) {
   const { metric, drawn, others } = chart;
   for (const [first, stop] of stretches(metric, from)) {
@@ -406,7 +467,7 @@ function paintStack(pen, chart, from) {
   }
   Object.assign(pen, { strokeStyle: theme.text, lineWidth: 1.4 });
   pen.setLineDash([]);
-  trace(pen, everybody.series[metric], from, chart.toX, chart.toY);
+  return trace(pen, everybody.series[metric], from, chart.toX, chart.toY);
 }
 /** The parts of the history, from a point on, in which something is known without a gap: `[first, stop]` of each. */
 function stretches(metric, from) {
@@ -523,7 +584,7 @@ const columns = [
   { title: "In\u00a0flight", by: count("calls_out"), text: ({ counters }) => grouped(counters.calls_out), hint: "calls made that are under way" },
   { title: "Calls per second", by: "made", duo: [["made", "made"], ["served", "served"]], format: perSecond },
   { title: "Bytes per second", by: "received", duo: [["received", "in"], ["sent", "out"]], format: bytesPerSecond },
-  { title: "Latency", by: "p99", duo: [["p50", "p50"], ["p99", "p99"]], format: span, isLog: true, hint: "of the calls since the last look: the median by calls, and the slowest destination's 99th percentile" },
+  { title: "Latency", by: "p99", duo: [["p50", "p50"], ["p99", "p99"]], format: span, isLog: true, hint: "of all calls that have ended since the last look: half of them took no longer than the one, 99 of 100 no longer than the other" },
   { title: "Queued", by: count("queued"), text: ({ counters }) => grouped(counters.queued), warns: ({ counters }) => counters.queued > 0 && counters.idle_threads === 0, hint: "calls that wait for a thread" },
   { title: "Running / blocked", by: count("blocked"), text: pair("running", "blocked"), warns: ({ counters }) => counters.blocked > 0 && counters.blocked >= counters.threads },
   { title: "Idle / threads", by: count("idle_threads"), text: pair("idle_threads", "threads") },
@@ -562,7 +623,7 @@ function showMore(worker, entry) {
   const put = (node, [name, text]) => { write(node.firstElementChild, name); write(node.lastElementChild, text); };
   const [counters, latency] = worker.more.querySelectorAll("dl");
   fill(counters, [["process", String(entry?.process ?? "–")], ...Object.entries(entry?.counters ?? {}).map(([name, value]) => [counterName(name), grouped(value)])], fact, put);
-  fill(latency, (entry?.latency ?? []).map(({ to, count, p50, p99 }) => [`to ${nameOf(to)}`, `${span(p50)} / ${span(p99)} (${amount(count)})`]), fact, put);
+  fill(latency, [...entry?.recent ?? []].map(([to, counts]) => [`to ${nameOf(to)}`, `${span(percentile(counts, 0.5))} / ${span(percentile(counts, 0.99))} (${amount(sumOf(counts))})`]), fact, put);
   return worker.more;
 }
 function showWorkers() {
@@ -648,34 +709,41 @@ function paintSmall() {
 
 // ---------------------------------------------------------------- Calls under way
 
-/** All calls that somebody knows of: those of silent callers are known where they are served. */
+/**
+ * All calls that somebody knows of. Those of silent callers are known where they are served; and so are those that make a value
+ * and that the caller has been told have arrived: it does not wait for them, but whoever needs the value does.
+ */
 function callsUnderWay() {
-  const { world } = latest, calls = [], served = new Map();
+  const { world } = latest, calls = [], served = new Map(), ageOf = ({ age }) => isNumber(age) ? age : 0;
   for (const [rank, worker] of world) for (const one of worker.served) served.set(`${one.caller}:${one.call}`, { rank, one });
   for (const [rank, worker] of world) {
-    for (const { call, function: name, callee, age, within } of worker.made) {
-      const there = served.get(`${rank}:${call}`)?.one;
+    for (const one of worker.made) {
+      const { call, function: name, callee, within } = one, there = served.get(`${rank}:${call}`)?.one;
+      served.delete(`${rank}:${call}`);
       const state = there ? there.has_begun ? "runs" : "has not begun" : world.has(callee) ? "on its way" : latest.silent.includes(callee) ? "callee is silent" : "callee is gone";
-      calls.push({ caller: rank, callee, call, name, age: isNumber(age) ? age : 0, within: listOf(within), state });
+      calls.push({ caller: rank, callee, call, name, age: ageOf(one), within: listOf(within), makes: there?.makes === true, state });
     }
   }
   for (const { rank, one } of served.values()) {
-    if (!world.has(one.caller)) calls.push({ caller: one.caller, callee: rank, call: one.call, name: one.function, age: isNumber(one.age) ? one.age : 0, within: [], state: one.has_begun ? "runs" : "has not begun" });
+    if (world.has(one.caller) && one.makes !== true) continue;
+    calls.push({ caller: one.caller, callee: rank, call: one.call, name: one.function, age: ageOf(one), within: [], makes: one.makes === true, state: one.has_begun ? "runs" : "has not begun" });
   }
   return calls.sort((a, b) => b.age - a.age);
 }
 
+/** The end of a path: where there is little room, the modules that all have in common say the least. */
+const lastOf = (name) => name.includes("<") ? name : name.split("::").slice(-2).join("::");
 const MOST_CALLS = 60, MOST_CHAINS = 60;
 function showCalls(calls) {
   const words = byId("call-filter").value.trim().toLowerCase();
   const texts = (call) => `${call.name}\n${nameOf(call.caller)} → ${nameOf(call.callee)}\n${call.state}`.toLowerCase();
   const kept = words === "" ? calls : calls.filter((call) => texts(call).includes(words));
   const make = () => el("tr", {}, el("td", { class: "number" }), el("td", { class: "function" }, el("code"), " ", el("small", { class: "quiet" })), el("td"), el("td"));
-  fill(byId("calls").tBodies[0], kept.slice(0, MOST_CALLS), make, ({ cells }, { age, name, caller, callee, call, state, within }) => {
+  fill(byId("calls").tBodies[0], kept.slice(0, MOST_CALLS), make, ({ cells }, { age, name, caller, callee, call, state, within, makes }) => {
     write(cells[0], span(age));
-    write(cells[1].firstElementChild, String(name ?? "?"));
-    write(cells[1].lastElementChild, `call ${call ?? "?"}${within.length === 2 ? `, made within ${within[1]} of ${nameOf(within[0])}` : ""}`);
-    cells[1].title = cells[1].textContent;
+    write(cells[1].firstElementChild, lastOf(String(name ?? "?")));
+    write(cells[1].lastElementChild, `call ${call ?? "?"}${makes ? ", makes a value" : ""}${within.length === 2 ? `, made within ${within[1]} of ${nameOf(within[0])}` : ""}`);
+    cells[1].title = `${name ?? "?"}, ${cells[1].lastElementChild.textContent}`;
     write(cells[2], `${nameOf(caller)} → ${nameOf(callee)}`);
     write(cells[3], state);
     cells[3].className = state === "runs" ? "quiet" : state.startsWith("callee") ? "bad" : "";
@@ -722,9 +790,10 @@ function pairsOf(calls) {
     }
     return pairs;
   }
-  for (const [from, { latency }] of latest.world) {
-    for (const { to, count, p50, p99 } of latency) {
-      if (isNumber(p50)) pairs.set(`${from}:${to}`, { from, to, weight: count, strong: span(p99), small: span(p50), part: depth(p99, 1e-5, 1), said: `p50 ${span(p50)}, p99 ${span(p99)} of ${counted(count, "call")}` });
+  for (const [from, { recent }] of latest.world) {
+    for (const [to, counts] of recent) {
+      const [p50, p99, weight] = [percentile(counts, 0.5), percentile(counts, 0.99), sumOf(counts)];
+      pairs.set(`${from}:${to}`, { from, to, weight, strong: span(p99), small: span(p50), part: depth(p99, 1e-5, 1), said: `p50 ${span(p50)}, p99 ${span(p99)} of ${counted(weight, "call")}` });
     }
   }
   return pairs;
@@ -740,10 +809,11 @@ function showMatrix(calls) {
   byId("map").hidden = !isMany;
   const said = ranks.length === 0 ? "" : matrixKind === "calls" ? (isMany ? "the deeper, the older the oldest call; bars: how many" : "how many, and how old the oldest is") : isMany ? "the deeper, the higher the p99 since the last look" : "p99, and p50, since the last look";
   write(byId("matrix-note"), said);
+  const stuck = matrixKind === "calls" ? stuckPairs() : new Set();
   if (isMany) {
-    const place = new Map(ranks.map((rank, at) => [rank, at])), isStuck = stuckPairs();
+    const place = new Map(ranks.map((rank, at) => [rank, at]));
     map.show(ranks.map(nameOf), [...pairs.values()].filter(({ from, to }) => place.has(from) && place.has(to)).map((pair) => ({
-      ...pair, row: place.get(pair.from), column: place.get(pair.to), isBad: matrixKind === "calls" && isStuck.has(`${nameOf(pair.from)}\n${nameOf(pair.to)}`),
+      ...pair, row: place.get(pair.from), column: place.get(pair.to), isBad: stuck.has(`${pair.from}:${pair.to}`),
     })));
     byId("map").setAttribute("aria-label", `Who calls whom: ${counted(pairs.size, "pair")} of ${ranks.length} workers. The arrow keys go from pair to pair.`);
     return;
@@ -756,53 +826,42 @@ function showMatrix(calls) {
     if (!cell) continue;
     filled.set(key, cell);
     if (!cell.firstElementChild) cell.replaceChildren(el("b"), el("small"));
-    cell.className = "";
+    cell.className = stuck.has(key) ? "stuck" : "";
     write(cell.firstElementChild, strong);
     write(cell.lastElementChild, small);
     cell.style.setProperty("--part", part.toFixed(2));
   }
 }
 
-/**
- * A chain of waits, which comes as lines of text with names in backticks: who waits, and then each call with its function and
- * its callee. It has come round when it ends with a call that cannot begin on a worker that it has passed before.
- */
-function readChain(text) {
-  const [first, ...lines] = text.split("\n").map((line) => line.trim().split("`"));
-  const steps = lines.map(([, name, , callee, rest]) => ({ name, callee, rest: rest ?? "" })), last = steps.at(-1);
-  const comesRound = last?.rest.includes("has not begun") && steps.slice(0, -1).some(({ callee }) => callee === last.callee);
-  const [, age = ""] = /([\d.]+ s)/.exec(first.at(-1)) ?? [];
-  const state = last === undefined ? "" : comesRound ? "⟳ deadlock" : last.rest.includes("has not begun") ? "has not begun" : last.rest.includes("runs") ? "runs" : last.rest.includes("on its way") ? "on its way" : "unknown there";
-  return { text, age, state, comesRound, name: last?.name ?? "", path: [first[1], ...steps.map(({ callee }) => callee)], key: JSON.stringify([first[1], steps.map(({ name, callee }) => [name, callee])]) };
-}
-/** Pairs of workers, by name, of which one waits for the other in a circle. */
+/** Pairs of workers of which one waits for the other in a circle. */
 function stuckPairs() {
-  const round = latest.chains.map(readChain).filter(({ comesRound }) => comesRound);
-  return new Set(round.flatMap(({ path }) => path.slice(1).map((callee, at) => `${path[at]}\n${callee}`)));
+  const pairsOf = ({ from, calls }) => calls.map(({ on }, at) => `${at > 0 ? calls[at - 1].on : from}:${on}`);
+  return new Set(latest.chains.filter(({ isCycle }) => isCycle).flatMap(pairsOf));
 }
 /** The chains that were opened, to be read in full. */
 const openChains = new Set();
-function showChains(texts) {
-  const chains = texts.filter((text) => typeof text === "string" && text.trim() !== "").map(readChain).sort((a, b) => Boolean(b.comesRound) - Boolean(a.comesRound));
+function showChains() {
+  const { moreChains } = latest, chains = [...latest.chains].sort((a, b) => b.isCycle - a.isCycle);
   const make = () => {
     const details = el("details", { ontoggle() { if (details.open) openChains.add(details.key); else openChains.delete(details.key); } },
       el("summary", {}, el("span", { class: "age number" }), el("span", { class: "way" }), el("span", { class: "end" })), el("div", { class: "chain" }));
     return el("li", {}, details);
   };
-  fill(byId("chains"), chains.slice(0, MOST_CHAINS), make, (item, { text, age, state, comesRound, name, path, key }) => {
-    const details = item.firstElementChild, [when, way, end] = details.firstElementChild.children;
-    item.classList.toggle("round", Boolean(comesRound));
-    write(when, age);
-    if (details.key !== key) way.replaceChildren(...path.flatMap((worker, at) => at > 0 ? [el("i", {}, " → "), worker] : [worker]), " ", el("code", {}, name));
-    write(end, state);
-    details.key = key;
-    details.open = openChains.has(key);
+  fill(byId("chains"), chains.slice(0, MOST_CHAINS), make, (item, { from, age, isCycle, text, calls }) => {
+    const details = item.firstElementChild, [when, way, end] = details.firstElementChild.children, last = calls.at(-1);
+    const key = JSON.stringify([from, calls.map(({ name, on }) => [name, on])]), path = [from, ...calls.map(({ on }) => on)].map(nameOf), looks = path.join("\n");
+    item.classList.toggle("round", isCycle);
+    write(when, span(age));
+    if (details.key !== key || details.looks !== looks) way.replaceChildren(...path.flatMap((worker, at) => at > 0 ? [el("i", {}, " → "), worker] : [worker]), " ", el("code", {}, last?.name ?? ""));
+    write(end, isCycle ? "⟳ deadlock" : last?.state ?? "");
+    Object.assign(details, { key, looks, open: openChains.has(key) });
     if (!details.open || details.text === text) return;
     details.text = text;
     details.lastElementChild.replaceChildren(...text.split("\n").map((line) => el("div", { style: { "--level": (line.length - line.trimStart().length) / 2 } }, withCode(line.trim()))));
   });
-  byId("no-chains").hidden = chains.length > 0;
-  write(byId("chains-note"), chains.length > MOST_CHAINS ? `the ${MOST_CHAINS} longest of ${grouped(chains.length)}` : chains.length > 0 ? "for more than a second, the longest first" : "");
+  const all = chains.length + moreChains, shown = Math.min(chains.length, MOST_CHAINS);
+  byId("no-chains").hidden = all > 0;
+  write(byId("chains-note"), all > shown ? `the ${grouped(shown)} longest of ${grouped(all)}, ${grouped(all - shown)} are left out` : all > 0 ? "for more than a second, the longest first" : "");
 }
 
 // ---------------------------------------------------------------- Alerts, and all of it
@@ -840,6 +899,8 @@ function show() {
   write(byId("total-calls"), perSecond(newest(everybody.series, "made")));
   write(byId("total-bytes"), bytesPerSecond(newest(everybody.series, "sent")));
   write(byId("total-inflight"), grouped(newest(everybody.series, "out")));
+  const [p50, p99] = ["p50", "p99"].map((metric) => newest(everybody.series, metric));
+  write(byId("total-latency"), isNumber(p50) ? `${span(p50)} / ${span(p99)}` : "–");
   showAlerts();
   pressLook(stacks());
   byId("which").hidden = workers.size <= FEW;
@@ -847,7 +908,7 @@ function show() {
   showWorkers();
   showMatrix(calls);
   showCalls(calls);
-  showChains(latest.chains);
+  showChains();
 }
 
 onThemeChange(() => { readTheme(); showCharts(); later("small", paintSmall); });

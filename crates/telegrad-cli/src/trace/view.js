@@ -39,9 +39,10 @@ const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "c
 const PHASES = [["encode", "optimizer"], ["wire", "call"], ["queue", "scope"], ["execute", "execution"], ["reply", "autograd"]];
 
 const data = readData();
-const { averages = [], traffic = [], step = null, missing = [] } = data;
+const { averages = [], traffic = [], missing = [] } = data;
 const events = (data.events ?? []).sort((a, b) => a.start - b.start);
-const workers = (data.workers ?? []).map(({ rank, name, rows = [] }) => ({ rank, name, rowNames: rows, rows: [], isCollapsed: false, showsAll: false }));
+const newWorker = ({ rank, name, rows = [], dropped = 0, known = true }) => ({ rank, name, dropped, isKnown: known, rowNames: rows, rows: [], isCollapsed: false, showsAll: false });
+const workers = (data.workers ?? []).map(newWorker);
 const workerByRank = new Map(workers.map((worker) => [worker.rank, worker]));
 const nameOf = (rank) => workerByRank.get(rank)?.name ?? `worker ${rank}`;
 
@@ -56,7 +57,7 @@ events.forEach((event, index) => {
   event.index = index;
   if (!workerByRank.has(event.worker)) {
     // Nothing else is known of it.
-    workers.push({ rank: event.worker, name: nameOf(event.worker), rowNames: [], rows: [], isCollapsed: false, showsAll: false });
+    workers.push(newWorker({ rank: event.worker, name: nameOf(event.worker) }));
     workerByRank.set(event.worker, workers.at(-1));
   }
   const worker = workerByRank.get(event.worker);
@@ -103,24 +104,28 @@ for (const worker of workers) {
 }
 const lanes = workers.flatMap((worker) => worker.rows.flatMap((row) => row.lanes));
 
-/** The pieces of the critical path, each with the event that it is a part of. */
-const criticalPieces = [];
-const passed = new Map();
-for (const segment of step?.critical ?? []) {
-  const key = groupKey(segment.worker, segment.name);
-  const candidates = eventsByKey.get(key) ?? [];
-  let at = passed.get(key) ?? 0;
-  while (at < candidates.length && candidates[at].end <= segment.start) at++;
-  passed.set(key, at);
-  for (; at < candidates.length && candidates[at].start < segment.end; at++) {
-    const event = candidates[at];
-    const piece = { event, start: Math.max(event.start, segment.start), end: Math.min(event.end, segment.end) };
-    if (piece.end <= piece.start) continue;
-    segment.event ??= event;
-    criticalPieces.push(piece);
-  }
+/** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */
+const steps = [...(data.step ? [{ ...data.step, isWhole: true }] : []), ...[...data.steps ?? []].sort((a, b) => a.start - b.start)].map((step) => {
+  const critical = (step.critical ?? []).map((segment) => ({ ...segment, event: eventById.get(segment.event) ?? null }));
+  const start = step.start ?? critical[0]?.start ?? bounds.start;
+  return { ...step, start, end: start + step.duration, usages: step.workers ?? [], critical };
+});
+{
+  // The third of five of a name.
+  const groups = new Map();
+  for (const step of steps) if (!step.isWhole) pushTo(groups, step.name, step);
+  for (const group of groups.values()) group.forEach((step, at) => { step.label = `${step.name} ${at + 1} of ${group.length}`; });
+  for (const step of steps) if (step.isWhole) step.label = "whole recording";
 }
-const criticalEvents = new Set(criticalPieces.map((piece) => piece.event));
+/** The step that is looked at, the pieces of its critical path of which the event is known, and those events. */
+let step = null, criticalPieces = [], criticalEvents = new Set();
+function takeStep(number) {
+  step = steps[number] ?? steps[0] ?? null;
+  const known = (step?.critical ?? []).filter(({ event }) => event);
+  criticalPieces = known.map(({ event, start, end }) => ({ event, start: Math.max(event.start, start), end: Math.min(event.end, end) })).filter(({ start, end }) => end > start);
+  criticalEvents = new Set(criticalPieces.map((piece) => piece.event));
+}
+takeStep(0);
 
 // ---------------------------------------------------------------- State of the timeline
 
@@ -194,6 +199,8 @@ function chooseLanes(worker) {
 
 /** The lanes that have a place, from top to bottom, and where that is. */
 let placed = [], placedAt = new Float64Array(0);
+/** What a worker's events leave out, in words. */
+const lackOf = ({ isKnown, dropped }) => [...(isKnown ? [] : ["no events are known"]), ...(dropped > 0 ? [`${counted(dropped, "event")} dropped`] : [])];
 /** Changes whenever places do. */
 let layout = 0;
 /** Gives every lane its place, and rebuilds the buttons beside them. */
@@ -210,7 +217,7 @@ function layOut() {
     };
     const toggle = () => { worker.isCollapsed = !worker.isCollapsed; layOut(); };
     worker.y = y;
-    button("head", y, { class: "head", "aria-expanded": !worker.isCollapsed, title: `${worker.name}, rank ${worker.rank}` }, toggle, worker.name);
+    button("head", y, { class: "head", "aria-expanded": !worker.isCollapsed, title: [`${worker.name}, rank ${worker.rank}`, ...lackOf(worker)].join(", ") }, toggle, worker.name);
     y += HEADER;
     chooseLanes(worker);
     for (const row of worker.shown) {
@@ -439,6 +446,8 @@ function draw() {
     const y = worker.y - scroll;
     if (y > height || worker.bottom - scroll < AXIS) continue;
     block(pen, theme.band, GUTTER, y, plotWidth(), HEADER);
+    pen.fillStyle = theme.muted;
+    if (!worker.isCollapsed || !worker.isKnown) pen.fillText(lackOf(worker).join(", "), GUTTER + 8, y + HEADER / 2);
     if (worker.isCollapsed) {
       crowd(crowdsOf(worker, true), y + 4, HEADER - 7);
       continue;
@@ -469,7 +478,9 @@ function draw() {
   paintAxis(axis);
   pen.restore();
   paintOverview();
-  Object.assign(document.body.dataset, { events: painted, rows: inSight.length });
+  const inView = ({ start, end }) => end >= view.start && start <= view.end;
+  const critical = showsCritical ? new Set(criticalPieces.filter(inView).map(({ event }) => event)).size : 0;
+  Object.assign(document.body.dataset, { events: painted, rows: inSight.length, critical, from: view.start, to: view.end });
 }
 
 /** The moments of the axis, and what stands at them. */
@@ -888,18 +899,21 @@ function selectBeside(key) {
   if (next) select(next, true);
 }
 
-function toggleCritical() {
-  showsCritical = !showsCritical && criticalPieces.length > 0;
+/** Marks the critical path of the step that is looked at, where there is one, or not. */
+function markCritical(marks) {
+  showsCritical = marks && criticalPieces.length > 0;
   byId("show-critical").setAttribute("aria-pressed", showsCritical);
+  byId("show-critical").disabled = criticalPieces.length === 0;
   refilter();
 }
+const toggleCritical = () => markCritical(!showsCritical);
 
 const actions = {
   w: () => zoom(0.7, pointerShare), s: () => zoom(1 / 0.7, pointerShare), a: () => pan(-0.18), d: () => pan(0.18), 0: showAll,
   f: () => selected && zoomTo(selected), c: toggleCritical, x: fold, "/": () => byId("search").focus(), Escape: () => select(null),
 };
 document.addEventListener("keydown", (press) => {
-  if (press.ctrlKey || press.metaKey || press.altKey || byId("panel-timeline").hidden || press.target.matches("input, [role=tab]")) return;
+  if (press.ctrlKey || press.metaKey || press.altKey || byId("panel-timeline").hidden || press.target.matches("input, select, [role=tab]")) return;
   const isArrow = press.target === canvas && press.key.startsWith("Arrow");
   const action = isArrow ? () => selectBeside(press.key) : actions[press.key.length === 1 ? press.key.toLowerCase() : press.key];
   if (!action) return;
@@ -909,7 +923,6 @@ document.addEventListener("keydown", (press) => {
 
 byId("search").addEventListener("input", () => later("filter", refilter));
 byId("search").addEventListener("keydown", ({ key, shiftKey }) => { if (key === "Enter") selectMatch(shiftKey ? -1 : 1); });
-byId("show-critical").disabled = criticalPieces.length === 0;
 const onClick = {
   previous: () => selectMatch(-1), next: () => selectMatch(1), "chip-clear": () => setHighlight(null), "show-critical": toggleCritical,
   fold, "zoom-in": () => zoom(0.6), "zoom-out": () => zoom(1 / 0.6), everything: showAll,
@@ -1068,30 +1081,58 @@ const section = (heading, ...children) => el("section", {}, el("h2", {}, heading
 const tableOf = (columns, body) => el("div", { class: "card limited", tabindex: 0 }, el("table", {},
   el("thead", {}, el("tr", {}, columns.map((name, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, name)))), body));
 
+/** Looks at another step, by its number. */
+function chooseStep(number) {
+  takeStep(number);
+  markCritical(showsCritical);
+  fillCritical();
+  writeFragment();
+}
+/** Shows the step that is looked at in the timeline, with its critical path. */
+function showStep() {
+  openTab("timeline");
+  moveTo(step.start - step.duration * 0.02, step.end + step.duration * 0.02);
+  markCritical(true);
+  writeFragment();
+}
+/** What chooses a step; nothing where the whole is all there is. */
+function stepBar() {
+  const at = steps.indexOf(step);
+  const go = (by) => () => { chooseStep(at + by); byId(by < 0 ? "step-before" : "step-after").focus(); };
+  const select = el("select", { class: "field", id: "step", "data-testid": "step", onchange() { chooseStep(Number(select.value)); byId("step").focus(); } },
+    steps.map((step, number) => el("option", { value: number }, `${step.label}, ${time(step.duration)}`)));
+  select.value = at;
+  const button = (id, label, by) => el("button", { class: "button", id, "aria-label": label, onclick: go(by), ...(steps[at + by] ? {} : { disabled: "" }) }, by < 0 ? "‹" : "›");
+  const choice = steps.length < 2 ? [] : [el("label", { for: "step" }, "Step"), select, el("div", { class: "group" }, button("step-before", "Previous step", -1), button("step-after", "Next step", 1))];
+  return el("div", { class: "bar toolbar" }, choice, el("button", { class: "button", id: "step-timeline", "data-testid": "step-timeline", onclick: showStep }, "Show in the timeline"));
+}
+
 function fillCritical() {
   const page = byId("critical-inner");
-  const list = el("ol", { class: "path", "data-testid": "critical" });
+  page.replaceChildren();
   if (!step) {
-    page.append(section("Critical path", el("p", { class: "card padded quiet" }, "There is no step to look at: nothing was recorded."), list));
+    page.append(section("Critical path", el("p", { class: "card padded quiet" }, "There is no step to look at: nothing was recorded.")));
     return;
   }
-  const { critical = [], workers: usages = [] } = step;
+  const { critical, usages } = step, list = el("ol", { class: "path", "data-testid": "critical" });
   const full = step.duration > 0 ? step.duration : 1;
   const longest = usages.reduce((most, usage) => !most || usage.waiting > most.waiting ? usage : most, null);
   const stat = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)));
-  page.append(el("dl", { class: "stats" },
-    stat("Step", step.name, `${counted(critical.length, "piece")} on its critical path`),
+  page.append(stepBar(), el("dl", { class: "stats", "data-testid": "step-facts" },
+    stat("Step", step.name, `${step.isWhole ? "" : `${step.label.slice(step.name.length + 1)}, `}${counted(critical.length, "piece")} on its critical path`),
     stat("Duration", time(step.duration), "from its start to its end"),
-    stat("Bubble", percent(step.bubble), "of the workers' time was not worked"),
+    stat("Bubble", percent(step.bubble ?? NaN), "of the workers' time was not worked"),
     longest?.waiting > 0 ? stat("Waits most", longest.worker, `${time(longest.waiting)}, ${percent(longest.waiting / full)} of the step`) : stat("Waits most", "nobody", "no worker waited for another")));
 
   const SHARES = { busy: "something ran", waiting: "for other workers", idle: "nothing ran" };
   const usageRow = (usage) => el("tr", {}, el("th", { scope: "row" }, usage.worker),
     el("td", {}, el("div", { class: "usage", "aria-hidden": true }, Object.keys(SHARES).map((name) => el("span", { class: name, style: { width: `${100 * usage[name] / full}%` } })))),
     Object.keys(SHARES).map((name) => el("td", { class: "number", title: time(usage[name]) }, percent(usage[name] / full))));
+  // Of those of which nothing is known it cannot be said that they had nothing to do.
+  const unknownRow = ({ name }) => el("tr", { class: "quiet" }, el("th", { scope: "row" }, name), el("td", { colspan: 4 }, "no events of it are known"));
   page.append(section("How the workers spent it",
     el("div", { class: "legend" }, Object.entries(SHARES).map(([name, what]) => el("span", {}, el("span", { class: `swatch ${name}` }), `${name}: ${what}`))),
-    tableOf(["worker", "share of the step", ...Object.keys(SHARES)], el("tbody", {}, usages.map(usageRow)))));
+    tableOf(["worker", "share of the step", ...Object.keys(SHARES)], el("tbody", { "data-testid": "usage" }, usages.map(usageRow), workers.filter(({ isKnown }) => !isKnown).map(unknownRow)))));
   if (critical.length > 0) page.append(section("The path from worker to worker", stairs(critical)));
 
   const sums = new Map();
@@ -1165,10 +1206,10 @@ tabs.forEach((tab, at) => {
   });
 });
 
-/** Keeps the tab and the selected event in the address, so that it can be passed on. */
+/** Keeps the tab, the step and the selected event in the address, so that it can be passed on. */
 function writeFragment() {
   const open = tabs.find((tab) => tab.getAttribute("aria-selected") === "true")?.dataset.tab ?? "timeline";
-  const fragment = new URLSearchParams({ ...(open !== "timeline" && { tab: open }), ...(selected && { select: selected.id }) });
+  const fragment = new URLSearchParams({ ...(open !== "timeline" && { tab: open }), ...(steps.indexOf(step) > 0 && { step: steps.indexOf(step) }), ...(selected && { select: selected.id }) });
   if (`#${fragment}` !== (location.hash || "#")) history.replaceState(null, "", `#${fragment}`);
 }
 
@@ -1176,6 +1217,7 @@ function readFragment() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const tab = tabs.some(({ dataset }) => dataset.tab === fragment.get("tab")) ? fragment.get("tab") : "timeline";
   const event = eventById.get(fragment.get("select")) ?? null;
+  if (steps[Number(fragment.get("step"))] !== (step ?? undefined)) chooseStep(Number(fragment.get("step")));
   openTab(tab);
   select(event, event !== null, true);
   openTab(tab);
@@ -1188,13 +1230,21 @@ addEventListener("hashchange", readFragment);
 document.title = `${data.title ?? "trace"} – Telegrad`;
 byId("title").textContent = data.title ?? "Telegrad trace";
 byId("facts").textContent = [time(data.duration ?? 0), counted(workers.length, "worker"), counted(events.length, "event"), ...(failures > 0 ? [`${grouped(failures)} not ok`] : [])].join(" · ");
-byId("missing").hidden = missing.length === 0;
-byId("missing").append(el("strong", {}, `⚠ The events of ${counted(missing.length, "worker")} could not be had`),
-  el("ul", {}, missing.map(([worker, why]) => el("li", {}, el("b", {}, worker), `: ${why}`))));
+/** Says what the recording leaves out: whoever reads it must not take it for all there was. */
+function showLack(list, headline) {
+  if (list.length === 0) return;
+  byId("missing").hidden = false;
+  byId("missing").append(el("div", {}, el("strong", {}, `⚠ ${headline}`), el("ul", {}, list.map(([worker, why]) => el("li", {}, el("b", {}, worker), why)))));
+}
+const unknown = workers.filter(({ isKnown, name }) => !isKnown && !missing.some(([worker]) => worker === name));
+const dropping = workers.filter(({ dropped }) => dropped > 0), dropped = dropping.reduce((sum, worker) => sum + worker.dropped, 0);
+showLack(missing.map(([worker, why]) => [worker, `: ${why}`]), `The events of ${counted(missing.length, "worker")} could not be had`);
+showLack(unknown.map(({ name }) => [name, ""]), `No events are known of ${counted(unknown.length, "worker")}`);
+showLack(dropping.map((worker) => [worker.name, `: ${grouped(worker.dropped)}`]), `${counted(dropped, "event")} ${dropped === 1 ? "was" : "were"} dropped: there were too many to keep`);
 readTheme();
 measure();
 layOut();
-refilter();
+markCritical(false);
 fillAverages();
 fillTraffic();
 fillCritical();

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use telegrad::trace;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Error;
-use crate::page::{Fetches, Page};
+use crate::page::{Fetches, Page, guarded};
 
 /// What shows a recording.
 const PAGE: Page = Page {
@@ -42,7 +43,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let profile = trace::read(&args.files)?;
     let title = args.files.iter().map(|file| file.display().to_string());
     let shown = profile.view(&title.collect::<Vec<_>>().join(", "));
-    let page = PAGE.with(&shown.to_string());
+    // Large recordings take a lot of memory as they are, and as much again as a page.
+    drop(profile);
+    let page = PAGE.with(&shown);
+    drop(shown);
     if let Some(path) = &args.output {
         std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
@@ -59,14 +63,13 @@ async fn serve(page: String, address: SocketAddr) -> Result<(), Error> {
         .await
         .map_err(|error| format!("cannot listen on {address}: {error}"))?;
     let address = listener.local_addr()?;
+    // Before anybody is told that it has begun: from then on it ends in this way.
+    let mut ended = signal(SignalKind::interrupt())?;
     // Whoever started this in a script reads it from there.
     writeln!(std::io::stdout(), "http://{address}/ shows it; Ctrl-C ends this")?;
-    let ended = async {
-        // Without it there is still the signal's own way.
-        let _ = tokio::signal::ctrl_c().await;
-    };
-    axum::serve(listener, PAGE.served(page))
-        .with_graceful_shutdown(ended)
-        .await?;
+    let app = guarded(PAGE.served(page), address);
+    // It ends with the runtime, whoever has not read all of it yet.
+    tokio::spawn(axum::serve(listener, app).into_future());
+    ended.recv().await;
     Ok(())
 }

@@ -74,7 +74,7 @@ fn get(address: &str, path: &str) -> (String, String) {
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();

@@ -1,10 +1,10 @@
 //! `telegrad trace` as a person or a script uses it.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::Value;
 
+use super::browser::Ended;
 use super::*;
 
 #[test]
@@ -77,29 +77,73 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
     assert_needs_no_network(&page);
 }
 
-#[test]
-fn the_page_is_served_and_allows_nothing_from_elsewhere() {
-    let folder = tempfile::tempdir().unwrap();
-    record(folder.path(), "t.json");
-    let mut view = telegrad(folder.path(), &["trace", "view", "t.json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Serves the page of a recording in a folder; where it is.
+fn serve_page(folder: &Path, file: &str) -> (Ended, String) {
+    let mut command = telegrad(folder, &["trace", "view", file]);
+    let mut view = Ended(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(view.stdout.take().unwrap())
+    BufReader::new(view.0.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
     let address = line
         .strip_prefix("http://")
         .and_then(|rest| rest.split('/').next());
-    let (head, page) = get(address.unwrap_or_else(|| panic!("{line}")), "/");
-    view.kill().unwrap();
-    view.wait().unwrap();
+    (view, address.unwrap_or_else(|| panic!("{line}")).to_owned())
+}
+
+#[test]
+fn the_page_is_served_and_allows_nothing_from_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), "t.json");
+    let (_view, address) = serve_page(folder.path(), "t.json");
+    let (head, page) = get(&address, "/");
+    // Under a name that somebody else has made to lead here, there is nothing.
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let ask = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut refused = String::new();
+    stream.read_to_string(&mut refused).unwrap();
     assert!(
         head.contains("content-security-policy: default-src 'none'"),
         "{head}"
     );
     assert!(page.contains("\"title\":\"t.json\""));
+    assert!(
+        refused.starts_with("HTTP/1.1 403") && !refused.contains("t.json"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_page_is_served_until_ctrl_c_whoever_has_not_read_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = r#"{ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": 0 }"#;
+    // Sixteen megabytes: more than what is kept between two processes for whoever reads later.
+    let event = |span: usize| {
+        let name = "x".repeat(1 << 20);
+        format!(
+            r#"{{ "span": {span}, "parent": 0, "name": "{name}", "kind": "scope", "worker": 0, "thread": 0, "start": {span}, "end": 100, "status": "ok", "shapes": [], "link": 0 }}"#
+        )
+    };
+    let lines: Vec<String> = [worker.to_owned()]
+        .into_iter()
+        .chain((1..=8).map(event))
+        .collect();
+    std::fs::write(folder.path().join("t.jsonl"), lines.join("\n")).unwrap();
+    let (mut view, address) = serve_page(folder.path(), "t.jsonl");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let interrupt = Command::new("kill")
+        .args(["-INT", &view.0.id().to_string()])
+        .status();
+    assert!(interrupt.unwrap().success());
+    let status = until(|| view.0.try_wait().unwrap().ok_or_else(|| "it goes on".to_owned()));
+    assert!(status.success(), "{status}");
 }
 
 #[test]
