@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
     /// Serve a page that shows what the workers do, and metrics for Prometheus under /metrics; on this machine only,
     /// unless another address is given
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = address)]
     #[arg(default_missing_value = "127.0.0.1:0")]
     dashboard: Option<SocketAddr>,
 
@@ -113,6 +113,12 @@ fn usage_error(message: &str) -> ! {
     // The subcommand is there: it is the one that runs.
     let run = cli.find_subcommand_mut("run").expect("a subcommand called run");
     run.error(ErrorKind::ValueValidation, message).exit()
+}
+
+/// Where to listen. What follows may also be the program.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let hint = "an address is HOST:PORT; put `--` before the program";
+    text.parse().map_err(|_| hint.to_owned())
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

@@ -43,6 +43,40 @@ fn small_calls_are_measured_idle_and_beside_large_tensors() {
 }
 
 #[test]
+fn the_cost_of_being_profiled_is_measured() {
+    let lines = lines(&["--quick", "--json", "--only", "profile"]);
+    for call in ["100us", "nop"] {
+        let of = |metric: &str| -> Vec<&Value> {
+            let found = lines
+                .iter()
+                .filter(|line| line["metric"] == metric && line["params"]["call"] == call);
+            found.collect()
+        };
+        let recorded = |found: &[&Value]| -> Vec<Value> {
+            found
+                .iter()
+                .map(|line| line["params"]["recorded"].clone())
+                .collect()
+        };
+        let (latency, cost) = (of("profiled_latency"), of("profiling_cost"));
+        assert_eq!(recorded(&latency), ["no", "profile", "process"]);
+        assert_eq!(recorded(&cost), ["profile", "process"]);
+        let median = |line: &Value| line["value"].as_f64().unwrap();
+        for (cost, with) in cost.iter().zip(&latency[1..]) {
+            let ratio = median(with) / median(latency[0]);
+            // Medians are rounded to a hundredth of a microsecond.
+            assert!(
+                (median(cost) - ratio).abs() < 0.05 * ratio,
+                "{cost} is not {ratio}"
+            );
+        }
+        if call == "100us" {
+            assert!(median(latency[0]) >= 100.0, "{}", latency[0]);
+        }
+    }
+}
+
+#[test]
 fn growth_is_measured_with_its_exponents() {
     let lines = lines(&[
         "--quick",

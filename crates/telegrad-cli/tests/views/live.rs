@@ -147,6 +147,23 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
 }
 
 #[test]
+fn the_dashboard_listens_where_it_is_told_to() {
+    let mut running = Running::start(&["--dashboard", "127.0.0.2:0"]);
+    let address = running.dashboard();
+    assert!(address.starts_with("127.0.0.2:"), "{address}");
+    assert!(get(&address, "/").1.contains("<title>Telegrad dashboard</title>"));
+    let program = Command::new(PROGRAM)
+        .args(["run", "--dashboard", "./program"])
+        .output()
+        .unwrap();
+    let errors = text(&program.stderr);
+    assert!(
+        !program.status.success() && errors.contains("put `--` before the program"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn without_a_world_there_is_nothing_to_see() {
     for (command, said) in [
         ("top", "has no worker that can be seen"),
