@@ -21,11 +21,11 @@ pub(crate) struct Activity {
 /// An event works whenever neither waiting nor another event is under it on its thread. So a wait is a pause of what it is under,
 /// and of nothing else: an async function that waits leaves its thread to others, which work there meanwhile.
 pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank, Activity> {
-    let mut found: FxHashMap<Rank, (Vec<(u64, u64)>, Vec<(u64, u64)>)> = FxHashMap::default();
+    let mut found: FxHashMap<Rank, [Vec<(u64, u64)>; 2]> = FxHashMap::default();
     // What happens during a call is another's, or recorded by itself.
     let on_threads = events.iter().filter(|event| !matches!(event.kind, Kind::Call(_)));
     for event in on_threads {
-        let (active, busy) = found.entry(event.worker).or_default();
+        let [active, busy] = found.entry(event.worker).or_default();
         let whole = (event.start, event.end);
         active.push(whole);
         if !matches!(event.kind, Kind::Wait { .. }) {
@@ -38,7 +38,7 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
             busy.extend(without(whole, &parts));
         }
     }
-    let measured = found.into_iter().map(|(worker, (active, busy))| {
+    let measured = found.into_iter().map(|(worker, [active, busy])| {
         let activity = Activity {
             active: Measured::new(active),
             busy: Measured::new(busy),

@@ -1,4 +1,4 @@
-//! Recordings in files.
+//! Recordings in files (S44).
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};

@@ -58,7 +58,7 @@ impl<'a> Index<'a> {
 
     /// Tells something of every event by what is told of its cause, which `of` is given with it: nothing for those that nothing
     /// known has caused. However deep they are nested, each is asked for once.
-    pub(crate) fn from_causes<T>(&self, mut of: impl FnMut(&'a Event, Option<&T>) -> T) -> FxHashMap<u64, T> {
+    pub(crate) fn by_causes<T>(&self, mut of: impl FnMut(&'a Event, Option<&T>) -> T) -> FxHashMap<u64, T> {
         let mut told: FxHashMap<u64, T> = FxHashMap::default();
         let mut open: Vec<&Event> = self.children(0).to_vec();
         while let Some(event) = open.pop() {

@@ -1,4 +1,4 @@
-//! Recordings of one world as one.
+//! Recordings of one world as one (S43).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

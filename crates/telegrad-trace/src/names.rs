@@ -25,7 +25,7 @@ pub(crate) struct Names<'a> {
 impl<'a> Names<'a> {
     pub(crate) fn new(profile: &'a Profile, index: &Index<'a>) -> Self {
         let none: Rc<str> = "".into();
-        let prefixes = index.from_causes(|event, outer: Option<&Rc<str>>| {
+        let prefixes = index.by_causes(|event, outer: Option<&Rc<str>>| {
             let outer = outer.unwrap_or(&none);
             match index.parent(event) {
                 Some(call) if event.as_execution().is_some() && call.as_call().is_some() => {

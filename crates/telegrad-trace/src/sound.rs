@@ -1,4 +1,4 @@
-//! Events that may come from anywhere, made such that nothing that looks at them can go astray.
+//! Events that may come from anywhere, made such that nothing that looks at them can go astray (S45).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

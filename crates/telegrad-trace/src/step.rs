@@ -155,7 +155,7 @@ impl<'a> Steps<'a> {
     fn outermost(&self, name: &str) -> Vec<&'a Event> {
         // Whether an event has this name, or is within one that does.
         let mut outermost = Vec::new();
-        self.index.from_causes(|event, is_within: Option<&bool>| {
+        self.index.by_causes(|event, is_within: Option<&bool>| {
             let is_within = is_within.copied().unwrap_or(false);
             if event.name == name && !is_within {
                 outermost.push(event);
@@ -170,7 +170,7 @@ impl<'a> Steps<'a> {
     /// of a training loop. The outermost ones; where a scope is there once, as that of the profile, those within it.
     pub(crate) fn repeated(&self) -> Vec<&'a Event> {
         let mut levels: Vec<FxHashMap<(Rank, &str), Vec<&'a Event>>> = Vec::new();
-        self.index.from_causes(|event, level: Option<&usize>| {
+        self.index.by_causes(|event, level: Option<&usize>| {
             let level = level.copied().unwrap_or(0);
             if event.kind != Kind::Scope {
                 return level;

@@ -1,4 +1,4 @@
-//! Where the time of steps went.
+//! Where the time of steps went, whatever the events say (S45).
 
 use std::time::{Duration, Instant};
 
