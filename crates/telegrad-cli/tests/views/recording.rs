@@ -4,8 +4,43 @@ use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, ExitStatus, Stdio};
 
 use serde_json::Value;
+use telegrad::prelude::*;
 
 use super::*;
+
+#[remote]
+fn double(number: u64) -> u64 {
+    2 * number
+}
+
+/// A worker of the worlds that are started here: this program itself, as [`record_workers`] has it run. The client calls the server
+/// as often as it is told, or until one of them is ended.
+#[test]
+fn a_worker() {
+    let Ok(name) = std::env::var("TELEGRAD_NAME") else {
+        return;
+    };
+    // In a line of its own, whatever the harness has begun to print.
+    writeln!(std::io::stdout(), "\nprocess {}", std::process::id()).unwrap();
+    let world = telegrad::init(&name).unwrap();
+    let calls = std::env::var("CALLS").map_or(u64::MAX, |calls| calls.parse().unwrap());
+    for number in 0..if name == "client" { calls } else { 0 } {
+        telegrad::record_function!("step");
+        assert_eq!(world.rpc_sync("server", double, (number,)).unwrap(), 2 * number);
+    }
+    world.shutdown().unwrap();
+}
+
+/// Records a world of the workers above.
+fn record_workers(folder: &Path, more: &[&str]) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let record = ["trace", "record", "-o", "t.json"];
+    let mut command = in_folder(folder, &[&record, more, &["--"]].concat());
+    command
+        .arg(program)
+        .args(["recording::a_worker", "--exact", "--nocapture"]);
+    command
+}
 
 const DEMO: [&str; 2] = ["demo", "split-learning"];
 
@@ -83,70 +118,62 @@ impl Drop for Going {
 #[test]
 fn a_world_that_is_started_by_names_is_recorded_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let record = [
-        "trace",
-        "record",
-        "-o",
-        "t.json",
-        "--names",
-        "client,server",
-        "--",
-        PROGRAM,
-    ];
-    let output = in_folder(folder.path(), &[&record, &DEMO[..], &SHORT].concat())
+    let output = record_workers(folder.path(), &["--names", "client,server"])
+        .env("CALLS", "30")
         .output()
         .unwrap();
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("events of 2 workers are in t.json"), "{said}");
+    assert_eq!(
+        said.matches("events of 2 workers are in t.json").count(),
+        1,
+        "{said}"
+    );
     assert!(!said.contains("not all events"), "{said}");
     let trace = trace(&folder.path().join("t.json"));
     assert_eq!(trace["telegrad"]["missing"], serde_json::json!([]));
     assert!(trace["telegrad"]["world"].is_u64());
-    let [client, server] = counts(&trace);
-    assert!(client > 10 && server > 10, "{client} {server}");
+    let of = |kind: &str, rank: u32| {
+        let entries = trace["traceEvents"].as_array().unwrap().iter();
+        let slices =
+            entries.filter(|entry| entry["ph"] == "X" && entry["pid"] == rank && entry["cat"] == kind);
+        let names = slices.map(|slice| slice["args"]["name"].as_str().unwrap());
+        names.filter(|name| name.ends_with("double")).count()
+    };
+    assert_eq!((of("call", 0), of("execution", 1)), (30, 30));
     assert_eq!(written(folder.path()), None, "nothing is left behind");
+    let summary = ["trace", "summary", "t.json", "--step", "step"];
+    let steps = printed(&mut telegrad(folder.path(), &summary));
+    assert_eq!(steps.matches("bubble: ").count(), 30, "{steps}");
+}
+
+#[test]
+fn a_world_of_so_many_workers_is_recorded_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = record_workers(folder.path(), &["-n", "3"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("events of 3 workers are in t.json"), "{said}");
+    assert!(!said.contains("not all events"), "{said}");
 }
 
 #[test]
 fn what_a_worker_did_before_it_was_killed_is_there() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!("echo $TELEGRAD_NAME $$; exec {PROGRAM} demo split-learning --epochs 100000");
-    let mut recording = Going::start(&mut in_folder(
-        folder.path(),
-        &[
-            "trace",
-            "record",
-            "-o",
-            "t.json",
-            "--names",
-            "client,server",
-            "--",
-            "sh",
-            "-c",
-            &script,
-        ],
-    ));
+    let mut recording = Going::start(&mut record_workers(folder.path(), &["--names", "client,server"]));
     let mut lines = recording.lines();
-    let server = lines.find_map(|line| {
-        let line = line.unwrap();
-        line.split_once("| server ")
-            .map(|(_, process)| process.trim().to_owned())
-    });
+    let server = lines.find_map(|line| line.unwrap().strip_prefix("server | process ").map(str::to_owned));
     let server = server.expect("it says who it is");
     // It has answered calls.
     until(|| {
         let files = written(folder.path()).map(|path| std::fs::read_dir(path).unwrap());
         let mut files = files.into_iter().flatten().map(|file| file.unwrap().path());
         let of_server = files.find(|file| {
-            file.file_name()
-                .unwrap()
-                .to_string_lossy()
-                .starts_with("1-server-")
+            let name = file.file_name().unwrap().to_string_lossy();
+            name.starts_with("1-server-")
         });
-        let text = of_server
-            .map(|file| std::fs::read_to_string(file).unwrap())
-            .unwrap_or_default();
+        let text = of_server.map(|file| std::fs::read_to_string(file).unwrap());
+        let text = text.unwrap_or_default();
         (text.lines().count() > 20).then_some(()).ok_or(text)
     });
     let killed = Command::new("kill").args(["-KILL", &server]).status().unwrap();
@@ -156,18 +183,12 @@ fn what_a_worker_did_before_it_was_killed_is_there() {
     let (said, status) = recording.end();
     rest.join().unwrap();
     assert!(!status.success(), "{said}");
-    assert!(
-        said.contains("not all events of `server` are there: its recording breaks off"),
-        "{said}"
-    );
-    let trace = trace(&folder.path().join("t.json"));
-    let [client, server] = counts(&trace);
-    assert!(client > 10 && server > 10, "{client} {server}");
+    let expected = "not all events of `server` are there: its recording breaks off";
+    assert!(said.contains(expected), "{said}");
+    let [client, server] = counts(&trace(&folder.path().join("t.json")));
+    assert!(client > 20 && server > 20, "{client} {server}");
     let summary = printed(&mut telegrad(folder.path(), &["trace", "summary", "t.json"]));
-    assert!(
-        summary.contains("not all events of `server` are there"),
-        "{summary}"
-    );
+    assert!(summary.contains(expected), "{summary}");
 }
 
 #[test]
