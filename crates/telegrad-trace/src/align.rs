@@ -1,4 +1,4 @@
-//! One clock for all workers, from what the calls themselves tell.
+//! One clock for all workers, from what the calls themselves tell (S43).
 //!
 //! A request cannot arrive before it was sent, nor its answer. Each call so bounds by how much the callee's clock is ahead
 //! of the caller's, from both sides, and the calls between two workers together bound it to less than the shortest of

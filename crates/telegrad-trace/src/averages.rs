@@ -5,8 +5,11 @@ use std::fmt;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use rustc_hash::FxHashMap;
 
-use crate::event::{Event, Kind};
-use crate::profile::{Index, Phases, Profile, phases};
+use crate::event::Event;
+use crate::index::Index;
+use crate::intervals::union;
+use crate::names::Names;
+use crate::profile::{Phases, Profile, phases};
 
 /// All events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +81,7 @@ impl Profile {
             self_time: u64,
         }
         let index = self.index();
-        let mut names = Names::new(self, &index);
+        let names = Names::new(self, &index);
         let mut groups: FxHashMap<(String, u32), Group<'_>> = FxHashMap::default();
         for event in &self.events {
             let group = groups.entry((names.of(event), event.worker)).or_default();
@@ -109,68 +112,6 @@ impl Profile {
     }
 }
 
-/// The names of events, with the calls that they were done for.
-pub(crate) struct Names<'a> {
-    profile: &'a Profile,
-    index: &'a Index<'a>,
-    /// Of executions: what stands before the names of what was done for their calls.
-    prefixes: FxHashMap<u64, String>,
-}
-
-impl<'a> Names<'a> {
-    pub(crate) fn new(profile: &'a Profile, index: &'a Index<'a>) -> Self {
-        Self {
-            profile,
-            index,
-            prefixes: FxHashMap::default(),
-        }
-    }
-
-    pub(crate) fn of(&mut self, event: &Event) -> String {
-        let prefix = self.prefix(event);
-        match &event.kind {
-            Kind::Call(call) => {
-                let (caller, callee) = (
-                    self.profile.worker(event.worker),
-                    self.profile.worker(call.callee),
-                );
-                format!("{prefix}{}#{}({caller} -> {callee})", call.verb, event.name)
-            }
-            _ => prefix + &event.name,
-        }
-    }
-
-    fn prefix(&mut self, event: &Event) -> String {
-        // The executions on the way to the root, from the innermost.
-        let mut executions = Vec::new();
-        let mut at = Some(event);
-        let mut prefix = String::new();
-        while let Some(event) = at {
-            if let Some(known) = self.prefixes.get(&event.span) {
-                prefix.clone_from(known);
-                break;
-            }
-            if event.as_execution().is_some() {
-                executions.push(event);
-            }
-            at = self.index.by_span.get(&event.parent).copied();
-        }
-        for execution in executions.into_iter().rev() {
-            if let Some(call) = self.index.by_span.get(&execution.parent)
-                && let Kind::Call(of_call) = &call.kind
-            {
-                let (caller, callee) = (
-                    self.profile.worker(call.worker),
-                    self.profile.worker(of_call.callee),
-                );
-                prefix += &format!("{}#{}({caller} -> {callee})#remote_op: ", of_call.verb, call.name);
-            }
-            self.prefixes.insert(execution.span, prefix.clone());
-        }
-        prefix
-    }
-}
-
 fn bytes(event: &Event) -> u64 {
     event
         .as_call()
@@ -183,7 +124,7 @@ pub(crate) fn self_time(event: &Event, index: &Index<'_>) -> u64 {
         let (start, end) = (child.start.max(event.start), child.end.min(event.end));
         (start, end.max(start))
     });
-    let children: u64 = crate::step::union(clipped.collect())
+    let children: u64 = union(clipped.collect())
         .iter()
         .map(|(start, end)| end - start)
         .sum();

@@ -19,6 +19,8 @@ use crate::profile::{Profile, Worker};
 struct About {
     workers: Vec<Worker>,
     missing: Vec<(String, String)>,
+    #[serde(default)]
+    world: Option<u64>,
 }
 
 impl Profile {
@@ -30,6 +32,7 @@ impl Profile {
         let about = About {
             workers: self.workers.clone(),
             missing: self.missing.clone(),
+            world: self.world,
         };
         write!(
             to,
@@ -147,7 +150,10 @@ impl Profile {
                 events.push(event.map_err(|error| format!("an event makes no sense: {error}"))?);
             }
         }
-        Ok(Self::of(events, about.workers, about.missing))
+        Ok(Self {
+            world: about.world,
+            ..Self::of(events, about.workers, about.missing)
+        })
     }
 }
 

@@ -13,6 +13,8 @@ use crate::recorder::Collected;
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Line {
+    /// The first line of a profile.
+    Profile { profile: About },
     /// The first line of what one worker has recorded.
     Of {
         /// Its number.
@@ -28,14 +30,32 @@ pub(crate) enum Line {
     Event(Event),
     /// The last line, if it came to that. After the others: a worker has threads too.
     Threads { threads: Vec<(u64, String)> },
+    /// The last line where no more could be written, and why.
+    Stopped { stopped: String },
+}
+
+/// What a profile has that is of no worker and no event.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct About {
+    world: Option<u64>,
+    missing: Vec<(String, String)>,
+    /// How many lines of events follow.
+    events: usize,
 }
 
 impl Profile {
-    /// Writes the profile as lines of JSON: the workers first, then the events.
+    /// Writes the profile as lines of JSON: one of the whole, then the workers, then the events.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write_lines(&self, mut to: impl Write) -> io::Result<()> {
+        let profile = About {
+            world: self.world,
+            missing: self.missing.clone(),
+            events: self.events.len(),
+        };
+        serde_json::to_writer(&mut to, &Line::Profile { profile })?;
+        writeln!(to)?;
         for worker in &self.workers {
             serde_json::to_writer(&mut to, &worker)?;
             writeln!(to)?;
@@ -53,15 +73,20 @@ pub(crate) enum Content {
     Part {
         world: u64,
         part: (Rank, String, Collected),
+        /// Why it is not all that the worker did.
+        incomplete: Option<String>,
     },
     Profile(Profile),
 }
 
-/// Reads lines. One that is cut short at the end, by a process that was killed, is left out.
+/// Reads lines. What is cut short at the end, by a process that was killed, is left out, and said to be.
 pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
-    let mut part = None;
+    let mut of = None;
+    let mut about = None;
     let mut workers = Vec::new();
     let mut events = Vec::new();
+    let mut threads = None;
+    let mut stopped = None;
     let mut broken: Option<String> = None;
     for (number, line) in from.split(b'\n').enumerate() {
         let line = line.map_err(|error| error.to_string())?;
@@ -69,31 +94,52 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
             return Err(broken);
         }
         match serde_json::from_slice(&line) {
-            Ok(Line::Of { rank, of, world }) => part = Some((world, rank, of, Vec::new())),
-            Ok(Line::Threads { threads: names }) => {
-                if let Some((.., threads)) = &mut part {
-                    *threads = names;
-                }
-            }
+            Ok(Line::Profile { profile }) => about = Some(profile),
+            Ok(Line::Of {
+                rank,
+                of: name,
+                world,
+            }) => of = Some((world, rank, name)),
             Ok(Line::Worker(worker)) => workers.push(worker),
             Ok(Line::Event(event)) => events.push(event),
+            Ok(Line::Threads { threads: names }) => threads = Some(names),
+            Ok(Line::Stopped { stopped: why }) => stopped = Some(why),
             Err(error) => broken = Some(format!("line {} makes no sense: {error}", number + 1)),
         }
     }
-    match part {
-        Some((world, rank, name, threads)) => Ok(Content::Part {
+    if let Some((world, rank, name)) = of {
+        let incomplete = match stopped {
+            Some(why) => Some(format!("it could write no more: {why}")),
+            None if threads.is_none() => {
+                Some("its recording breaks off: it was killed, or is not done yet".into())
+            }
+            None => None,
+        };
+        let collected = Collected {
+            events,
+            threads: threads.unwrap_or_default(),
+            ..Collected::default()
+        };
+        return Ok(Content::Part {
             world,
-            part: (
-                rank,
-                name,
-                Collected {
-                    events,
-                    threads,
-                    ..Collected::default()
-                },
-            ),
-        }),
-        None if workers.is_empty() => Err(broken.unwrap_or_else(|| "it is empty".into())),
-        None => Ok(Content::Profile(Profile::of(events, workers, Vec::new()))),
+            part: (rank, name, collected),
+            incomplete,
+        });
     }
+    if about.is_none() && workers.is_empty() {
+        return Err(broken.unwrap_or_else(|| "it is empty".into()));
+    }
+    // Somebody may have picked out lines. Then there is nothing to say about the others.
+    let (world, mut missing, count) = match about {
+        Some(about) => (about.world, about.missing, about.events),
+        None => (None, Vec::new(), events.len()),
+    };
+    if events.len() < count {
+        let why = format!("of {count} events, {} are in the file", events.len());
+        missing.push(("everybody".into(), why));
+    }
+    Ok(Content::Profile(Profile {
+        world,
+        ..Profile::of(events, workers, missing)
+    }))
 }

@@ -1,14 +1,18 @@
 //! What the recorders of a world have found.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use telegrad_wire::Rank;
 
 use crate::align;
 use crate::event::{Event, Kind};
+use crate::index::Index;
 use crate::recorder::Collected;
+use crate::sound::sound;
 
 /// What to profile, and how.
 #[derive(Clone, Debug)]
@@ -45,6 +49,15 @@ pub struct Worker {
     pub threads: Vec<(u64, String)>,
     /// Events that there was no room for.
     pub dropped: u64,
+    /// Whether its events are known. Those of a worker that was lost, or was only called by one that records itself, are not:
+    /// nobody can say what it did.
+    #[serde(default = "is_known")]
+    pub known: bool,
+}
+
+/// What files say that do not say it.
+fn is_known() -> bool {
+    true
 }
 
 /// What happened, on every worker that had to do with it, on one clock.
@@ -54,8 +67,10 @@ pub struct Profile {
     pub events: Vec<Event>,
     /// The workers that took part, by rank.
     pub workers: Vec<Worker>,
-    /// Workers whose events could not be had, and why.
+    /// Workers whose events could not be had, or not all of them, and why.
     pub missing: Vec<(String, String)>,
+    /// The number of the world, if it is known.
+    pub world: Option<u64>,
 }
 
 /// Where the time of a call went, in nanoseconds.
@@ -74,22 +89,31 @@ pub struct Phases {
 }
 
 impl Profile {
-    /// Puts together what the workers have recorded. Times are brought to the clock of `root`.
+    /// Puts together what the workers have recorded, each perhaps in several parts. Times are brought to the clock of `root`.
     pub fn new(root: Rank, parts: Vec<(Rank, String, Collected)>, missing: Vec<(String, String)>) -> Self {
         let mut events = Vec::new();
-        let mut workers = Vec::new();
+        let mut workers: BTreeMap<Rank, Worker> = BTreeMap::new();
         for (rank, name, collected) in parts {
+            let is_lost = collected.events.is_empty() && missing.iter().any(|(lost, _)| *lost == name);
             events.extend(collected.events);
-            workers.push(Worker {
+            let part = Worker {
                 rank,
                 name,
                 ahead: 0,
                 threads: collected.threads,
                 dropped: collected.dropped,
-            });
+                known: !is_lost,
+            };
+            match workers.entry(rank) {
+                Entry::Occupied(mut known) => known.get_mut().add(part),
+                Entry::Vacant(new) => {
+                    new.insert(part);
+                }
+            }
         }
+        let mut events = sound(events);
         let ahead = align::offsets(&events, root);
-        for worker in &mut workers {
+        for worker in workers.values_mut() {
             worker.ahead = ahead.get(&worker.rank).copied().unwrap_or(0);
             worker.threads.sort_unstable();
         }
@@ -98,35 +122,40 @@ impl Profile {
                 align::shift(event, *offset);
             }
         }
-        workers.sort_by_key(|worker| worker.rank);
-        Self::of(events, workers, missing)
-    }
-
-    /// A profile of these events, which may come from anywhere: whatever they say, an event ends no sooner than it begins, and none
-    /// is its own cause.
-    pub(crate) fn of(mut events: Vec<Event>, workers: Vec<Worker>, missing: Vec<(String, String)>) -> Self {
-        for event in &mut events {
-            event.end = event.end.max(event.start);
-        }
-        without_circles(&mut events);
         events.sort_by_key(|event| (event.start, event.span));
         Self {
             events,
-            workers,
+            workers: workers.into_values().collect(),
             missing,
+            world: None,
         }
     }
 
-    /// Adds workers that did not take part but are named in it.
+    /// A profile of these events, which may come from anywhere.
+    pub(crate) fn of(events: Vec<Event>, workers: Vec<Worker>, missing: Vec<(String, String)>) -> Self {
+        Self {
+            events: sound(events),
+            workers,
+            missing,
+            world: None,
+        }
+    }
+
+    /// Adds workers that did not take part, or cannot be asked, but are named in it.
     pub fn know(&mut self, workers: impl IntoIterator<Item = (Rank, String)>) {
+        let mut named: FxHashSet<Rank> = self.events.iter().filter_map(peer).collect();
+        for worker in &self.workers {
+            named.remove(&worker.rank);
+        }
         for (rank, name) in workers {
-            if self.events.iter().any(|event| concerns(event, rank)) {
+            if named.remove(&rank) {
                 self.workers.push(Worker {
                     rank,
                     name,
                     ahead: 0,
                     threads: Vec::new(),
                     dropped: 0,
+                    known: false,
                 });
             }
         }
@@ -158,35 +187,26 @@ impl Profile {
     }
 }
 
-/// Takes away the causes of events that would be their own.
-fn without_circles(events: &mut [Event]) {
-    let parents: FxHashMap<u64, u64> = events.iter().map(|event| (event.span, event.parent)).collect();
-    let mut sound: FxHashSet<u64> = FxHashSet::default();
-    let mut circular: FxHashSet<u64> = FxHashSet::default();
-    for event in &*events {
-        let mut way = Vec::new();
-        let mut seen = FxHashSet::default();
-        let mut at = event.span;
-        while at != 0 && !sound.contains(&at) && seen.insert(at) {
-            way.push(at);
-            at = parents.get(&at).copied().unwrap_or(0);
+impl Worker {
+    /// Adds what is known of it from elsewhere, or of another of its lives. What is known already is not counted twice.
+    pub(crate) fn add(&mut self, other: Self) {
+        if *self == other {
+            return;
         }
-        if seen.contains(&at) && !sound.contains(&at) {
-            circular.insert(at);
-        }
-        sound.extend(way);
-    }
-    for event in events.iter_mut().filter(|event| circular.contains(&event.span)) {
-        event.parent = 0;
+        self.threads.extend(other.threads);
+        self.threads.sort_unstable();
+        self.threads.dedup();
+        self.dropped += other.dropped;
+        self.known |= other.known;
     }
 }
 
-/// Whether an event has to do with a worker other than its own.
-fn concerns(event: &Event, worker: Rank) -> bool {
+/// The other worker that an event has to do with.
+fn peer(event: &Event) -> Option<Rank> {
     match &event.kind {
-        Kind::Call(call) => call.callee == worker,
-        Kind::Execution(execution) => execution.caller == worker,
-        _ => false,
+        Kind::Call(call) => Some(call.callee),
+        Kind::Execution(execution) => Some(execution.caller),
+        _ => None,
     }
 }
 
@@ -207,39 +227,4 @@ pub(crate) fn phases(call: &Event, execution: &Event) -> Option<Phases> {
         execute: execution.duration(),
         reply: end.saturating_sub(execution.end),
     })
-}
-
-/// Finds events by what they are to each other.
-pub(crate) struct Index<'a> {
-    pub(crate) by_span: FxHashMap<u64, &'a Event>,
-    children: FxHashMap<u64, Vec<&'a Event>>,
-}
-
-impl<'a> Index<'a> {
-    fn new(events: &'a [Event]) -> Self {
-        let mut by_span = FxHashMap::default();
-        let mut children: FxHashMap<u64, Vec<&Event>> = FxHashMap::default();
-        for event in events {
-            by_span.insert(event.span, event);
-            if event.parent != 0 {
-                children.entry(event.parent).or_default().push(event);
-            }
-        }
-        Self { by_span, children }
-    }
-
-    /// With what an event that is not there has caused.
-    pub(crate) fn with_children(mut self, span: u64, children: Vec<&'a Event>) -> Self {
-        self.children.insert(span, children);
-        self
-    }
-
-    pub(crate) fn children(&self, span: u64) -> &[&'a Event] {
-        self.children.get(&span).map_or(&[], |children| children)
-    }
-
-    pub(crate) fn execution(&self, call: &Event) -> Option<&'a Event> {
-        let mut children = self.children(call.span).iter();
-        children.find(|event| event.as_execution().is_some()).copied()
-    }
 }

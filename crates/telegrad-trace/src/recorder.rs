@@ -11,7 +11,7 @@ use telegrad_wire::{Rank, Wire};
 use crate::clock::Clock;
 use crate::current::{self, Watcher};
 use crate::event::{Event, Kind, Position, trace_number};
-use crate::file::Sink;
+use crate::sink::Sink;
 use crate::subscribers;
 
 /// The trace of a world that is recorded from its start to its end.
@@ -375,10 +375,16 @@ impl Recorder {
     fn write(&self, event: &Event) {
         let line = Sink::line(event);
         let mut sink = self.sink.lock();
-        // After a line that was not written whole there must be no other.
-        if sink.as_mut().is_some_and(|sink| sink.write(&line).is_err()) {
-            *sink = None;
+        let Some(Err(error)) = sink.as_mut().map(|sink| sink.write(&line)) else {
+            return;
+        };
+        // After a line that was not written whole there must be no other, but for one that says so.
+        if let Some(sink) = sink.take() {
+            sink.give_up(&error);
         }
+        drop(sink);
+        let _muted = current::mute();
+        tracing::warn!(worker = self.name(self.worker), %error, "what it does is recorded no further");
     }
 
     /// The worker has ended: completes the file, and shows nothing to subscribers any more.

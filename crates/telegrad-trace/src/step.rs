@@ -2,23 +2,29 @@
 
 use std::fmt;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::Rank;
 
-use crate::averages::{Names, align_right, plain, time};
+use crate::activity::{Activity, activities};
+use crate::averages::{align_right, plain, time};
+use crate::critical::Paths;
 use crate::event::{Event, Kind};
-use crate::profile::{Index, Profile};
+use crate::index::Index;
+use crate::names::Names;
+use crate::profile::Profile;
 
 /// A part of a profile from one moment to another, on all workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The event that it is: its name.
     pub name: String,
+    /// Its number; 0 for the whole of what is within no event.
+    pub span: u64,
     /// When it began.
     pub start: u64,
     /// When it ended.
     pub end: u64,
-    /// How the workers spent it, by rank.
+    /// How the workers spent it, by rank; without those whose events are not known.
     pub workers: Vec<Usage>,
     /// What took as long as it took: had any of this been shorter, so would have been the whole. By time, without gaps.
     pub critical_path: Vec<Segment>,
@@ -40,6 +46,8 @@ pub struct Usage {
 /// A piece of the critical path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
+    /// The event that it is a part of; 0 where it is within none.
+    pub span: u64,
     /// Where.
     pub worker: String,
     /// What.
@@ -90,18 +98,46 @@ impl Step {
 impl Profile {
     /// The whole, as one step; nothing when there are no events.
     pub fn step(&self) -> Option<Step> {
+        Steps::new(self, &self.index()).whole()
+    }
+
+    /// Each event of this name that is not within another of it, as a step.
+    pub fn steps(&self, name: &str) -> Vec<Step> {
         let index = self.index();
-        let roots = self
-            .events
-            .iter()
-            .filter(|event| !index.by_span.contains_key(&event.parent));
-        let roots: Vec<&Event> = roots.collect();
-        let (start, end) = self.bounds();
-        let first = roots.first()?;
+        let steps = Steps::new(self, &index);
+        let outermost = steps.outermost(name).into_iter();
+        outermost.map(|event| steps.of(event)).collect()
+    }
+}
+
+/// Finds steps in a profile. What takes long to find out is found out once, for all of them.
+pub(crate) struct Steps<'a> {
+    profile: &'a Profile,
+    index: &'a Index<'a>,
+    names: Names<'a>,
+    activities: FxHashMap<Rank, Activity>,
+    paths: Paths<'a>,
+}
+
+impl<'a> Steps<'a> {
+    pub(crate) fn new(profile: &'a Profile, index: &'a Index<'a>) -> Self {
+        Self {
+            profile,
+            index,
+            names: Names::new(profile, index),
+            activities: activities(&profile.events, index),
+            paths: Paths::new(&profile.events, index),
+        }
+    }
+
+    pub(crate) fn whole(&self) -> Option<Step> {
+        let roots = self.index.children(0);
+        let first = roots.iter().min_by_key(|root| (root.start, root.span))?;
+        let (start, end) = self.profile.bounds();
         // A profile is within one event. What is not, as the recording of a whole world, is put into one.
         if first.kind == Kind::Scope && first.start == start && roots.iter().all(|root| root.end <= first.end)
         {
-            return Some(self.step_of(first, &index));
+            return Some(self.of(first));
         }
         let everything = Event {
             name: "everything".into(),
@@ -112,33 +148,70 @@ impl Profile {
             parent: 0,
             ..(*first).clone()
         };
-        Some(self.step_of(&everything, &self.index().with_children(0, roots)))
+        Some(self.of(&everything))
     }
 
-    /// Each event of this name that is not within another of it, as a step.
-    pub fn steps(&self, name: &str) -> Vec<Step> {
-        let index = self.index();
-        let is_within = |event: &Event| {
-            let mut at = index.by_span.get(&event.parent);
-            while let Some(outer) = at {
-                if outer.name == name {
-                    return true;
-                }
-                at = index.by_span.get(&outer.parent);
+    /// The events of this name that are not within another of it, by when they began.
+    fn outermost(&self, name: &str) -> Vec<&'a Event> {
+        // Whether an event has this name, or is within one that does.
+        let mut outermost = Vec::new();
+        self.index.by_causes(|event, is_within: Option<&bool>| {
+            let is_within = is_within.copied().unwrap_or(false);
+            if event.name == name && !is_within {
+                outermost.push(event);
             }
-            false
-        };
-        let named = self.events.iter().filter(|event| event.name == name);
-        named
-            .filter(|event| !is_within(event))
-            .map(|event| self.step_of(event, &index))
-            .collect()
+            is_within || event.name == name
+        });
+        outermost.sort_by_key(|event| (event.start, event.span));
+        outermost
     }
 
-    fn step_of<'a>(&'a self, root: &'a Event, index: &Index<'a>) -> Step {
+    /// The user's scopes that a worker went through more than once and that are not within each other, by when they began: those
+    /// of a training loop. The outermost ones; where a scope is there once, as that of the profile, those within it.
+    pub(crate) fn repeated(&self) -> Vec<&'a Event> {
+        let mut levels: Vec<FxHashMap<(Rank, &str), Vec<&'a Event>>> = Vec::new();
+        self.index.by_causes(|event, level: Option<&usize>| {
+            let level = level.copied().unwrap_or(0);
+            if event.kind != Kind::Scope {
+                return level;
+            }
+            if levels.len() == level {
+                levels.push(FxHashMap::default());
+            }
+            levels[level]
+                .entry((event.worker, &*event.name))
+                .or_default()
+                .push(event);
+            level + 1
+        });
+        let mut further_out: FxHashSet<&str> = FxHashSet::default();
+        let mut repeated: Vec<&Event> = Vec::new();
+        for level in levels {
+            let is_repeated = |((_, name), events): &(&(Rank, &str), &Vec<_>)| {
+                events.len() > 1 && !further_out.contains(name)
+            };
+            let found = level.iter().filter(is_repeated);
+            repeated.extend(found.flat_map(|(_, events)| events));
+            if !repeated.is_empty() {
+                break;
+            }
+            further_out.extend(level.keys().map(|(_, name)| *name));
+        }
+        repeated.sort_by_key(|event| (event.start, event.span));
+        repeated
+    }
+
+    pub(crate) fn of(&self, root: &Event) -> Step {
         let (start, end) = (root.start, root.end);
-        let workers = self.workers.iter().map(|worker| {
-            let (active, busy) = self.activity(worker.rank, (start, end));
+        let known = self.profile.workers.iter().filter(|worker| worker.known);
+        let workers = known.map(|worker| {
+            let activity = self.activities.get(&worker.rank);
+            let (active, busy) = activity.map_or((0, 0), |activity| {
+                (
+                    activity.active.within((start, end)),
+                    activity.busy.within((start, end)),
+                )
+            });
             Usage {
                 worker: worker.name.clone(),
                 busy,
@@ -146,124 +219,23 @@ impl Profile {
                 idle: end - start - active,
             }
         });
-        let mut names = Names::new(self, index);
-        let mut path = Vec::new();
-        follow(root, end, index, &mut path);
-        path.reverse();
-        let mut critical_path: Vec<Segment> = Vec::new();
-        for (event, start, end) in path {
-            let (worker, name) = (self.worker(event.worker).to_owned(), names.of(event));
-            match critical_path.last_mut() {
-                Some(last) if last.worker == worker && last.name == name && last.end == start => {
-                    last.end = end
-                }
-                _ => critical_path.push(Segment {
-                    worker,
-                    name,
-                    start,
-                    end,
-                }),
-            }
-        }
+        let path = self.paths.of(root).into_iter();
+        let critical_path = path.map(|(event, start, end)| Segment {
+            span: event.span,
+            worker: self.profile.worker(event.worker).to_owned(),
+            name: self.names.of(event),
+            start,
+            end,
+        });
         Step {
             name: root.name.clone().into_owned(),
+            span: root.span,
             start,
             end,
             workers: workers.collect(),
-            critical_path,
+            critical_path: critical_path.collect(),
         }
     }
-
-    /// For how long anything ran on a worker between two moments, and for how long of that not all of it waited.
-    fn activity(&self, worker: Rank, (start, end): (u64, u64)) -> (u64, u64) {
-        #[derive(Default)]
-        struct Thread {
-            active: Vec<(u64, u64)>,
-            waits: Vec<(u64, u64)>,
-        }
-        let mut threads: FxHashMap<u64, Thread> = FxHashMap::default();
-        for event in self.events.iter().filter(|event| event.worker == worker) {
-            let clipped = (event.start.clamp(start, end), event.end.clamp(start, end));
-            let thread = threads.entry(event.thread).or_default();
-            match event.kind {
-                // What happens meanwhile is another's, or recorded by itself.
-                Kind::Call(_) => {}
-                Kind::Wait { .. } => thread.waits.push(clipped),
-                _ => thread.active.push(clipped),
-            }
-        }
-        let (mut active, mut busy) = (Vec::new(), Vec::new());
-        for thread in threads.into_values() {
-            let ran = union(thread.active);
-            busy.extend(without(&ran, &union(thread.waits)));
-            active.extend(ran);
-        }
-        let length =
-            |intervals: Vec<(u64, u64)>| union(intervals).iter().map(|(start, end)| end - start).sum();
-        (length(active), length(busy))
-    }
-}
-
-/// What had to be over for `event` to be over at `until`, from the last to the first.
-fn follow<'a>(event: &'a Event, until: u64, index: &Index<'a>, path: &mut Vec<(&'a Event, u64, u64)>) {
-    let mut until = until;
-    let mut children: Vec<&Event> = index.children(event.span).to_vec();
-    // Waiting is for something that is recorded itself.
-    children.retain(|child| !matches!(child.kind, Kind::Wait { .. }) && child.end > child.start);
-    children.sort_by_key(|child| (child.end, child.start));
-    while until > event.start {
-        let Some(child) = children.pop() else { break };
-        if child.start >= until || child.end <= event.start {
-            continue;
-        }
-        // What went on after that was not waited for. The execution of a call was, whatever its clock says.
-        if child.end > until && child.as_execution().is_none() {
-            continue;
-        }
-        let end = child.end.min(until);
-        if end < until {
-            path.push((event, end, until));
-        }
-        follow(child, end, index, path);
-        until = child.start.max(event.start);
-    }
-    if until > event.start {
-        path.push((event, event.start, until));
-    }
-}
-
-/// The same time without overlaps, in order.
-pub(crate) fn union(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    intervals.retain(|(start, end)| end > start);
-    intervals.sort_unstable();
-    let mut result: Vec<(u64, u64)> = Vec::with_capacity(intervals.len());
-    for (start, end) in intervals {
-        match result.last_mut() {
-            Some((_, last)) if *last >= start => *last = end.max(*last),
-            _ => result.push((start, end)),
-        }
-    }
-    result
-}
-
-/// What is left of intervals without others; both in order and without overlaps.
-fn without(intervals: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut result = Vec::new();
-    let mut first = 0;
-    for &(mut start, end) in intervals {
-        // Those that end before this one begins are of no consequence for the next either.
-        first += others[first..].iter().take_while(|(_, to)| *to <= start).count();
-        for &(from, to) in others[first..].iter().take_while(|(from, _)| *from < end) {
-            if from > start {
-                result.push((start, from));
-            }
-            start = start.max(to);
-        }
-        if end > start {
-            result.push((start, end));
-        }
-    }
-    result
 }
 
 /// How each worker spent it, and the critical path by name.
@@ -300,22 +272,5 @@ impl fmt::Display for Step {
         }
         align_right(&mut table, 2);
         write!(f, "{table}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_joined_and_cut() {
-        assert_eq!(
-            union(vec![(5, 7), (1, 3), (2, 4), (7, 9), (6, 6)]),
-            [(1, 4), (5, 9)]
-        );
-        assert_eq!(without(&[(1, 10)], &[(0, 2), (3, 4), (9, 20)]), [(2, 3), (4, 9)]);
-        assert_eq!(without(&[(1, 4), (6, 8)], &[(2, 7)]), [(1, 2), (7, 8)]);
-        assert_eq!(without(&[(1, 4)], &[]), [(1, 4)]);
-        assert!(without(&[(1, 4)], &[(0, 5)]).is_empty());
     }
 }

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use telegrad_wire::Rank;
 
-use crate::averages::Names;
 use crate::lanes::lanes;
+use crate::names::Names;
 use crate::profile::{Profile, phases};
-use crate::step::Step;
+use crate::step::{Step, Steps};
+
+/// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand; the table of the
+/// whole has the rest.
+const MOST_STEPS: usize = 200;
 
 impl Profile {
     /// Everything that a page needs to show the profile: events in rows, averages, traffic, the critical path. Times are in
@@ -18,7 +22,8 @@ impl Profile {
         let micros = |time: u64| time.saturating_sub(start) as f64 / 1e3;
         let duration = |nanoseconds: u64| nanoseconds as f64 / 1e3;
         let index = self.index();
-        let mut names = Names::new(self, &index);
+        let names = Names::new(self, &index);
+        let steps = Steps::new(self, &index);
         let mut rows: BTreeMap<Rank, Rows> = BTreeMap::new();
         let mut events = Vec::with_capacity(self.events.len());
         for (event, lane) in self.events.iter().zip(lanes(self.events.iter())) {
@@ -33,8 +38,8 @@ impl Profile {
                 .execution(event)
                 .and_then(|execution| phases(event, execution));
             events.push(json!({
-                "id": event.span.to_string(),
-                "parent": (event.parent != 0).then(|| event.parent.to_string()),
+                "id": id(event.span),
+                "parent": id(event.parent),
                 "name": event.name,
                 "key": names.of(event),
                 "kind": event.kind.name(),
@@ -47,7 +52,7 @@ impl Profile {
                 "tensor_bytes": event.tensor_bytes,
                 "peer": peer,
                 "shapes": event.shapes,
-                "link": (event.link != 0).then(|| event.link.to_string()),
+                "link": id(event.link),
                 "phases": phases.map(|phases| json!({
                     "encode": duration(phases.encode),
                     "wire": duration(phases.wire),
@@ -59,7 +64,13 @@ impl Profile {
         }
         let workers = self.workers.iter().map(|worker| {
             let rows = rows.remove(&worker.rank).unwrap_or_default();
-            json!({ "rank": worker.rank, "name": worker.name, "rows": rows.names })
+            json!({
+                "rank": worker.rank,
+                "name": worker.name,
+                "rows": rows.names,
+                "dropped": worker.dropped,
+                "known": worker.known,
+            })
         });
         let averages = self.key_averages().0.into_iter().map(|average| {
             json!({
@@ -76,6 +87,11 @@ impl Profile {
                 "tensor_bytes": average.tensor_bytes,
             })
         });
+        let repeated = steps.repeated().into_iter().take(MOST_STEPS).map(|event| {
+            let mut step = of_step(&steps.of(event), &micros);
+            step["worker"] = self.worker(event.worker).into();
+            step
+        });
         json!({
             "title": title,
             "duration": micros(end),
@@ -85,7 +101,8 @@ impl Profile {
             "traffic": self.traffic().into_iter().map(|((from, to), (calls, bytes))| {
                 json!({ "from": from, "to": to, "calls": calls, "bytes": bytes })
             }).collect::<Vec<_>>(),
-            "step": self.step().map(|step| of_step(&step, &micros)),
+            "step": steps.whole().map(|step| of_step(&step, &micros)),
+            "steps": repeated.collect::<Vec<_>>(),
             "missing": self.missing,
         })
     }
@@ -116,6 +133,7 @@ fn of_step(step: &Step, micros: &dyn Fn(u64) -> f64) -> Value {
     });
     let critical = step.critical_path.iter().map(|segment| {
         json!({
+            "event": id(segment.span),
             "worker": segment.worker,
             "name": segment.name,
             "start": micros(segment.start),
@@ -123,12 +141,19 @@ fn of_step(step: &Step, micros: &dyn Fn(u64) -> f64) -> Value {
         })
     });
     json!({
+        "event": id(step.span),
         "name": step.name,
+        "start": micros(step.start),
         "duration": step.duration() as f64 / 1e3,
         "bubble": step.bubble_ratio(),
         "workers": workers.collect::<Vec<_>>(),
         "critical": critical.collect::<Vec<_>>(),
     })
+}
+
+/// An event as the page refers to it: numbers in a browser have fewer digits than those of spans.
+fn id(span: u64) -> Option<String> {
+    (span != 0).then(|| span.to_string())
 }
 
 /// The rows of one worker, in the order in which they are first needed.

@@ -10,9 +10,9 @@ use crate::Error;
 
 /// Put recordings of one world into one file.
 ///
-/// Takes profiles that several workers have written, and folders of what workers have written under TELEGRAD_TRACE.
-/// What is in several of them is there once. What workers have written themselves is brought to one clock; profiles
-/// are on the clock of whoever took them.
+/// Takes profiles that several workers have written, and folders of what workers have written under TELEGRAD_TRACE, also of
+/// several hosts. What is in several of them is there once, and all of it is brought to one clock. Recordings of different
+/// worlds are refused.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// What to merge

@@ -1,14 +1,18 @@
 //! `telegrad trace record`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use telegrad::trace::{self, Profile};
+use tempfile::TempDir;
 
 use super::write;
 use crate::Error;
@@ -35,13 +39,46 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME,…")]
     names: Option<String>,
 
+    /// Record the shapes of tensors too
+    #[arg(long)]
+    shapes: bool,
+
     /// What to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
 }
 
 pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
+    // Now, and not after hours of training.
+    let mut output = Output::check(args.output.clone())?;
     let folder = tempfile::Builder::new().prefix("telegrad-trace-").tempdir()?;
+    let mut command = command(args)?;
+    command.env(trace::FOLDER, folder.path());
+    let signals = Signals::new([SIGINT, SIGTERM])?;
+    let program = command.get_program().to_owned();
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+    let is_over = pass_on(signals, &child, folder.path().to_owned());
+    let status = child.wait()?;
+    is_over.store(true, SeqCst);
+    match save(&mut output, folder.path()) {
+        Ok(()) => Ok(code_of(status)),
+        Err(error) => {
+            let error = keep(folder, error);
+            if status.success() {
+                return Err(error);
+            }
+            // The program's own failure is what counts, but is not all there is to say.
+            say(&format!("{} failed: {status}", program.display()));
+            say(&error.to_string());
+            Ok(code_of(status))
+        }
+    }
+}
+
+/// What is to run.
+fn command(args: Args) -> Result<Command, Error> {
     let mut words = args.command.into_iter();
     let mut command = if args.workers.is_some() || args.names.is_some() {
         let mut run = Command::new(std::env::current_exe()?);
@@ -56,38 +93,96 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
         program.args(words);
         program
     };
-    command.env(trace::FOLDER, folder.path());
-    // They are for the program; what it has recorded until then is still wanted.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let program = command.get_program().to_owned();
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
-    let process = Pid::from_child(&child);
-    let handle = signals.handle();
-    let passing_on = std::thread::spawn(move || {
+    if args.shapes {
+        command.env(trace::SHAPES, "1");
+    }
+    Ok(command)
+}
+
+/// Passes signals on to the program as long as that runs, which is until somebody sets what this returns: what it has recorded
+/// until then is still wanted. After that they end this command, and say where to find what it was about to put together.
+///
+/// By hand, because a signal that was caught once never again does what it would by itself.
+fn pass_on(mut signals: Signals, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
+    let process = Pid::from_child(child);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_over_there = is_over.clone();
+    std::thread::spawn(move || {
         for signal in &mut signals {
+            if is_over_there.load(SeqCst) {
+                say(&format!(
+                    "interrupted; what the workers have written is in {}",
+                    folder.display()
+                ));
+                std::process::exit(128 + signal);
+            }
             // A terminal sends Ctrl-C to the program itself.
             if signal == SIGTERM {
                 let _ = kill_process(process, Signal::TERM);
             }
         }
     });
-    let status = child.wait()?;
-    handle.close();
-    // It has nothing left to do.
-    let _ = passing_on.join();
-    match trace::read_worlds(&[folder.path().to_owned()]) {
-        Ok(worlds) => {
-            for (number, profile) in (1..).zip(&worlds) {
-                save(profile, &numbered(&args.output, number))?;
-            }
-        }
-        // The program's own failure is what counts.
-        Err(error) if status.success() => return Err(error.into()),
-        Err(_) => {}
+    is_over
+}
+
+/// Puts together what the workers have written.
+fn save(output: &mut Output, folder: &Path) -> Result<(), Error> {
+    let worlds = trace::read_worlds(&[folder.to_owned()])?;
+    for (number, profile) in (1..).zip(&worlds) {
+        let file = numbered(&output.path, number);
+        write(profile, &file)?;
+        output.is_empty = false;
+        report(profile, &file);
     }
-    Ok(code_of(status))
+    Ok(())
+}
+
+/// Keeps what the workers have written, if they have: it cannot be had again.
+fn keep(folder: TempDir, error: Error) -> Error {
+    let is_empty = fs::read_dir(folder.path()).is_ok_and(|mut files| files.next().is_none());
+    if is_empty {
+        return error;
+    }
+    let kept = folder.keep();
+    format!("{error}; what the workers have written is in {}", kept.display()).into()
+}
+
+/// The file that the recording goes to.
+struct Output {
+    path: PathBuf,
+    /// There was no such file before, and nothing has been written to it yet.
+    is_empty: bool,
+}
+
+impl Output {
+    /// Sees to it that it can be written. What is there stays until there is something else to write.
+    fn check(path: PathBuf) -> Result<Self, Error> {
+        let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let is_empty = match fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                options.create_new(true).open(&path).map_err(cannot)?;
+                true
+            }
+            // Whoever reads from a pipe would take it to be over.
+            Ok(found) if !found.is_file() && !found.is_dir() => false,
+            _ => {
+                options.open(&path).map_err(cannot)?;
+                false
+            }
+        };
+        Ok(Self { path, is_empty })
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.is_empty {
+            // It was there for a look only. If it stays, it is empty, which whoever reads it is told.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Where the recording of a world goes: the file that was asked for, or for further ones `trace-2.json` and so on.
@@ -104,17 +199,21 @@ fn numbered(output: &Path, number: usize) -> PathBuf {
     }
 }
 
-fn save(profile: &Profile, file: &Path) -> Result<(), Error> {
-    write(profile, file)?;
-    // With standard error closed there is nobody to tell.
-    let _ = writeln!(
-        std::io::stderr(),
-        "telegrad: {} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
+fn report(profile: &Profile, file: &Path) {
+    say(&format!(
+        "{} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
         profile.events.len(),
         profile.workers.len(),
         file = file.display(),
-    );
-    Ok(())
+    ));
+    for (worker, why) in &profile.missing {
+        say(&format!("not all events of `{worker}` are there: {why}"));
+    }
+}
+
+fn say(what: &str) {
+    // With standard error closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "telegrad: {what}");
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         );
     }
     for (worker, why) in &profile.missing {
-        text += &format!("\nthe events of `{worker}` are missing: {why}\n");
+        text += &format!("\nnot all events of `{worker}` are there: {why}\n");
     }
     Ok(print(text.as_bytes()))
 }

@@ -4,6 +4,7 @@ mod browser;
 mod doctor;
 mod live;
 mod perfetto;
+mod recording;
 mod trace;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -56,8 +56,8 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
     let lines = std::fs::read_to_string(folder.join("m.jsonl")).unwrap();
     assert_eq!(
         lines.lines().count(),
-        slices.len() + 2,
-        "each event once, and two workers"
+        slices.len() + 3,
+        "each event once, two workers, and the whole"
     );
     let again = printed(&mut telegrad(
         folder,
@@ -170,7 +170,11 @@ fn what_cannot_be_done_is_said() {
             1,
             "no worker has written anything",
         ),
-        (&["trace", "record", "--", "sh", "-c", "exit 7"], 7, ""),
+        (
+            &["trace", "record", "--", "sh", "-c", "exit 7"],
+            7,
+            "sh failed: exit status: 7\ntelegrad: ",
+        ),
         (&["trace", "record"], 2, "required"),
         (&["trace"], 2, "Usage"),
     ] {

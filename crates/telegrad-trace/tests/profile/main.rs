@@ -1,9 +1,12 @@
 //! What can be seen in a profile, of events that are made by hand.
 
+mod files;
+mod steps;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use telegrad_trace::{Call, Collected, Event, Execution, Kind, Profile, SortBy, Status, read, read_worlds};
+use telegrad_trace::{Call, Collected, Event, Execution, Kind, Profile, SortBy, Status};
 
 /// An event on a worker, from one microsecond to another.
 fn event(
@@ -130,6 +133,42 @@ fn averages_can_be_sorted_and_printed() {
     assert_eq!(first(SortBy::SelfTime), "wait for f");
     assert_eq!(first(SortBy::Bytes), "rpc_sync#f(a -> b)");
     assert_eq!(first(SortBy::P50), "step");
+    // Of two names, one often and for short, one seldom and mostly for short, on workers the other way round.
+    let times = |name, worker, times: Vec<u64>| {
+        let ends = times.into_iter().zip(1..);
+        ends.map(move |(end, n)| {
+            event(
+                n + 1000 * u64::from(worker),
+                0,
+                worker,
+                Kind::Scope,
+                name,
+                (0, end),
+            )
+        })
+    };
+    let often = times("often", 1, vec![3; 100]);
+    let seldom = times("seldom", 0, vec![1, 1, 40]);
+    let part = |rank, name: &str, events| {
+        let collected = Collected {
+            events,
+            ..Collected::default()
+        };
+        (rank, name.to_owned(), collected)
+    };
+    let parts = vec![part(0, "z", seldom.collect()), part(1, "y", often.collect())];
+    let both = Profile::new(0, parts, Vec::new()).key_averages();
+    for (by, first) in [
+        (SortBy::Name, "often"),
+        (SortBy::Calls, "often"),
+        (SortBy::Total, "often"),
+        (SortBy::Mean, "seldom"),
+        (SortBy::P50, "often"),
+        (SortBy::P99, "seldom"),
+        (SortBy::Worker, "often"),
+    ] {
+        assert_eq!(both.clone().sorted(by).0[0].name, first, "{by:?}");
+    }
     let text = averages.to_string();
     for shown in [
         "p99",
@@ -157,63 +196,6 @@ fn percentiles_are_those_of_the_times() {
     let row = &averages.0[0];
     assert_eq!((row.calls, row.p50, row.p99), (200, 100_000, 198_000));
     assert_eq!(row.mean, 100_500);
-}
-
-#[test]
-fn a_step_shows_who_waited_and_what_took_the_time() {
-    let step = profile().step().unwrap();
-    assert_eq!((step.name.as_str(), step.duration()), ("step", 100_000));
-    let [a, b] = &step.workers[..] else {
-        panic!("{step:?}")
-    };
-    assert_eq!((a.busy, a.waiting, a.idle), (45_000, 55_000, 0));
-    assert_eq!((b.busy, b.waiting, b.idle), (35_000, 0, 65_000));
-    assert!((step.bubble_ratio() - 0.6).abs() < 1e-9);
-    assert_eq!(step.most_waiting().unwrap().worker, "a");
-    // Without gaps, from the start to the end.
-    assert_eq!(step.critical_path.first().unwrap().start, 0);
-    assert_eq!(step.critical_path.last().unwrap().end, 100_000);
-    for pair in step.critical_path.windows(2) {
-        assert_eq!(pair[0].end, pair[1].start, "{pair:?}");
-    }
-    let critical = step.critical();
-    let of = |name: &str| {
-        critical
-            .iter()
-            .find(|(_, other, _)| other == name)
-            .map(|(_, _, time)| *time)
-    };
-    assert_eq!(of("rpc_sync#f(a -> b)#remote_op: matmul"), Some(20_000));
-    assert_eq!(of("rpc_sync#f(a -> b)#remote_op: f"), Some(15_000));
-    // 4 before it got there (one microsecond of which was for noting a tensor), 10 on the way there and in the queue, 10 back.
-    assert_eq!(of("rpc_sync#f(a -> b)"), Some(24_000));
-    assert_eq!(of("rpc_sync#g(a -> b)"), Some(5_000));
-    assert_eq!(critical.iter().map(|(_, _, time)| time).sum::<u64>(), 100_000);
-    let text = step.to_string();
-    assert!(
-        text.contains("55.0 %") && text.contains("bubble: 60.0 %"),
-        "{text}"
-    );
-}
-
-#[test]
-fn steps_are_found_by_name_and_not_within_each_other() {
-    let profile = profile();
-    assert_eq!(profile.steps("f").len(), 1, "the execution is within the call");
-    assert!(profile.steps("nothing").is_empty());
-    assert!(Profile::default().step().is_none());
-}
-
-#[test]
-fn what_is_within_no_event_is_one_step_all_the_same() {
-    let mut profile = profile();
-    profile.events.retain(|event| event.span != 1);
-    let step = profile.step().unwrap();
-    assert_eq!(
-        (step.name.as_str(), step.start, step.end),
-        ("everything", 20_000, 95_000)
-    );
-    assert_eq!(step.critical_path.last().unwrap().end, 95_000);
 }
 
 /// The trace as a viewer reads it.
@@ -323,73 +305,6 @@ fn slices_of_one_row_never_overlap_without_one_being_within_the_other() {
 }
 
 #[test]
-fn files_of_both_kinds_are_read_back_as_they_were() {
-    let temporary = tempfile::tempdir().unwrap();
-    let folder = temporary.path().to_owned();
-    let profile = profile();
-    let (json, lines) = (folder.join("p.json"), folder.join("p.jsonl"));
-    profile
-        .write_chrome(std::fs::File::create(&json).unwrap())
-        .unwrap();
-    profile
-        .write_lines(std::fs::File::create(&lines).unwrap())
-        .unwrap();
-    assert_eq!(read(std::slice::from_ref(&json)).unwrap(), profile);
-    let from_lines = read(std::slice::from_ref(&lines)).unwrap();
-    assert_eq!(
-        (&from_lines.events, &from_lines.workers),
-        (&profile.events, &profile.workers)
-    );
-    // What is in both is there once.
-    let both = read(&[json, lines]).unwrap();
-    assert_eq!(both.events, profile.events);
-    assert_eq!(both.workers, profile.workers);
-}
-
-#[test]
-fn what_is_no_recording_is_refused_with_the_reason() {
-    let temporary = tempfile::tempdir().unwrap();
-    let folder = temporary.path().to_owned();
-    let file = folder.join("x.json");
-    for (content, why) in [
-        ("", "it is empty"),
-        ("hello", "line 1 makes no sense"),
-        (
-            "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[]}",
-            "not written by telegrad",
-        ),
-        ("{\"displayTimeUnit\":", "EOF"),
-    ] {
-        std::fs::write(&file, content).unwrap();
-        let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
-        assert!(error.contains(why) && error.contains("x.json"), "{error}");
-    }
-    let error = read(&[folder.join("nobody")]).unwrap_err().to_string();
-    assert!(error.starts_with("cannot read "), "{error}");
-    let error = read(std::slice::from_ref(&folder)).unwrap_err().to_string();
-    assert!(error.contains("no worker has written"), "{error}");
-}
-
-#[test]
-fn a_worker_that_was_killed_leaves_what_it_had_written() {
-    let temporary = tempfile::tempdir().unwrap();
-    let folder = temporary.path().to_owned();
-    let mut text = String::from("{\"rank\":0,\"of\":\"a\",\"world\":7}\n");
-    for event in events().iter().filter(|event| event.worker == 0) {
-        text += &(serde_json::to_string(event).unwrap() + "\n");
-    }
-    let whole = text.len();
-    text += "{\"span\":99,\"parent\":0,\"na";
-    std::fs::write(folder.join("0-a-1.jsonl"), &text).unwrap();
-    let profile = read(std::slice::from_ref(&folder)).unwrap();
-    assert_eq!(profile.events.len(), 6);
-    // In the middle it would be another matter.
-    text.insert(whole - 1, '?');
-    std::fs::write(folder.join("0-a-1.jsonl"), &text).unwrap();
-    assert!(read(std::slice::from_ref(&folder)).is_err());
-}
-
-#[test]
 fn the_page_gets_rows_and_traffic() {
     let view = profile().view("p.json");
     assert_eq!(view["title"], "p.json");
@@ -428,22 +343,4 @@ fn events_that_make_no_sense_do_no_harm() {
         chrome(&profile).iter().filter(|entry| entry["ph"] == "X").count(),
         5
     );
-}
-
-#[test]
-fn recordings_of_several_worlds_are_kept_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let line = serde_json::to_string(&events()[0]).unwrap();
-    for world in [7, 8] {
-        let text = format!("{{\"rank\":0,\"of\":\"a\",\"world\":{world}}}\n{line}\n");
-        std::fs::write(folder.path().join(format!("0-a-{world}.jsonl")), text).unwrap();
-    }
-    let paths = [folder.path().to_owned()];
-    let worlds = read_worlds(&paths).unwrap();
-    assert_eq!(
-        worlds.iter().map(|world| world.events.len()).collect::<Vec<_>>(),
-        [1, 1]
-    );
-    let error = read(&paths).unwrap_err().to_string();
-    assert!(error.contains("it has 2 worlds"), "{error}");
 }

@@ -1,0 +1,49 @@
+//! When something ran on a worker, and when all of it waited.
+
+use rustc_hash::FxHashMap;
+use telegrad_wire::Rank;
+
+use crate::event::{Event, Kind};
+use crate::index::Index;
+use crate::intervals::{Measured, union, without};
+
+/// When something ran on a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// Something ran or waited.
+    pub(crate) active: Measured,
+    /// Something ran, and did not wait.
+    pub(crate) busy: Measured,
+}
+
+/// When something ran on each worker.
+///
+/// An event works whenever neither waiting nor another event is under it on its thread. So a wait is a pause of what it is under,
+/// and of nothing else: an async function that waits leaves its thread to others, which work there meanwhile.
+pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank, Activity> {
+    let mut found: FxHashMap<Rank, [Vec<(u64, u64)>; 2]> = FxHashMap::default();
+    // What happens during a call is another's, or recorded by itself.
+    let on_threads = events.iter().filter(|event| !matches!(event.kind, Kind::Call(_)));
+    for event in on_threads {
+        let [active, busy] = found.entry(event.worker).or_default();
+        let whole = (event.start, event.end);
+        active.push(whole);
+        if !matches!(event.kind, Kind::Wait { .. }) {
+            let is_part = |child: &&&Event| {
+                (child.worker, child.thread) == (event.worker, event.thread)
+                    && !matches!(child.kind, Kind::Call(_))
+            };
+            let parts = index.children(event.span).iter().filter(is_part);
+            let parts = union(parts.map(|part| (part.start, part.end)).collect());
+            busy.extend(without(whole, &parts));
+        }
+    }
+    let measured = found.into_iter().map(|(worker, [active, busy])| {
+        let activity = Activity {
+            active: Measured::new(active),
+            busy: Measured::new(busy),
+        };
+        (worker, activity)
+    });
+    measured.collect()
+}
