@@ -1238,7 +1238,7 @@ function showLack(list, headline) {
 }
 const unknown = workers.filter(({ isKnown, name }) => !isKnown && !missing.some(([worker]) => worker === name));
 const dropping = workers.filter(({ dropped }) => dropped > 0), dropped = dropping.reduce((sum, worker) => sum + worker.dropped, 0);
-showLack(missing.map(([worker, why]) => [worker, `: ${why}`]), `The events of ${counted(missing.length, "worker")} could not be had`);
+showLack(missing.map(([worker, why]) => [worker, `: ${why}`]), `Not all events of ${counted(missing.length, "worker")} are there`);
 showLack(unknown.map(({ name }) => [name, ""]), `No events are known of ${counted(unknown.length, "worker")}`);
 showLack(dropping.map((worker) => [worker.name, `: ${grouped(worker.dropped)}`]), `${counted(dropped, "event")} ${dropped === 1 ? "was" : "were"} dropped: there were too many to keep`);
 readTheme();

@@ -436,7 +436,7 @@ fn a_recording_says_what_it_leaves_out() {
         "12\u{202f}345 events were dropped",
         "No events are known of 1 worker",
         "<b>b</b>",
-        "The events of 1 worker could not be had",
+        "Not all events of 1 worker are there",
         "<b>c</b>: it was killed",
     ] {
         assert!(notice.contains(said), "no {said} in {notice}");
