@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::SIGTERM;
 
 use crate::watch::{Look, Watch, Which};
 use crate::{Error, fail};
@@ -54,11 +54,9 @@ fn show(args: &Args) -> Result<(), Error> {
     if !std::io::stdout().is_terminal() {
         return Err("this needs a terminal; `telegrad doctor` does not".into());
     }
-    // Whoever ends this gets the terminal back as it was.
+    // Whoever ends this gets the terminal back as it was. A terminal that is gone needs nothing: its signal ends the process.
     let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, ended.clone())?;
-    }
+    signal_hook::flag::register(SIGTERM, ended.clone())?;
     let interval = args.interval.clamp(INTERVALS.0, INTERVALS.1);
     let (sender, looks) = sync_channel(1);
     let mut terminal = ratatui::try_init()?;

@@ -144,6 +144,20 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
     let process = Pid::from_raw(process.trim().parse().unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     terminal.shows(&["it echoes"]);
+
+    // Once more, and the terminal goes first.
+    terminal.shows(&["telegrad top: 2 of 2 workers"]);
+    let process = std::fs::read_to_string(&file).unwrap();
+    drop(terminal);
+    until(|| {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+        // Where nobody takes note of its end, it stays in the list.
+        if state.is_empty() || state.contains(" Z ") {
+            Ok(())
+        } else {
+            Err(format!("it goes on without a terminal: {state}"))
+        }
+    });
 }
 
 #[test]
