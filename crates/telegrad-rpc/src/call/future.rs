@@ -36,9 +36,17 @@ enum State<T> {
     /// A call to another worker.
     Call(Pending, PhantomData<fn() -> T>),
     /// What a callback will give.
-    Callback(Arc<Worker>, Arc<Promise<Result<T>>>),
+    Callback(Callback<T>),
     /// Taken.
     Over,
+}
+
+/// A callback that has been given.
+struct Callback<T> {
+    worker: Arc<Worker>,
+    promise: Arc<Promise<Result<T>>>,
+    /// What is recorded of it; 0 if nothing is.
+    span: u64,
 }
 
 /// A call whose result nobody has taken yet; cancelled when dropped.
@@ -81,7 +89,9 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
                 pending.watch();
                 (pending.worker.clone(), Source::Call(pending.call.clone()))
             }
-            State::Callback(worker, promise) => (worker.clone(), Source::Callback(promise.clone())),
+            State::Callback(Callback { worker, promise, .. }) => {
+                (worker.clone(), Source::Callback(promise.clone()))
+            }
             State::Over => return RpcFuture { state: State::Over },
         };
         let target = Target {
@@ -92,6 +102,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         let scope = layer::scope();
         let at = worker.recorder.here();
         let span = at.map(|at| Span::ahead(&worker.recorder, at, "then", Kind::Scope, Cause::here()));
+        let number = span.as_ref().map_or(0, |span| span.position().span);
         let task = Box::new(move || {
             let entered = span.as_ref().map(|span| {
                 span.start();
@@ -117,7 +128,11 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             worker.executor.spawn(task);
         }
         RpcFuture {
-            state: State::Callback(worker, promise),
+            state: State::Callback(Callback {
+                worker,
+                promise,
+                span: number,
+            }),
         }
     }
 }
@@ -188,7 +203,7 @@ impl<T: Wire> RpcFuture<T> {
                 }
                 pending.call.promise.done()
             }
-            State::Callback(_, promise) => promise.done(),
+            State::Callback(callback) => callback.promise.done(),
             State::Over => true,
         }
     }
@@ -210,20 +225,15 @@ impl<T: Wire> RpcFuture<T> {
         }
         match &self.state {
             State::Call(pending, _) => pending.block(until),
-            State::Callback(_, promise) => {
-                if !promise.done() {
-                    Executor::blocking(|| promise.park(until));
-                }
-            }
-            State::Over => {}
+            State::Callback(callback) => callback.block(until),
+            State::Over => Ok(()),
         }
-        Ok(())
     }
 
     fn is_set(&self) -> bool {
         match &self.state {
             State::Call(pending, _) => pending.call.promise.done(),
-            State::Callback(_, promise) => promise.done(),
+            State::Callback(callback) => callback.promise.done(),
             State::Over => true,
         }
     }
@@ -236,7 +246,7 @@ impl<T: Wire> RpcFuture<T> {
                 let result = reply.and_then(|reply| pending.decode(reply));
                 result.inspect_err(|_| pending.nothing_came_of_it())
             }
-            State::Callback(_, promise) => promise.take()?,
+            State::Callback(callback) => callback.promise.take()?,
             State::Over => return None,
         };
         self.state = State::Over;
@@ -257,7 +267,7 @@ impl<T: Wire> Future for RpcFuture<T> {
                 pending.watch();
                 waits
             }
-            State::Callback(_, promise) => promise.on_ready_wake(context.waker()),
+            State::Callback(callback) => callback.promise.on_ready_wake(context.waker()),
             State::Over => return Poll::Ready(Err(Error::other("this future has been awaited before"))),
         };
         if waits {
@@ -281,11 +291,21 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
     }
 }
 
+impl<T> Callback<T> {
+    fn block(&self, until: Option<Instant>) -> Result<()> {
+        if !self.promise.done() {
+            let _waits = recording::waits(&self.worker, self.span, || "wait for then".into())?;
+            Executor::blocking(|| self.promise.park(until));
+        }
+        Ok(())
+    }
+}
+
 impl Pending {
-    fn block(&self, until: Option<Instant>) {
+    fn block(&self, until: Option<Instant>) -> Result<()> {
         let call = &*self.call;
         if call.promise.done() {
-            return;
+            return Ok(());
         }
         let until = match (until, call.deadline) {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
@@ -293,7 +313,7 @@ impl Pending {
         };
         let span = call.span.as_ref().map_or(0, |span| span.position().span);
         let name = || format!("wait for {}", call.function).into();
-        let _waits = telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait { call: span }, name);
+        let _waits = recording::waits(&self.worker, span, name)?;
         Executor::blocking(|| {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
@@ -304,6 +324,7 @@ impl Pending {
         if !call.promise.done() && call.is_late() {
             self.outbound.expire(call);
         }
+        Ok(())
     }
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
