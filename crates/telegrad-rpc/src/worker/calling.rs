@@ -137,6 +137,11 @@ impl Worker {
         let mut reconnected = false;
         let mut known: Option<Times> = None;
         loop {
+            let mut encoder = Encoder::new();
+            encoder.array_len(2);
+            encoder.str(function.name);
+            encode(&mut encoder);
+            let mut payload = encoder.finish().map_err(cannot_send)?;
             let outbound = match member.open() {
                 Some(open) => open,
                 None => {
@@ -156,11 +161,6 @@ impl Worker {
             };
             outbound.check(function)?;
             let id = CallId(self.next_call.fetch_add(1, SeqCst));
-            let mut encoder = Encoder::new();
-            encoder.array_len(2);
-            encoder.str(function.name);
-            encode(&mut encoder);
-            let mut payload = encoder.finish().map_err(cannot_send)?;
             let life = member.identity().incarnation;
             let crossing = context.map(|context| Crossing {
                 context,
@@ -194,8 +194,8 @@ impl Worker {
             if is_control(function) {
                 message.header.flags |= IS_CONTROL;
             }
-            // The time begins when everything is ready to go, and the clock is asked once: however long the user's code took to
-            // encode the arguments, both sides agree on when it ends. Where a link had to be made it has begun before.
+            // The time begins when the request is ready to go, and the clock is asked once: however long the user's code took to
+            // encode the arguments, both sides agree on when it ends. Where a link had to be made it has begun with that.
             let (times, left) = match known {
                 None => {
                     let times = self.times(options, until.flatten());
