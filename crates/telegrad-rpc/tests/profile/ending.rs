@@ -5,6 +5,7 @@ use super::*;
 on_every_cluster! { 3 =>
     nothing_is_left_of_a_profile_that_panicked
     a_profile_without_patience_ends_everywhere_all_the_same
+    how_a_value_was_made_is_recorded_before_it_can_be_had
 }
 
 fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
@@ -46,6 +47,30 @@ fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
         .unwrap();
         assert!(profile.events.iter().all(|event| event.as_execution().is_none()));
         assert_no_traces(&world);
+    });
+}
+
+fn how_a_value_was_made_is_recorded_before_it_can_be_had(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let options = Options {
+            patience: Duration::ZERO,
+            ..Options::default()
+        };
+        for _ in 0..50 {
+            let (_, profile) = profile(&world, options.clone(), || {
+                let counter: RRef<Counter> = world.remote(1, Counter::new, (5,)).unwrap();
+                counter.remote(Counter::add, (2,)).unwrap().to_here().unwrap()
+            })
+            .unwrap();
+            let made = |name: &str| {
+                let mut executed = profile
+                    .events
+                    .iter()
+                    .filter(|event| event.as_execution().is_some());
+                executed.any(|event| event.name.ends_with(name) && event.status.is_ok())
+            };
+            assert!(made("new") && made("add"), "{:#?}", profile.events);
+        }
     });
 }
 
