@@ -88,9 +88,12 @@ impl Scope {
         self.note(|event| event.status = Status::Failed(why()));
     }
 
-    /// So many bytes of tensors came of it.
-    pub fn made(&self, bytes: u64) {
-        self.note(|event| event.tensor_bytes += bytes);
+    /// So many bytes of tensors came of it. They are counted only if it is recorded.
+    pub fn made(&self, bytes: impl FnOnce() -> u64) {
+        if self.0.is_some() {
+            let bytes = bytes();
+            self.note(|event| event.tensor_bytes += bytes);
+        }
     }
 
     /// Events with the same number belong together. `number` is given the worker that this is on.
