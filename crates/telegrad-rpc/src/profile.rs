@@ -29,7 +29,7 @@ const GIVEN_UP: &str =
 const LEAST: Duration = Duration::from_millis(50);
 
 /// Runs `f` and finds out what happened meanwhile on its behalf: every call that it made, on this worker and on all
-/// others, to any depth.
+/// others, to any depth (S42).
 ///
 /// What it set off and did not wait for belongs to it too, and is waited for within [`Options::patience`]. What other threads
 /// do does not, unless they are told ([`telegrad_trace::here`]). Workers that cannot be asked any more are in [`Profile::missing`].

@@ -29,8 +29,8 @@ pub struct Event {
     pub status: Status,
     /// The shapes of the tensors that it worked on, where they were asked for.
     pub shapes: Vec<String>,
-    /// Bytes of tensors: those that came of an operator, a layer or a derivative, those that a call carried there and back,
-    /// those that its function was given and gave.
+    /// Bytes of tensors: those that came of an operator, a layer or a derivative, unless they are in the memory of an operand; those
+    /// that a call carried there and back; those that its function was given and gave.
     #[serde(default)]
     pub tensor_bytes: u64,
     /// Events with the same number, other than 0, belong together across the forward and the backward pass.

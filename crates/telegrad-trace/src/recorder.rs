@@ -21,11 +21,11 @@ pub const WHOLE_WORLD: u64 = 2;
 /// The environment variable that asks for the shapes of tensors where a whole world is recorded.
 pub const SHAPES: &str = "TELEGRAD_TRACE_SHAPES";
 
-/// Events that a worker keeps for others, of all traces together. Further ones are counted.
+/// Events that a worker keeps for others, of all traces together. Further ones are counted (S45).
 const MAX_EVENTS: usize = 1 << 20;
 
 /// Traces that a worker keeps something of. The one that nothing has happened in for longest makes room for another: whoever
-/// opened it may have gone without a word.
+/// opened it may have gone without a word. Whoever asks for it then is told (S45).
 const MAX_TRACES: usize = 64;
 
 /// Traces that are over and remembered as such, so that what comes late does not open them again.

@@ -132,8 +132,8 @@ pub(crate) fn ask() {
     });
 }
 
-/// Runs code of subscribers. Nothing that it does is recorded, and when it panics that is the end of it: what is recorded never
-/// fails because of that (S45), and nothing when it did.
+/// Runs code of subscribers. Nothing that it does is recorded (S47), and when it panics, that is the end of it: what is recorded
+/// never fails what it records (S45).
 pub(crate) fn aside<R>(f: impl FnOnce() -> R) -> Option<R> {
     let _muted = current::mute();
     let result = catch_unwind(AssertUnwindSafe(f));
