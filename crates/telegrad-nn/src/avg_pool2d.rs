@@ -34,21 +34,21 @@ impl AvgPool2d {
 
 impl Module for AvgPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (kernel, padding) = (self.kernel, self.padding);
-        if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
-            return Err(Error::options(
-                "AvgPool2d",
-                "the padding is at most half the kernel",
-            ));
-        }
-        let slide = Slide {
-            kernel,
-            stride: self.stride,
-            padding,
-            dilation: 1.into(),
-        };
-        let window = slide.over("AvgPool2d", x)?;
         recorded("avg_pool2d", &[x], || {
+            let (kernel, padding) = (self.kernel, self.padding);
+            if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
+                return Err(Error::options(
+                    "AvgPool2d",
+                    "the padding is at most half the kernel",
+                ));
+            }
+            let slide = Slide {
+                kernel,
+                stride: self.stride,
+                padding,
+                dilation: 1.into(),
+            };
+            let window = slide.over("AvgPool2d", x)?;
             Ok(with_type!("AvgPool2d", x, T => pool::<T>(x, window)?))
         })
     }

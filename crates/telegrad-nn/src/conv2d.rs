@@ -129,29 +129,29 @@ impl Module for Conv2d {
 /// # Errors
 /// When shapes or element types do not fit together, or the elements are not f32 or f64 on the CPU.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
-    let kernel = check(weight, bias, options.groups)?;
-    let slide = Slide {
-        kernel,
-        stride: options.stride,
-        padding: options.padding,
-        dilation: options.dilation,
-    };
-    let window = slide.over("Conv2d", x)?;
-    let inputs = weight.dim(1)? * options.groups;
-    if window.channels != inputs {
-        return Err(Error::shape(
-            "Conv2d",
-            format!("images of {inputs} channels"),
-            x.shape(),
-        ));
-    }
-    for other in [Some(weight), bias].into_iter().flatten() {
-        if other.dtype() != x.dtype() {
-            let expected = format!("tensors of one type, {:?} as its input", x.dtype());
-            return Err(Error::input("Conv2d", expected, format!("{:?}", other.dtype())));
-        }
-    }
     recorded("conv2d", &[x, weight], || {
+        let kernel = check(weight, bias, options.groups)?;
+        let slide = Slide {
+            kernel,
+            stride: options.stride,
+            padding: options.padding,
+            dilation: options.dilation,
+        };
+        let window = slide.over("Conv2d", x)?;
+        let inputs = weight.dim(1)? * options.groups;
+        if window.channels != inputs {
+            return Err(Error::shape(
+                "Conv2d",
+                format!("images of {inputs} channels"),
+                x.shape(),
+            ));
+        }
+        for other in [Some(weight), bias].into_iter().flatten() {
+            if other.dtype() != x.dtype() {
+                let expected = format!("tensors of one type, {:?} as its input", x.dtype());
+                return Err(Error::input("Conv2d", expected, format!("{:?}", other.dtype())));
+            }
+        }
         Ok(with_type!("Conv2d", x, T => kernel::convolve::<T>(x, weight, bias, window, options.groups)?))
     })
 }

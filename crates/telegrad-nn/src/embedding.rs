@@ -93,16 +93,13 @@ impl Module for Embedding {
 /// # Errors
 /// When an index is not below `count`.
 pub fn embedding(ids: &Tensor, weight: &Tensor, padding: Option<usize>) -> Result<Tensor> {
-    let [count, width] = *weight.dims() else {
-        return Err(Error::shape(
-            "Embedding",
-            "a weight [count, width]",
-            weight.shape(),
-        ));
-    };
-    let rows = indices("Embedding", ids, count)?;
-    let shape: Vec<usize> = ids.dims().iter().copied().chain([width]).collect();
     recorded("embedding", &[ids, weight], || {
+        let [count, width] = *weight.dims() else {
+            let expected = "a weight [count, width]";
+            return Err(Error::shape("Embedding", expected, weight.shape()));
+        };
+        let rows = indices("Embedding", ids, count)?;
+        let shape: Vec<usize> = ids.dims().iter().copied().chain([width]).collect();
         Ok(with_type!("Embedding", weight, T => select::<T>(weight, rows, shape, padding)?))
     })
 }

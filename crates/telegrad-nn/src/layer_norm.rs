@@ -80,8 +80,8 @@ impl Module for LayerNorm {
 /// # Errors
 /// When the last dimensions are not those of weight and bias.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    fits("LayerNorm", x, &[weight, bias])?;
     recorded("layer_norm", &[x, weight, bias], || {
+        fits("LayerNorm", x, &[weight, bias])?;
         Ok(with_type!("LayerNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));
             let value = read([x, weight, bias], |[x, weight, bias]: [&[T]; 3]| {

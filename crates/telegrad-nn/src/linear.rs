@@ -96,6 +96,10 @@ impl Module for Linear {
 /// # Errors
 /// When the shapes or the element types do not fit together.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    recorded("linear", &[x, weight], || apply(x, weight, bias))
+}
+
+fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (outputs, inputs) = weight.dims2()?;
     let Some((&last, rest)) = x.dims().split_last() else {
         return Err(Error::shape("linear", format!("[..., {inputs}]"), x.shape()));
@@ -122,19 +126,17 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         [_] => x.clone(),
         _ => x.reshape((rest.iter().product::<usize>(), inputs))?,
     };
-    let y = recorded("linear", &[x, weight], || {
-        if !has_kernels(x) {
-            let y = rows.matmul(&weight.t()?)?;
-            match bias {
-                Some(bias) => y.broadcast_add(bias),
-                None => Ok(y),
-            }
-        } else if x.dtype() == candle_core::DType::F64 {
-            fused::<f64>(&rows, weight, bias)
-        } else {
-            fused::<f32>(&rows, weight, bias)
+    let y = if !has_kernels(x) {
+        let y = rows.matmul(&weight.t()?)?;
+        match bias {
+            Some(bias) => y.broadcast_add(bias)?,
+            None => y,
         }
-    })?;
+    } else if x.dtype() == candle_core::DType::F64 {
+        fused::<f64>(&rows, weight, bias)?
+    } else {
+        fused::<f32>(&rows, weight, bias)?
+    };
     if rest.len() == 1 {
         return Ok(y);
     }

@@ -24,8 +24,8 @@ use crate::{Error, Result};
 /// # Errors
 /// When the shapes do not fit, or a target is not the index of a class.
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    let (classes, targets) = classes("cross_entropy", logits, targets)?;
     recorded("cross_entropy", &[logits], || {
+        let (classes, targets) = classes("cross_entropy", logits, targets)?;
         Ok(with_type!("cross_entropy", logits, T => entropy::<T>(logits, classes, targets)?))
     })
 }
@@ -36,8 +36,8 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`cross_entropy`].
 pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    let (classes, targets) = classes("nll", log_probs, targets)?;
     recorded("nll", &[log_probs], || {
+        let (classes, targets) = classes("nll", log_probs, targets)?;
         Ok(with_type!("nll", log_probs, T => selected::<T>(log_probs, classes, targets)?))
     })
 }
@@ -47,15 +47,15 @@ pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// When the shapes or the element types differ.
 pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
-    if prediction.dims() != target.dims() || prediction.dtype() != target.dtype() {
-        let expected = format!("a target {:?} of {:?}", prediction.dims(), prediction.dtype());
-        let found = format!("{:?} of {:?}", target.dims(), target.dtype());
-        return Err(Error::input("mse", expected, found));
-    }
-    if prediction.elem_count() == 0 {
-        return Err(Error::shape("mse", "at least one element", prediction.shape()));
-    }
     recorded("mse", &[prediction, target], || {
+        if prediction.dims() != target.dims() || prediction.dtype() != target.dtype() {
+            let expected = format!("a target {:?} of {:?}", prediction.dims(), prediction.dtype());
+            let found = format!("{:?} of {:?}", target.dims(), target.dtype());
+            return Err(Error::input("mse", expected, found));
+        }
+        if prediction.elem_count() == 0 {
+            return Err(Error::shape("mse", "at least one element", prediction.shape()));
+        }
         Ok(with_type!("mse", prediction, T => squares::<T>(prediction, target)?))
     })
 }

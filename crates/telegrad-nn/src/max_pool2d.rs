@@ -46,21 +46,21 @@ impl MaxPool2d {
 
 impl Module for MaxPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (kernel, padding) = (self.kernel, self.padding);
-        if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
-            return Err(Error::options(
-                "MaxPool2d",
-                "the padding is at most half the kernel",
-            ));
-        }
-        let slide = Slide {
-            kernel,
-            stride: self.stride,
-            padding,
-            dilation: 1.into(),
-        };
-        let window = slide.over("MaxPool2d", x)?;
         recorded("max_pool2d", &[x], || {
+            let (kernel, padding) = (self.kernel, self.padding);
+            if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
+                return Err(Error::options(
+                    "MaxPool2d",
+                    "the padding is at most half the kernel",
+                ));
+            }
+            let slide = Slide {
+                kernel,
+                stride: self.stride,
+                padding,
+                dilation: 1.into(),
+            };
+            let window = slide.over("MaxPool2d", x)?;
             Ok(with_type!("MaxPool2d", x, T => pool::<T>(x, window)?))
         })
     }

@@ -57,8 +57,8 @@ impl Module for RmsNorm {
 /// # Errors
 /// When the last dimensions are not those of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    fits("RmsNorm", x, &[weight])?;
     recorded("rms_norm", &[x, weight], || {
+        fits("RmsNorm", x, &[weight])?;
         Ok(with_type!("RmsNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));
             let value = read([x, weight], |[x, weight]: [&[T]; 2]| {

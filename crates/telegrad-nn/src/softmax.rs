@@ -21,8 +21,8 @@ use crate::{Error, Result};
 /// # Errors
 /// When there is no such dimension, the elements are not f32 or f64, or they are not on the CPU.
 pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
-    let dim = dim.to_index(x.shape(), "softmax")?;
     recorded("softmax", &[x], || {
+        let dim = dim.to_index(x.shape(), "softmax")?;
         along(x, dim, |x| Ok(with_type!("softmax", x, T => rows::<T>(x)?)))
     })
 }
@@ -32,8 +32,8 @@ pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> 
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
-    let dim = dim.to_index(x.shape(), "log_softmax")?;
     recorded("log_softmax", &[x], || {
+        let dim = dim.to_index(x.shape(), "log_softmax")?;
         along(x, dim, |x| {
             Ok(with_type!("log_softmax", x, T => log_rows::<T>(x)?))
         })

@@ -197,9 +197,9 @@ impl<A: Travels> DistributedOptimizer<A> {
     /// With clipping, [`OptimError::Norm`] and [`OptimError::NotFinite`] when there is no norm to clip to: nobody has made
     /// the step then.
     pub fn step(&self, context: &Context) -> Result<()> {
-        let _recorded = telegrad_trace::scope(Kind::Optimizer, || "DistributedOptimizer::step".into());
+        let recorded = telegrad_trace::scope(Kind::Optimizer, || "DistributedOptimizer::step".into());
         let lrs = self.lrs();
-        context.enter(|| {
+        let made = context.enter(|| {
             let scale = match self.max_norm {
                 Some(max_norm) => clip_factor(self.norm(context)?, max_norm),
                 None => 1.0,
@@ -208,9 +208,12 @@ impl<A: Travels> DistributedOptimizer<A> {
             let here = |owner: &RRef<Local>| owner.local_value_mut()?.step_in(context, &lrs, scale);
             self.ask_owners(there, here)
                 .map_err(|failed| Error::from(OptimError::Owners(failed)))
-        })?;
-        self.progress.lock().step += 1;
-        Ok(())
+        });
+        match &made {
+            Ok(_) => self.progress.lock().step += 1,
+            Err(error) => recorded.fail(|| error.to_string()),
+        }
+        made.map(drop)
     }
 
     /// The norm of the gradients of all owners together, in the context that this is called in.

@@ -168,7 +168,19 @@ impl<A: Algorithm> Optimizer<A> {
         scale: f64,
         mut gradient_of: impl FnMut(&Param) -> Result<Option<Tensor>>,
     ) -> Result<()> {
-        let _recorded = telegrad_trace::scope(Kind::Optimizer, || "Optimizer::step".into());
+        let recorded = telegrad_trace::scope(Kind::Optimizer, || "Optimizer::step".into());
+        let made = self.make_step(scale, &mut gradient_of);
+        if let Err(error) = &made {
+            recorded.fail(|| error.to_string());
+        }
+        made
+    }
+
+    fn make_step(
+        &mut self,
+        scale: f64,
+        gradient_of: &mut dyn FnMut(&Param) -> Result<Option<Tensor>>,
+    ) -> Result<()> {
         if !scale.is_finite() {
             return Err(OptimError::Scale(scale).into());
         }

@@ -31,8 +31,8 @@
 //! # }
 //! ```
 //!
-//! Take a batch exporter: one that sends each span as it ends would do so on the threads that read and answer calls. Where the
-//! spans of `telegrad::trace` are filtered out, nothing carries a trace on. The state of a trace and its baggage are not carried.
+//! Take a batch exporter: one that sends each span as it ends would do so on the threads that read and answer calls, and on the
+//! one that ends them at their limits. Where the spans of `telegrad::trace` are filtered out, nothing carries a trace on. The state of a trace and its baggage are not carried.
 
 pub use {opentelemetry, tracing_opentelemetry};
 

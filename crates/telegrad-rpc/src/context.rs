@@ -11,6 +11,7 @@ use telegrad_trace::Span;
 use telegrad_wire::CallId;
 
 use crate::layer::{Scope, in_scope};
+use crate::recording;
 use crate::rref::RefId;
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
@@ -92,10 +93,7 @@ impl CallContext {
 
     /// Runs `f` with this as the current call.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
-        let _entered = match &self.span {
-            Some(span) => span.enter(),
-            None => telegrad_trace::hide(),
-        };
+        let _entered = recording::enter(self.span.as_ref());
         Self::replace(Some(self.clone()), || in_scope(self.scope, f))
     }
 

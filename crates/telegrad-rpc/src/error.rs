@@ -136,7 +136,7 @@ pub enum Error {
         source: Box<WireError>,
     },
     /// A wait where waiting would stop the worker from receiving.
-    #[error("an inline function must not wait for other calls")]
+    #[error("an inline function must not wait for other calls, nor a subscriber that is shown something")]
     WaitInInline,
     /// The world has been shut down.
     #[error("this world has been shut down")]

@@ -120,7 +120,11 @@ fn record_whole(worker: &Arc<Worker>, world: u64) {
         incarnation,
     } = &worker.identity;
     match telegrad_trace::write_worker(folder.as_ref(), world, (*rank, name, incarnation.0)) {
-        Ok(sink) => worker.recorder.write_to(sink),
+        Ok(sink) => {
+            let shapes = std::env::var_os(telegrad_trace::SHAPES);
+            let is_wanted = |shapes: std::ffi::OsString| !shapes.is_empty() && shapes != "0";
+            worker.recorder.write_to(sink, shapes.is_some_and(is_wanted));
+        }
         Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),
     }
 }

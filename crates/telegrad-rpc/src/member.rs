@@ -77,11 +77,8 @@ impl Member {
         &self.card.identity
     }
 
-    /// The link for calls, made or made anew where needed.
+    /// Makes the link for calls, unless somebody else does so meanwhile.
     pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
-        if let Some(open) = self.open() {
-            return Ok(open);
-        }
         // A thread that receives for others must wait for nothing, so neither for a connection.
         if !Executor::may_wait() {
             return Err(Absent::NotTried(Error::WaitInInline));

@@ -21,11 +21,15 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from
 /// How long to wait, when a profile has run out of patience, for those that are told that it is over.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// Why a worker that answers is missing.
+const GIVEN_UP: &str =
+    "more profiles were open there than it keeps, and it has given up what it had of this one";
+
 /// The least that a worker has to answer.
 const LEAST: Duration = Duration::from_millis(50);
 
 /// Runs `f` and finds out what happened meanwhile on its behalf: every call that it made, on this worker and on all
-/// others, to any depth.
+/// others, to any depth (S42).
 ///
 /// What it set off and did not wait for belongs to it too, and is waited for within [`Options::patience`]. What other threads
 /// do does not, unless they are told ([`telegrad_trace::here`]). Workers that cannot be asked any more are in [`Profile::missing`].
@@ -57,7 +61,7 @@ pub fn profile<R>(world: &World, options: Options, f: impl FnOnce() -> R) -> Res
     }
 }
 
-/// Records everything that one worker does, whoever asked it to, until [`finish`](Self::finish).
+/// Records everything that one worker does, whoever asked it to, until [`finish`](Self::finish) (S44).
 ///
 /// Several may be open at once; each has everything since it was opened.
 #[derive(Debug)]
@@ -74,11 +78,20 @@ impl ProcessProfile {
     /// # Errors
     /// When the world has been shut down.
     pub fn start(world: &World) -> Result<Self> {
+        Self::start_with(world, &Options::default())
+    }
+
+    /// As [`start`](Self::start), with the shapes of tensors if [`Options::shapes`] asks for them. The other options have no
+    /// meaning here.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(world: &World, options: &Options) -> Result<Self> {
         let worker = world.worker();
         if worker.is_closed() {
             return Err(Error::ShutDown);
         }
-        let number = worker.recorder.watch();
+        let number = worker.recorder.watch(options.shapes);
         Ok(Self {
             world: World::of(worker),
             number,
@@ -201,6 +214,10 @@ impl<'a> Asking<'a> {
             again.clear();
             for (rank, answer) in answers {
                 match answer {
+                    Ok(found) if found.given_up => {
+                        self.missing.insert(rank, GIVEN_UP.into());
+                        self.ended.insert(rank);
+                    }
                     Ok(found) => {
                         self.missing.remove(&rank);
                         round.events += found.events.len();

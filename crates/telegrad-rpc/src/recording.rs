@@ -1,9 +1,10 @@
-//! What calls leave in recordings.
+//! What calls leave in recordings (S42).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Call, Cause, Entered, Execution, Kind, Origin, Position, Span, Status};
+use telegrad_trace::{Call, Cause, Entered, Execution, Kind, Origin, Position, Scope, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
 use crate::call::Reply;
@@ -16,7 +17,7 @@ use crate::worker::{Request, Worker};
 use crate::worker_info::WorkerInfo;
 
 /// Whether calls of this function are nobody's business: they are made for the sake of others.
-fn is_hidden(function: &Registration) -> bool {
+pub(crate) fn is_hidden(function: &Registration) -> bool {
     is_control(function) || is_collection(function)
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
         metas.collect()
     };
     span.note(|event| {
-        if span.position().has_shapes() {
+        if span.wants_shapes() {
             event.shapes = shapes();
         }
         event.tensor_bytes = tensors as u64;
@@ -146,7 +147,7 @@ pub(crate) fn of_execution(
     let span = Span::ahead(&worker.recorder, at, function.name, kind, cause);
     span.note(|event| {
         event.tensor_bytes = tensors.iter().map(|tensor| tensor.bytes().len() as u64).sum();
-        if at.has_shapes() {
+        if span.wants_shapes() {
             event.shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
         }
     });
@@ -168,6 +169,40 @@ pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
     }
 }
 
+/// This thread is about to wait, for the call or callback with this span or for something else: recorded until the scope is
+/// dropped.
+///
+/// # Errors
+/// [`Error::WaitInInline`] where a subscriber is shown something: this may be the thread that reads what it would wait for (S47).
+#[inline]
+pub(crate) fn waits(
+    worker: &Arc<Worker>,
+    call: u64,
+    name: impl FnOnce() -> Cow<'static, str>,
+) -> Result<Scope, Error> {
+    // One look, as long as nothing is recorded.
+    if worker.recorder.here().is_none() {
+        return Ok(Scope::none());
+    }
+    waits_on_record(worker, call, name)
+}
+
+#[cold]
+fn waits_on_record(
+    worker: &Arc<Worker>,
+    call: u64,
+    name: impl FnOnce() -> Cow<'static, str>,
+) -> Result<Scope, Error> {
+    if telegrad_trace::is_showing() {
+        return Err(Error::WaitInInline);
+    }
+    Ok(telegrad_trace::scope_of(
+        &worker.recorder,
+        Kind::Wait { call },
+        name,
+    ))
+}
+
 /// How a call ended that its caller has given up.
 fn given_up(context: &CallContext) -> Option<Status> {
     let status = if context.is_late() {
@@ -178,10 +213,23 @@ fn given_up(context: &CallContext) -> Option<Status> {
     context.was_cancelled().then_some(status)
 }
 
-/// It is not run, because nobody wants it any more.
+/// It is not run, or not to its end, because nobody wants it any more.
 pub(crate) fn not_run(context: &CallContext) {
     if let Some(span) = &context.span {
-        span.finish(|event| event.status = given_up(context).unwrap_or(Status::Cancelled));
+        span.finish(|event| {
+            event.status = if context.is_late() {
+                Status::TimedOut
+            } else {
+                Status::Cancelled
+            };
+        });
+    }
+}
+
+/// The value that it was to make is not made.
+pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str) {
+    if let Some(span) = &context.span {
+        span.finish(|event| event.status = of_kind(kind).unwrap_or_else(|| Status::Failed(text.into())));
     }
 }
 

@@ -40,6 +40,7 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::function::{Access, Method};
 use crate::options::CallOptions;
+use crate::recording;
 use crate::registry::{Kept, Registration, Registry};
 use crate::worker::{Request, Worker};
 use crate::worker_info::{To, WorkerInfo};
@@ -231,6 +232,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         }
         let started = Instant::now();
         let (limit, deadline) = worker.limit(self.options, started);
+        let _waits = recording::waits(&worker, 0, || format!("wait in {function}").into())?;
         let entering = async {
             match slot.wait().await {
                 Ok(value) => Ok(value.enter(access).await),

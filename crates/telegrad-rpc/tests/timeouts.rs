@@ -1,9 +1,11 @@
-//! Time limits: what they say, and how they travel.
+//! Time limits: what they say, and how they travel (S15).
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{Error, Options, Result, World, remote, time_left};
 use telegrad_testkit::{Board, Cluster, on_every_cluster};
+use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 const LIMIT: Duration = Duration::from_millis(100);
 
@@ -85,6 +87,7 @@ on_every_cluster! { 2 =>
     a_call_that_takes_too_long_says_what_where_and_how_long
     the_limit_holds_without_anyone_waiting
     the_time_left_travels_along
+    both_sides_agree_on_the_end_however_long_encoding_takes
     an_inner_call_ends_with_the_outer_one
     no_limit_is_no_limit
     a_late_reply_is_dropped_and_the_link_goes_on
@@ -148,6 +151,48 @@ fn the_time_left_travels_along(cluster: Cluster) {
         // An async function's calls inherit it as well.
         let call = world.with_timeout(limit).rpc_async(1, left, ()).unwrap();
         assert!(call.wait().unwrap().unwrap() <= limit);
+    });
+}
+
+/// Takes longer to encode than a call may take.
+#[derive(Default)]
+struct Slow {
+    encoded: Mutex<Option<Instant>>,
+}
+
+impl Wire for Slow {
+    fn encode(&self, encoder: &mut Encoder) {
+        std::thread::sleep(2 * LIMIT);
+        *self.encoded.lock().unwrap() = Some(Instant::now());
+        ().encode(encoder);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        <()>::decode(decoder).map(|()| Self::default())
+    }
+}
+
+#[remote]
+fn left_after(_slow: Arc<Slow>) -> Option<Duration> {
+    time_left()
+}
+
+#[remote]
+async fn forever_after(_slow: Arc<Slow>) {
+    std::future::pending::<()>().await;
+}
+
+fn both_sides_agree_on_the_end_however_long_encoding_takes(cluster: Cluster) {
+    on_rank_0(cluster, |world, _| {
+        let world = world.with_timeout(LIMIT);
+        // The callee may be told less, for what sending takes, but not more than the caller waits.
+        let left = world.rpc_sync(1, left_after, (Arc::default(),)).unwrap().unwrap();
+        assert!(left <= LIMIT, "{left:?}");
+        let slow = Arc::new(Slow::default());
+        let error = world.rpc_sync(1, forever_after, (slow.clone(),)).unwrap_err();
+        assert_timeout(&error, "forever_after", LIMIT);
+        let encoded = slow.encoded.lock().unwrap().expect("it was encoded");
+        assert!(encoded.elapsed() >= LIMIT, "{:?}", encoded.elapsed());
     });
 }
 

@@ -1,20 +1,14 @@
 //! Where a thread is in a recording.
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
-use telegrad_wire::Rank;
-use tracing::span::EnteredSpan;
-
-use crate::event::{Event, Kind, Position, Status};
+use crate::event::Position;
 use crate::recorder::Recorder;
-use crate::span::Span;
-use crate::subscribers;
+use crate::shown::Shown;
+use crate::watching;
 
 #[derive(Clone)]
 struct Current {
@@ -30,6 +24,8 @@ enum Place {
     Nowhere,
     /// It does something that is not recorded.
     Hidden,
+    /// It works for a subscriber, which is recorded nowhere.
+    Unseen,
     At(Current),
 }
 
@@ -38,6 +34,7 @@ impl Place {
         match self {
             Self::Nowhere => NOWHERE,
             Self::Hidden => HIDDEN,
+            Self::Unseen => UNSEEN,
             Self::At(_) => AT,
         }
     }
@@ -46,100 +43,17 @@ impl Place {
 const NOWHERE: u8 = 0;
 const HIDDEN: u8 = 1;
 const AT: u8 = 2;
+const UNSEEN: u8 = 3;
+
+/// Beside any of them: subscribers are shown something on this thread. Wherever else it goes meanwhile, and comes back
+/// from, this stays.
+const MUTED: u8 = 4;
 
 thread_local! {
     static CURRENT: RefCell<Place> = const { RefCell::new(Place::Nowhere) };
     /// The kind of place, for those who come by with every call.
     static KIND: Cell<u8> = const { Cell::new(NOWHERE) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The recorders that record everything, for threads that are nowhere: those of recordings, and those that subscribers see.
-static WATCHING: Mutex<Watching> = Mutex::new(Watching {
-    recorded: Vec::new(),
-    shown: Vec::new(),
-});
-static WATCHERS: AtomicUsize = AtomicUsize::new(0);
-
-struct Watching {
-    recorded: Vec<Weak<Recorder>>,
-    shown: Vec<Weak<Recorder>>,
-}
-
-impl Watching {
-    fn of(&mut self, watcher: Watcher) -> &mut Vec<Weak<Recorder>> {
-        match watcher {
-            Watcher::Recording => &mut self.recorded,
-            Watcher::Subscribers => &mut self.shown,
-        }
-    }
-
-    /// The worker that a thread that is nowhere must be working for. Of several, nobody knows which one.
-    fn only(&self) -> Option<Arc<Recorder>> {
-        let candidates = if self.recorded.is_empty() {
-            &self.shown
-        } else {
-            &self.recorded
-        };
-        let (first, others) = candidates.split_first()?;
-        others
-            .iter()
-            .all(|other| other.ptr_eq(first))
-            .then(|| first.upgrade())?
-    }
-}
-
-/// For whom everything is recorded that a worker does.
-#[derive(Clone, Copy)]
-pub(crate) enum Watcher {
-    Recording,
-    Subscribers,
-}
-
-/// The recorders of this process, and whether subscribers want to see what they record.
-static RECORDERS: Mutex<(Vec<Weak<Recorder>>, bool)> = Mutex::new((Vec::new(), false));
-
-/// There is another recorder.
-pub(crate) fn add(recorder: &Arc<Recorder>) {
-    subscribers::ask();
-    let mut recorders = RECORDERS.lock();
-    recorders.0.push(Arc::downgrade(recorder));
-    recorder.subscribe(recorders.1);
-}
-
-/// A recorder ends.
-pub(crate) fn remove(recorder: &Recorder) {
-    let mut recorders = RECORDERS.lock();
-    recorders
-        .0
-        .retain(|other| !std::ptr::eq(other.as_ptr(), recorder));
-}
-
-/// Subscribers have begun, or no longer want, to see what is recorded.
-pub(crate) fn subscribe(wanted: bool) {
-    let mut recorders = RECORDERS.lock();
-    recorders.1 = wanted;
-    let known: Vec<_> = recorders.0.iter().filter_map(Weak::upgrade).collect();
-    known.iter().for_each(|recorder| recorder.subscribe(wanted));
-    // One of them may end here, and has to be removed.
-    drop(recorders);
-}
-
-pub(crate) fn watch(recorder: &Arc<Recorder>, watcher: Watcher) {
-    WATCHING.lock().of(watcher).push(Arc::downgrade(recorder));
-    WATCHERS.fetch_add(1, SeqCst);
-}
-
-pub(crate) fn unwatch(recorder: &Recorder, watcher: Watcher) {
-    let mut watching = WATCHING.lock();
-    let watching = watching.of(watcher);
-    let place = watching
-        .iter()
-        .position(|other| std::ptr::eq(other.as_ptr(), recorder));
-    if let Some(place) = place {
-        watching.remove(place);
-        WATCHERS.fetch_sub(1, SeqCst);
-    }
 }
 
 /// The number of this thread.
@@ -158,29 +72,62 @@ pub(crate) fn thread() -> u64 {
 pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
     match KIND.get() {
         HIDDEN => None,
-        AT => at(recorder).or_else(|| recorder.outside(0)),
-        _ => recorder.outside(0),
+        NOWHERE => recorder.outside(0),
+        _ => somewhere(recorder),
     }
 }
 
-fn at(recorder: &Arc<Recorder>) -> Option<Position> {
-    CURRENT.with_borrow(|place| match place {
+fn somewhere(recorder: &Arc<Recorder>) -> Option<Position> {
+    if KIND.get() != AT {
+        // What is called from here is to know that it is nobody's business.
+        return Some(Position::UNSEEN);
+    }
+    let at = CURRENT.with_borrow(|place| match place {
         Place::At(current) => Arc::ptr_eq(&current.recorder, recorder).then_some(current.at),
         _ => None,
+    });
+    at.or_else(|| recorder.outside(0))
+}
+
+/// Whose worker this thread works for, and where in what that records, for things that the thread itself does.
+pub(crate) enum Whereabouts {
+    Nowhere,
+    Hidden,
+    At(Arc<Recorder>, Position),
+}
+
+pub(crate) fn whereabouts() -> Whereabouts {
+    if KIND.get() & MUTED != 0 {
+        return Whereabouts::Hidden;
+    }
+    CURRENT.with_borrow(|place| match place {
+        Place::Nowhere => Whereabouts::Nowhere,
+        Place::Hidden | Place::Unseen => Whereabouts::Hidden,
+        Place::At(Current { recorder, at }) => Whereabouts::At(recorder.clone(), *at),
     })
 }
 
-/// What this thread does is not recorded until this is dropped. Cheaper than [`hide`], and for nothing that goes elsewhere.
+/// What this thread does until this is dropped, it does because a subscriber is shown something.
 pub(crate) fn mute() -> Muted {
-    Muted(KIND.replace(HIDDEN))
+    let before = KIND.get();
+    KIND.set(before | MUTED);
+    Muted(before & MUTED != 0)
 }
 
-pub(crate) struct Muted(u8);
+pub(crate) struct Muted(bool);
 
 impl Drop for Muted {
     fn drop(&mut self) {
-        KIND.set(self.0);
+        if !self.0 {
+            KIND.set(KIND.get() & !MUTED);
+        }
     }
+}
+
+/// Whether a subscriber is being shown something on this thread, which may hold what others wait for: whatever the
+/// subscriber does then must not wait for other workers (S47).
+pub fn is_showing() -> bool {
+    KIND.get() & MUTED != 0
 }
 
 /// Whether what this thread does is recorded.
@@ -188,7 +135,7 @@ impl Drop for Muted {
 pub fn is_recorded() -> bool {
     match KIND.get() {
         AT => true,
-        NOWHERE => WATCHERS.load(Relaxed) > 0,
+        NOWHERE => watching::is_any(),
         _ => false,
     }
 }
@@ -208,7 +155,7 @@ pub struct Entered {
 struct Outer {
     place: Place,
     /// What subscribers see it leave.
-    _shown: Option<EnteredSpan>,
+    shown: Shown,
 }
 
 impl std::fmt::Debug for Current {
@@ -218,16 +165,21 @@ impl std::fmt::Debug for Current {
 }
 
 /// Puts this thread there, and where subscribers are shown that it is.
-pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, shown: tracing::Span) -> Entered {
-    let recorder = recorder.clone();
-    replace(Place::At(Current { recorder, at }), shown)
+pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, shown: Shown) -> Entered {
+    let place = if at.is_unseen() {
+        Place::Unseen
+    } else {
+        let recorder = recorder.clone();
+        Place::At(Current { recorder, at })
+    };
+    replace(place, shown)
 }
 
 /// Where a thread is, for another one that works for it.
 #[derive(Clone, Debug)]
 pub struct Here {
     place: Place,
-    shown: tracing::Span,
+    shown: Shown,
 }
 
 /// Where this thread is, also in the spans of `tracing`: the one that it is in goes on for as long as this is kept.
@@ -243,9 +195,15 @@ pub struct Here {
 /// });
 /// ```
 pub fn here() -> Here {
+    if is_showing() {
+        return Here {
+            place: Place::Unseen,
+            shown: Shown::default(),
+        };
+    }
     Here {
         place: CURRENT.with_borrow(Clone::clone),
-        shown: tracing::Span::current(),
+        shown: Shown::here(),
     }
 }
 
@@ -257,23 +215,25 @@ impl Here {
     }
 }
 
-/// What this thread does from here on is not recorded.
+/// What this thread does from here on is not recorded. What it has other workers do is, if they record everything
+/// themselves.
 #[inline]
 pub fn hide() -> Entered {
-    if KIND.get() == NOWHERE && WATCHERS.load(Relaxed) == 0 {
+    if KIND.get() == NOWHERE && !watching::is_any() {
         return Entered {
             outer: ManuallyDrop::new(None),
             not_send: PhantomData,
         };
     }
-    replace(Place::Hidden, tracing::Span::none())
+    replace(Place::Hidden, Shown::default())
 }
 
-fn replace(with: Place, shown: tracing::Span) -> Entered {
+fn replace(with: Place, shown: Shown) -> Entered {
     let outer = Outer {
         place: put(with),
-        _shown: (!shown.is_disabled()).then(|| shown.entered()),
+        shown,
     };
+    outer.shown.enter();
     Entered {
         outer: ManuallyDrop::new(Some(Box::new(outer))),
         not_send: PhantomData,
@@ -282,7 +242,7 @@ fn replace(with: Place, shown: tracing::Span) -> Entered {
 
 /// Puts this thread there; where it was before.
 fn put(place: Place) -> Place {
-    KIND.set(place.kind());
+    KIND.set(KIND.get() & MUTED | place.kind());
     CURRENT.replace(place)
 }
 
@@ -298,118 +258,9 @@ impl Drop for Entered {
 /// Puts this thread back where it was.
 #[cold]
 fn back(outer: Outer) {
+    outer.shown.exit();
     drop(put(outer.place));
 }
-
-/// Records something from now until it is dropped. `name` is asked for only if it is recorded.
-#[inline]
-pub fn scope(kind: Kind, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
-    scope_with(kind, name, Vec::new)
-}
-
-/// As [`scope`], with the shapes of the tensors that it works on, which are asked for only if they are wanted.
-#[inline]
-pub fn scope_with(
-    kind: Kind,
-    name: impl FnOnce() -> Cow<'static, str>,
-    shapes: impl FnOnce() -> Vec<String>,
-) -> Scope {
-    if !is_recorded() {
-        return Scope(ManuallyDrop::new(None));
-    }
-    let current = match CURRENT.with_borrow(Clone::clone) {
-        Place::At(current) => Some((current.recorder, current.at)),
-        Place::Hidden => None,
-        Place::Nowhere => {
-            let only = WATCHING.lock().only();
-            only.and_then(|recorder| {
-                let at = recorder.here()?;
-                Some((recorder, at))
-            })
-        }
-    };
-    let current = current.filter(|(recorder, at)| recorder.wants(&kind, *at));
-    let scope = current.map(|(recorder, at)| begin(&recorder, at, kind, name()));
-    let wants_shapes = scope
-        .as_ref()
-        .is_some_and(|inner| inner.1.position().has_shapes());
-    let scope = Scope(ManuallyDrop::new(scope));
-    if wants_shapes {
-        let shapes = shapes();
-        scope.note(|event| event.shapes = shapes);
-    }
-    scope
-}
-
-/// As [`scope`], for whoever knows the worker that it is on.
-#[inline]
-pub fn scope_of(recorder: &Arc<Recorder>, kind: Kind, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
-    let at = recorder.here().filter(|at| recorder.wants(&kind, *at));
-    let scope = at.map(|at| begin(recorder, at, kind, name()));
-    Scope(ManuallyDrop::new(scope))
-}
-
-fn begin(
-    recorder: &Arc<Recorder>,
-    at: Position,
-    kind: Kind,
-    name: Cow<'static, str>,
-) -> Box<(Entered, Span)> {
-    let span = Span::new(recorder, at, name, kind);
-    Box::new((span.enter(), span))
-}
-
-/// Something that is recorded until this is dropped.
-#[derive(Debug)]
-#[must_use = "it ends when it is dropped"]
-pub struct Scope(ManuallyDrop<Option<Box<(Entered, Span)>>>);
-
-impl Scope {
-    fn note(&self, change: impl FnOnce(&mut Event)) {
-        if let Some(inner) = &*self.0 {
-            inner.1.note(change);
-        }
-    }
-
-    /// It has failed.
-    pub fn fail(&self, why: impl FnOnce() -> String) {
-        self.note(|event| event.status = Status::Failed(why()));
-    }
-
-    /// So many bytes of tensors came of it.
-    pub fn made(&self, bytes: u64) {
-        self.note(|event| event.tensor_bytes += bytes);
-    }
-
-    /// Events with the same number belong together. `number` is given the worker that this is on.
-    pub fn link(&self, number: impl FnOnce(Rank) -> u64) {
-        self.note(|event| event.link = number(event.worker));
-    }
-}
-
-impl Drop for Scope {
-    #[inline]
-    fn drop(&mut self) {
-        // By hand, as in `Entered`.
-        if let Some(inner) = self.0.take() {
-            end(*inner);
-        }
-    }
-}
-
-#[cold]
-fn end((entered, span): (Entered, Span)) {
-    drop(entered);
-    span.finish(|event| {
-        if std::thread::panicking() && event.status.is_ok() {
-            event.status = Status::Failed("it panicked".into());
-        }
-    });
-}
-
-/// For tests that start, or do not expect, recordings of the process.
-#[cfg(test)]
-pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
 mod tests {
@@ -417,71 +268,33 @@ mod tests {
     use crate::Clock;
 
     #[test]
-    fn a_thread_that_is_told_records_for_another() {
+    fn what_a_subscriber_does_is_not_recorded_wherever_it_goes() {
         let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let at = Position { trace, span: 9 };
-        let entered = enter(&recorder, at, tracing::Span::none());
-        let here = here();
-        let helper = std::thread::spawn(move || {
-            here.run(|| {
-                crate::record_function!("helping");
-            });
-            CURRENT.with_borrow(|place| matches!(place, Place::Nowhere))
-        });
-        assert!(helper.join().unwrap(), "it is over there, too");
-        drop(entered);
-        let events = recorder.collect(trace, 0, true).events;
-        assert_eq!((&*events[0].name, events[0].parent), ("helping", 9));
-        assert_ne!(events[0].thread, thread());
-    }
-
-    #[test]
-    fn scopes_nest_and_are_found_with_their_parents() {
-        let recorder = Recorder::new(0, Clock::default(), 0);
-        let trace = recorder.open(true);
+        let entered = enter(&recorder, at, Shown::default());
         {
-            let _entered = enter(&recorder, Position { trace, span: 7 }, tracing::Span::none());
-            let _outer = scope_with(Kind::Scope, || "outer".into(), || vec!["f32[2]".into()]);
+            let _muted = mute();
+            drop(hide());
+            drop(enter(&recorder, at, Shown::default()));
             {
-                crate::record_function!("inner");
+                let _again = mute();
             }
-            let failing = scope(Kind::Operator, || Cow::Owned("failing".to_owned()));
-            failing.fail(|| "why".into());
+            assert!(is_showing() && !is_recorded());
+            assert_eq!(of(&recorder), Some(Position::UNSEEN));
+            crate::record_function!("unseen");
+            // Nor what it has another thread do, which may wait.
+            let here = here();
+            let helper = std::thread::spawn(move || {
+                here.run(|| {
+                    crate::record_function!("unseen");
+                    assert!(!is_recorded() && !is_showing());
+                });
+            });
+            helper.join().unwrap();
         }
-        let events = recorder.collect(trace, 0, true).events;
-        let [inner, failing, outer] = &events[..] else {
-            panic!("{events:?}");
-        };
-        assert_eq!((&*outer.name, outer.parent), ("outer", 7));
-        assert_eq!((&*inner.name, inner.parent), ("inner", outer.span));
-        assert_eq!((&*failing.name, failing.parent), ("failing", outer.span));
-        assert_eq!(failing.status, Status::Failed("why".into()));
-        assert_eq!(outer.shapes, ["f32[2]"]);
-        assert!(outer.start <= inner.start && inner.end <= failing.start && failing.end <= outer.end);
-        assert!(of(&recorder).is_none());
-    }
-
-    #[test]
-    fn nobody_is_asked_for_a_name_that_is_not_recorded() {
-        let _alone = ALONE.lock();
-        drop(scope(Kind::Scope, || panic!("nothing is recorded")));
-    }
-
-    #[test]
-    fn a_panic_is_recorded_and_leaves_the_thread_where_it_was() {
-        let recorder = Recorder::new(0, Clock::default(), 0);
-        let trace = recorder.open(false);
-        let at = Position { trace, span: 1 };
-        let entered = enter(&recorder, at, tracing::Span::none());
-        let panicked = std::panic::catch_unwind(|| {
-            crate::record_function!("doomed");
-            panic!("on purpose");
-        });
-        assert!(panicked.is_err());
         assert_eq!(of(&recorder), Some(at));
         drop(entered);
-        let events = recorder.collect(trace, 0, true).events;
-        assert_eq!(events[0].status, Status::Failed("it panicked".into()));
+        assert!(recorder.collect(trace, 0, true).events.is_empty());
     }
 }

@@ -29,8 +29,8 @@ pub struct Event {
     pub status: Status,
     /// The shapes of the tensors that it worked on, where they were asked for.
     pub shapes: Vec<String>,
-    /// Bytes of tensors: those that came of an operator, a layer or a derivative, those that a call carried there and back,
-    /// those that its function was given and gave.
+    /// Bytes of tensors: those that came of an operator, a layer or a derivative, unless they are in the memory of an operand; those
+    /// that a call carried there and back; those that its function was given and gave.
     #[serde(default)]
     pub tensor_bytes: u64,
     /// Events with the same number, other than 0, belong together across the forward and the backward pass.
@@ -75,9 +75,9 @@ pub enum Kind {
     Autograd,
     /// A step of an optimiser.
     Optimizer,
-    /// Somebody waits for the result of a call.
+    /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value.
     Wait {
-        /// The call's span; 0 when that is not recorded.
+        /// The span of the call or the callback; 0 when that is not recorded, or it is for neither.
         call: u64,
     },
     /// A call, seen by the caller.
@@ -180,10 +180,25 @@ pub(crate) fn trace_number(opener: Rank, count: u64, with_shapes: bool) -> u64 {
     (u64::from(opener) + 1) << 40 | (count << 1) & ((1 << 40) - 1) | u64::from(with_shapes)
 }
 
+/// The trace of what is done for subscribers while they are shown something: it is recorded nowhere, on no worker. Otherwise
+/// subscribers of two workers that call each other would never come to an end (S47).
+const UNSEEN: u64 = 1;
+
 impl Position {
+    /// Where what is done for subscribers happens.
+    pub(crate) const UNSEEN: Self = Self {
+        trace: UNSEEN,
+        span: 0,
+    };
+
+    /// Whether nothing is recorded there.
+    pub fn is_unseen(&self) -> bool {
+        self.trace == UNSEEN
+    }
+
     /// Whether shapes are asked for.
     pub fn has_shapes(&self) -> bool {
-        self.trace & SHAPES != 0
+        self.trace & SHAPES != 0 && !self.is_unseen()
     }
 
     /// Who has opened the trace, if a worker has.

@@ -9,19 +9,20 @@ use rustc_hash::FxHashMap;
 use telegrad_wire::{Rank, Wire};
 
 use crate::clock::Clock;
-use crate::current::{self, Watcher};
+use crate::current;
 use crate::event::{Event, Kind, Position, trace_number};
 use crate::sink::Sink;
 use crate::subscribers;
+use crate::watching;
 
-/// The trace of a world that is recorded from its start to its end.
+/// The trace of a world that is recorded from its start to its end; the next one if shapes are asked for.
 pub const WHOLE_WORLD: u64 = 2;
 
-/// Events that a worker keeps for others, of all traces together. Further ones are counted.
+/// Events that a worker keeps for others, of all traces together. Further ones are counted (S45).
 const MAX_EVENTS: usize = 1 << 20;
 
 /// Traces that a worker keeps something of. The one that nothing has happened in for longest makes room for another: whoever
-/// opened it may have gone without a word.
+/// opened it may have gone without a word. Whoever asks for it then is told (S45).
 const MAX_TRACES: usize = 64;
 
 /// Traces that are over and remembered as such, so that what comes late does not open them again.
@@ -51,7 +52,9 @@ pub struct Recorder {
     clock: Clock,
     /// How many recordings of this process there are, and [`SUBSCRIBERS`] if those want to see it.
     watchers: AtomicUsize,
-    /// The trace of what happens outside of profiles: 0, or [`WHOLE_WORLD`].
+    /// How many of the recordings ask for shapes.
+    with_shapes: AtomicUsize,
+    /// The trace of what happens outside of profiles: 0, or [`WHOLE_WORLD`], or that with shapes.
     outside: AtomicU64,
     next_span: AtomicU64,
     next_trace: AtomicU64,
@@ -71,7 +74,8 @@ struct Books {
     touches: u64,
     /// The recordings of this process, with their numbers.
     watching: Vec<(u64, Recording)>,
-    over: VecDeque<u64>,
+    /// Traces that are over, and whether that is because there were too many.
+    over: VecDeque<(u64, bool)>,
     /// The names of the threads that something was recorded on.
     threads: FxHashMap<u64, String>,
 }
@@ -87,6 +91,8 @@ struct Recording {
     callees: BTreeSet<Rank>,
     dropped: u64,
     touched: u64,
+    /// Whether it is to have shapes, if it is a recording of this process.
+    shapes: bool,
 }
 
 /// What a worker has recorded of a trace.
@@ -104,6 +110,8 @@ pub struct Collected {
     pub dropped: u64,
     /// The names of threads, by their numbers.
     pub threads: Vec<(u64, String)>,
+    /// Whether it was given up, because there were too many traces: what had been recorded of it is gone.
+    pub given_up: bool,
 }
 
 impl Recorder {
@@ -114,6 +122,7 @@ impl Recorder {
             worker,
             clock,
             watchers: AtomicUsize::new(0),
+            with_shapes: AtomicUsize::new(0),
             outside: AtomicU64::new(0),
             next_span: AtomicU64::new(seed | 1),
             next_trace: AtomicU64::new(1),
@@ -122,7 +131,7 @@ impl Recorder {
             has_sink: AtomicBool::new(false),
             names: OnceLock::new(),
         });
-        current::add(&recorder);
+        watching::add(&recorder);
         recorder
     }
 
@@ -139,48 +148,49 @@ impl Recorder {
     }
 
     /// Subscribers want to see what is recorded, or no longer.
-    pub(crate) fn subscribe(self: &Arc<Self>, wanted: bool) {
-        if wanted {
-            if self.watchers.fetch_or(SUBSCRIBERS, SeqCst) & SUBSCRIBERS == 0 {
-                current::watch(self, Watcher::Subscribers);
-            }
+    pub(crate) fn subscribe(&self, wanted: bool) {
+        let before = if wanted {
+            self.watchers.fetch_or(SUBSCRIBERS, SeqCst)
         } else {
-            self.unsubscribe();
+            self.watchers.fetch_and(!SUBSCRIBERS, SeqCst)
+        };
+        match (before & SUBSCRIBERS != 0, wanted) {
+            (false, true) => watching::begin(false),
+            (true, false) => watching::end(false),
+            _ => {}
         }
     }
 
-    fn unsubscribe(&self) {
-        if self.watchers.fetch_and(!SUBSCRIBERS, SeqCst) & SUBSCRIBERS != 0 {
-            current::unwatch(self, Watcher::Subscribers);
-        }
-    }
-
-    fn record_all(self: &Arc<Self>) {
+    fn record_all(&self) {
         self.watchers.fetch_add(1, SeqCst);
-        current::watch(self, Watcher::Recording);
+        watching::begin(true);
     }
 
     fn no_longer(&self) {
         self.watchers.fetch_sub(1, SeqCst);
-        current::unwatch(self, Watcher::Recording);
+        watching::end(true);
     }
 
-    /// Nothing is shown to subscribers any more.
-    fn leave(&self) {
-        current::remove(self);
-        self.unsubscribe();
+    /// Whether everything is kept that this worker does, and not only shown.
+    pub(crate) fn has_recordings(&self) -> bool {
+        self.watchers.load(Relaxed) & !SUBSCRIBERS > 0
+    }
+
+    /// Whether the shapes of tensors are to be noted there.
+    pub(crate) fn wants_shapes(&self, at: Position) -> bool {
+        at.has_shapes() || self.with_shapes.load(Relaxed) > 0
     }
 
     /// Whether something that happens there is kept, and not only shown.
     #[inline]
     fn keeps(&self, trace: u64) -> bool {
-        trace != 0 || self.watchers.load(Relaxed) & !SUBSCRIBERS > 0
+        trace != 0 || self.has_recordings()
     }
 
     /// Whether somebody wants something of this kind that happens there.
     #[inline]
     pub(crate) fn wants(&self, kind: &Kind, at: Position) -> bool {
-        self.keeps(at.trace) || !subscribers::is_too_much(kind)
+        !at.is_unseen() && (self.keeps(at.trace) || !subscribers::is_too_much(kind))
     }
 
     /// The worker's clock.
@@ -208,7 +218,7 @@ impl Recorder {
         }
     }
 
-    /// Whether everything is recorded that this worker does.
+    /// Whether everything is recorded that this worker does, or shown to subscribers.
     #[inline]
     pub fn is_watched(&self) -> bool {
         self.watchers.load(Relaxed) > 0
@@ -254,7 +264,7 @@ impl Recorder {
     }
 
     /// A span is over.
-    pub(crate) fn end(&self, trace: u64, event: Event) {
+    pub(crate) fn end(&self, trace: u64, mut event: Event) {
         if !self.keeps(trace) {
             return;
         }
@@ -266,7 +276,11 @@ impl Recorder {
         for (_, recording) in &mut books.watching {
             recording.open = recording.open.saturating_sub(1);
             if recording.events.len() < MAX_EVENTS {
-                recording.events.push_back(event.clone());
+                let mut event = event.clone();
+                if !recording.shapes {
+                    event.shapes.clear();
+                }
+                recording.events.push_back(event);
             } else {
                 recording.dropped += 1;
             }
@@ -277,6 +291,10 @@ impl Recorder {
         };
         recording.open = recording.open.saturating_sub(1);
         if has_room {
+            // They may be there because somebody else has asked for them.
+            if !(Position { trace, span: 0 }).has_shapes() {
+                event.shapes.clear();
+            }
             recording.events.push_back(event);
             books.kept += 1;
         } else {
@@ -294,10 +312,14 @@ impl Recorder {
             .map(|(thread, name)| (*thread, name.clone()))
             .collect();
         let Some(recording) = books.traces.get_mut(&trace) else {
-            if last {
-                books.close(trace);
+            let given_up = books.over.contains(&(trace, true));
+            if last && !given_up {
+                books.close(trace, false);
             }
-            return Collected::default();
+            return Collected {
+                given_up,
+                ..Collected::default()
+            };
         };
         let got = usize::try_from(from.saturating_sub(recording.fetched)).unwrap_or(usize::MAX);
         let got = got.min(recording.events.len());
@@ -310,10 +332,11 @@ impl Recorder {
             callees: recording.callees.iter().copied().collect(),
             dropped: recording.dropped,
             threads,
+            given_up: false,
         };
         books.kept -= got;
         if last && !collected.more {
-            books.close(trace);
+            books.close(trace, false);
         }
         collected
     }
@@ -323,7 +346,7 @@ impl Recorder {
         let mut books = self.books.lock();
         let of_opener = |trace: &u64| Position::opener(*trace) == Some(opener);
         let traces: Vec<u64> = books.traces.keys().copied().filter(of_opener).collect();
-        traces.into_iter().for_each(|trace| books.close(trace));
+        traces.into_iter().for_each(|trace| books.close(trace, false));
     }
 
     /// How many traces this worker keeps something of.
@@ -331,10 +354,16 @@ impl Recorder {
         self.books.lock().traces.len()
     }
 
-    /// Records everything that this worker does from now on; the number of the recording.
-    pub fn watch(self: &Arc<Self>) -> u64 {
+    /// Records everything that this worker does from now on, with the shapes of tensors or without; the number of the
+    /// recording.
+    pub fn watch(&self, shapes: bool) -> u64 {
         let number = self.next_trace.fetch_add(1, SeqCst);
-        self.books.lock().watching.push((number, Recording::default()));
+        let recording = Recording {
+            shapes,
+            ..Recording::default()
+        };
+        self.books.lock().watching.push((number, recording));
+        self.with_shapes.fetch_add(usize::from(shapes), SeqCst);
         self.record_all();
         number
     }
@@ -354,21 +383,22 @@ impl Recorder {
             return Collected::default();
         };
         self.no_longer();
+        self.with_shapes.fetch_sub(usize::from(recording.shapes), SeqCst);
         Collected {
             events: recording.events.into(),
-            more: false,
             open: recording.open,
-            callees: Vec::new(),
             dropped: recording.dropped,
             threads,
+            ..Collected::default()
         }
     }
 
-    /// Writes everything that this worker does from now on to a file, as part of the recording of its whole world.
-    pub fn write_to(self: &Arc<Self>, sink: Sink) {
+    /// Writes everything that this worker does from now on to a file, as part of the recording of its whole world, with the
+    /// shapes of tensors or without.
+    pub fn write_to(&self, sink: Sink, shapes: bool) {
         *self.sink.lock() = Some(sink);
         self.has_sink.store(true, SeqCst);
-        self.outside.store(WHOLE_WORLD, SeqCst);
+        self.outside.store(WHOLE_WORLD + u64::from(shapes), SeqCst);
         self.record_all();
     }
 
@@ -389,7 +419,7 @@ impl Recorder {
 
     /// The worker has ended: completes the file, and shows nothing to subscribers any more.
     pub fn close(&self) {
-        self.leave();
+        watching::remove(self);
         if !self.has_sink.swap(false, SeqCst) {
             return;
         }
@@ -403,7 +433,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.leave();
+        watching::remove(self);
     }
 }
 
@@ -414,13 +444,13 @@ impl Books {
             return None;
         }
         if !self.traces.contains_key(&trace) {
-            if self.over.contains(&trace) {
+            if self.over.iter().any(|(over, _)| *over == trace) {
                 return None;
             }
             if self.traces.len() >= MAX_TRACES {
                 let oldest = self.traces.iter().min_by_key(|(_, recording)| recording.touched);
                 let oldest = oldest.map(|(trace, _)| *trace);
-                oldest.into_iter().for_each(|trace| self.close(trace));
+                oldest.into_iter().for_each(|trace| self.close(trace, true));
             }
         }
         self.touches += 1;
@@ -429,14 +459,14 @@ impl Books {
         Some(recording)
     }
 
-    fn close(&mut self, trace: u64) {
+    fn close(&mut self, trace: u64, given_up: bool) {
         if let Some(recording) = self.traces.remove(&trace) {
             self.kept -= recording.events.len();
         }
         if self.over.len() == REMEMBERED {
             self.over.pop_front();
         }
-        self.over.push_back(trace);
+        self.over.push_back((trace, given_up));
     }
 
     fn note_thread(&mut self, thread: u64) {
@@ -506,12 +536,12 @@ mod tests {
 
     #[test]
     fn recordings_of_a_process_nest() {
-        let _alone = current::ALONE.lock();
+        let _alone = crate::scope::ALONE.lock();
         let recorder = Recorder::new(0, Clock::default(), 0);
         assert!(recorder.arriving(0, 5).is_none());
-        let outer = recorder.watch();
+        let outer = recorder.watch(false);
         recorded(&recorder, 0, "one");
-        let inner = recorder.watch();
+        let inner = recorder.watch(false);
         recorded(&recorder, 0, "two");
         assert_eq!(recorder.arriving(0, 5), Some(Position { trace: 0, span: 5 }));
         assert_eq!(names(&recorder.unwatch(inner)), ["two"]);
@@ -550,12 +580,31 @@ mod tests {
         }
         let kept = recorder.collect(trace_number(8, 1, false), 0, true);
         assert_eq!(kept.events.len(), 2 * MAX_TRACES);
-        assert!(
-            recorder
-                .collect(trace_number(7, 1, false), 0, true)
-                .events
-                .is_empty()
-        );
+        // Whoever asks for one that was given up is told.
+        for last in [false, true, true] {
+            let gone = recorder.collect(trace_number(7, 1, false), 0, last);
+            assert!(gone.events.is_empty() && gone.given_up);
+        }
+        assert!(!kept.given_up && !recorder.collect(trace_number(9, 1, false), 0, true).given_up);
+    }
+
+    #[test]
+    fn only_who_asks_for_shapes_has_them() {
+        let _alone = crate::scope::ALONE.lock();
+        let recorder = Recorder::new(0, Clock::default(), 0);
+        let (with, without) = (recorder.watch(true), recorder.watch(false));
+        let trace = recorder.open(false);
+        let shapes = |events: Vec<Event>| events.into_iter().map(|event| event.shapes.len()).sum::<usize>();
+        for trace in [0, trace] {
+            let span = Span::new(&recorder, Position { trace, span: 0 }, "event", Kind::Scope);
+            assert!(span.wants_shapes());
+            span.finish(|event| event.shapes = vec!["f32[2]".into()]);
+        }
+        assert_eq!(shapes(recorder.unwatch(with).events), 2);
+        assert_eq!(shapes(recorder.unwatch(without).events), 0);
+        assert_eq!(shapes(recorder.collect(trace, 0, true).events), 0);
+        let after = Span::new(&recorder, Position { trace: 0, span: 0 }, "event", Kind::Scope);
+        assert!(!after.wants_shapes());
     }
 
     #[test]

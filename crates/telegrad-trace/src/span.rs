@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::current::{self, Entered};
 use crate::event::{Event, Kind, Position, Status};
 use crate::recorder::Recorder;
+use crate::shown::Shown;
 use crate::subscribers::{self, Cause, Origin};
 
 /// An event that is not over yet. It may end on another thread; one that is dropped was cancelled.
@@ -15,23 +16,23 @@ use crate::subscribers::{self, Cause, Origin};
 pub struct Span {
     recorder: Arc<Recorder>,
     at: Position,
-    /// Until it is recorded.
+    /// Until it is recorded. No code of subscribers runs under the lock.
     going: Mutex<Option<Going>>,
 }
 
 #[derive(Debug)]
 struct Going {
     event: Event,
-    shown: Shown,
+    seen: Seen,
 }
 
 /// What subscribers see of a span.
 #[derive(Debug)]
-enum Shown {
+enum Seen {
     /// Nothing yet: it has not begun.
     NotYet(Cause),
     /// This.
-    Now(tracing::Span),
+    Now(Shown),
 }
 
 impl Span {
@@ -42,12 +43,14 @@ impl Span {
         name: impl Into<Cow<'static, str>>,
         kind: Kind,
     ) -> Self {
-        let span = Self::ahead(recorder, at, name, kind, Cause::here());
+        let span = Self::ahead(recorder, at, name, kind, Cause::Around);
         span.show();
         span
     }
 
     /// As [`new`](Self::new), of something that has yet to [start](Self::start): until then it is not shown to subscribers.
+    ///
+    /// Where nothing is recorded ([`Position::is_unseen`]), it is no event, but says so to what it causes.
     pub fn ahead(
         recorder: &Arc<Recorder>,
         at: Position,
@@ -55,6 +58,13 @@ impl Span {
         kind: Kind,
         cause: Cause,
     ) -> Self {
+        if at.is_unseen() {
+            return Self {
+                recorder: recorder.clone(),
+                at: Position::UNSEEN,
+                going: Mutex::new(None),
+            };
+        }
         let span = recorder.span_number();
         // What is over must not be opened again by those who hear of it from here.
         let callee = match &kind {
@@ -85,9 +95,14 @@ impl Span {
             at: Position { trace, span },
             going: Mutex::new(Some(Going {
                 event,
-                shown: Shown::NotYet(cause),
+                seen: Seen::NotYet(cause),
             })),
         }
+    }
+
+    /// Whether the shapes of tensors are to be noted.
+    pub fn wants_shapes(&self) -> bool {
+        self.recorder.wants_shapes(self.at)
     }
 
     /// Where it is itself: what it causes is under this.
@@ -102,31 +117,41 @@ impl Span {
 
     /// What it is known as to the subscribers of other processes.
     pub fn origin(&self) -> Option<Origin> {
-        subscribers::origin(&self.shown())
+        subscribers::origin(|| self.shown())
     }
 
-    fn shown(&self) -> tracing::Span {
-        match self.going.lock().as_ref().map(|going| &going.shown) {
-            Some(Shown::Now(shown)) => shown.clone(),
-            _ => tracing::Span::none(),
+    fn shown(&self) -> Shown {
+        match self.going.lock().as_ref().map(|going| &going.seen) {
+            Some(Seen::Now(shown)) => shown.clone(),
+            _ => Shown::default(),
         }
     }
 
-    /// Shows it to subscribers, once; not under the lock, because they may do anything.
+    /// Shows it to subscribers, once.
     fn show(&self) {
         if !subscribers::has_any() {
             return;
         }
-        let known = match &*self.going.lock() {
+        let (event, cause) = match &*self.going.lock() {
             Some(Going {
                 event,
-                shown: Shown::NotYet(cause),
+                seen: Seen::NotYet(cause),
             }) => (event.clone(), cause.clone()),
             _ => return,
         };
-        let shown = subscribers::show(&self.recorder, &known.0, &known.1);
-        if let Some(going) = &mut *self.going.lock() {
-            going.shown = Shown::Now(shown);
+        let shown = subscribers::show(&self.recorder, &event, &cause);
+        let mut going = self.going.lock();
+        let shown = match &mut *going {
+            Some(going) => {
+                going.seen = Seen::Now(shown);
+                None
+            }
+            // It was over before they had seen it.
+            None => Some(shown),
+        };
+        drop(going);
+        if let Some(shown) = shown {
+            subscribers::end(&shown, &event);
         }
     }
 
@@ -159,7 +184,7 @@ impl Span {
                 self.at,
                 name,
                 Kind::Wait { call: 0 },
-                Cause::Elsewhere(None),
+                Cause::Around,
             );
             wait.finish(|event| {
                 event.start = from;
@@ -177,16 +202,17 @@ impl Span {
 
     /// It is over now, unless it was before or `change` says since when. The first word counts.
     pub fn finish(&self, change: impl FnOnce(&mut Event)) {
-        let Some(Going { mut event, shown }) = self.going.lock().take() else {
+        let Some(Going { mut event, seen }) = self.going.lock().take() else {
             return;
         };
         change(&mut event);
         if event.end == 0 {
             event.end = self.now();
         }
-        if let Shown::Now(shown) = shown {
+        if let Seen::Now(shown) = &seen {
             subscribers::end(shown, &event);
         }
+        drop(seen);
         self.recorder.end(self.at.trace, event);
     }
 }

@@ -8,21 +8,25 @@
 //! Within a process such a span is under whatever span of `tracing` the thread is in. That of a call which comes
 //! from another process has a cause there, which only the subscriber's own numbers can tell: [`Propagate`].
 //!
-//! A subscriber may do what it likes, but what it does while it is shown something is not recorded.
+//! Subscribers are somebody else's code, in the middle of ours: whatever they do is kept [`aside`] (S45, S47).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Once, OnceLock};
 
 use telegrad_wire::Wire;
 use tracing::field::Empty;
 use tracing::level_filters::STATIC_MAX_LEVEL;
-use tracing::{Span, debug_span, trace_span};
+use tracing::{Span, debug_span, dispatcher, trace_span};
 use tracing_core::callsite::{self, Callsite};
+use tracing_core::subscriber::NoSubscriber;
 use tracing_core::{Interest, Kind as Callsites, Level, Metadata};
 
 use crate::current;
 use crate::event::{Event, Kind, Status};
 use crate::recorder::Recorder;
+use crate::shown::Shown;
+use crate::watching;
 
 /// The target of all spans.
 pub const TARGET: &str = "telegrad::trace";
@@ -73,7 +77,7 @@ impl Callsite for Probe {
         } else {
             WANTED.fetch_and(!self.bit, SeqCst);
         }
-        current::subscribe(WANTED.load(SeqCst) != 0);
+        watching::subscribe();
     }
 
     fn metadata(&self) -> &Metadata<'_> {
@@ -121,7 +125,25 @@ pub(crate) fn ask() {
         for probe in [&CALLS, &EXECUTIONS, &SCOPES, &ALL_DETAILS] {
             callsite::register(probe);
         }
+        // If `tracing` knows of one subscriber only, it has asked the one that this thread has, which need not be it. With two
+        // it asks all that there are, whatever thread they were set for; and once more without the second.
+        drop(dispatcher::Dispatch::new(NoSubscriber::default()));
+        callsite::rebuild_interest_cache();
     });
+}
+
+/// Runs code of subscribers. Nothing that it does is recorded (S47), and when it panics, that is the end of it: what is recorded
+/// never fails what it records (S45).
+pub(crate) fn aside<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let _muted = current::mute();
+    let result = catch_unwind(AssertUnwindSafe(f));
+    if result.is_err() {
+        static TOLD: Once = Once::new();
+        // By way of subscribers, too.
+        let tell = || tracing::error!("a subscriber has panicked: it does not see everything");
+        TOLD.call_once(|| drop(catch_unwind(AssertUnwindSafe(tell))));
+    }
+    result.ok()
 }
 
 /// Whether there is anybody who wants to see anything.
@@ -137,95 +159,110 @@ pub(crate) fn is_too_much(kind: &Kind) -> bool {
 /// What a span that is shown is under.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// A span of this process.
-    Here(Span),
+    /// Whatever the thread is in that it begins on.
+    Around,
+    /// A span of this process, or none.
+    Here(Shown),
     /// One of another process, if it is known.
     Elsewhere(Option<Origin>),
 }
 
 impl Cause {
-    /// What this thread is in.
+    /// What this thread is in, for something that begins on another.
     pub fn here() -> Self {
         if has_any() {
-            Self::Here(Span::current())
+            Self::Here(Shown::here())
         } else {
-            Self::Elsewhere(None)
+            Self::Around
         }
     }
 }
 
-/// Shows that something begins.
-pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Span {
-    let _muted = current::mute();
-    let name = &*event.name;
-    let (parent, origin) = match cause {
-        Cause::Here(parent) => (parent.id(), None),
-        Cause::Elsewhere(origin) => (None, *origin),
-    };
-    macro_rules! inside {
-        ($span:ident, $called:literal) => {
-            $span!(
+/// Makes the span of an event, as a child of `$parent` if that is given, else of what the thread is in.
+macro_rules! span_of {
+    ($recorder:ident, $event:ident $(, parent: $parent:expr)?) => {{
+        let (recorder, event, name) = ($recorder, $event, &*$event.name);
+        macro_rules! inside {
+            ($span:ident, $called:literal) => {
+                $span!(
+                    target: TARGET,
+                    $(parent: $parent,)?
+                    $called,
+                    otel.name = name,
+                    otel.status_code = Empty,
+                    otel.status_description = Empty,
+                    kind = event.kind.name(),
+                    on = recorder.name(event.worker),
+                    tensor_bytes = Empty,
+                )
+            };
+        }
+        match &event.kind {
+            Kind::Call(call) => debug_span!(
                 target: TARGET,
-                parent: parent,
-                $called,
+                $(parent: $parent,)?
+                "call",
                 otel.name = name,
+                otel.kind = "client",
                 otel.status_code = Empty,
                 otel.status_description = Empty,
-                kind = event.kind.name(),
+                rpc.system = "telegrad",
+                rpc.method = name,
+                verb = &*call.verb,
+                from = recorder.name(event.worker),
+                to = recorder.name(call.callee),
+                sent_bytes = Empty,
+                received_bytes = Empty,
+                tensor_bytes = Empty,
+            ),
+            Kind::Execution(execution) => debug_span!(
+                target: TARGET,
+                $(parent: $parent,)?
+                "execution",
+                otel.name = name,
+                otel.kind = "server",
+                otel.status_code = Empty,
+                otel.status_description = Empty,
+                rpc.system = "telegrad",
+                rpc.method = name,
+                from = recorder.name(execution.caller),
                 on = recorder.name(event.worker),
                 tensor_bytes = Empty,
-            )
-        };
-    }
-    let span = match &event.kind {
-        Kind::Call(call) => debug_span!(
-            target: TARGET,
-            parent: parent,
-            "call",
-            otel.name = name,
-            otel.kind = "client",
-            otel.status_code = Empty,
-            otel.status_description = Empty,
-            rpc.system = "telegrad",
-            rpc.method = name,
-            verb = &*call.verb,
-            from = recorder.name(event.worker),
-            to = recorder.name(call.callee),
-            sent_bytes = Empty,
-            received_bytes = Empty,
-            tensor_bytes = Empty,
-        ),
-        Kind::Execution(execution) => debug_span!(
-            target: TARGET,
-            parent: parent,
-            "execution",
-            otel.name = name,
-            otel.kind = "server",
-            otel.status_code = Empty,
-            otel.status_description = Empty,
-            rpc.system = "telegrad",
-            rpc.method = name,
-            from = recorder.name(execution.caller),
-            on = recorder.name(event.worker),
-            tensor_bytes = Empty,
-        ),
-        Kind::Scope | Kind::Autograd | Kind::Optimizer => inside!(debug_span, "scope"),
-        Kind::Operator | Kind::Layer | Kind::Wait { .. } => inside!(trace_span, "detail"),
-    };
-    if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
-        by.adopt(&span, origin);
-    }
-    span
+            ),
+            Kind::Scope | Kind::Autograd | Kind::Optimizer => inside!(debug_span, "scope"),
+            Kind::Operator | Kind::Layer | Kind::Wait { .. } => inside!(trace_span, "detail"),
+        }
+    }};
 }
 
-/// Shows how it has ended, and that.
-pub(crate) fn end(span: Span, event: &Event) {
-    if span.is_disabled() {
-        return;
+/// Shows that something begins.
+pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Shown {
+    let span = aside(|| {
+        let under = |parent| span_of!(recorder, event, parent: parent);
+        match cause {
+            Cause::Around => span_of!(recorder, event),
+            Cause::Here(parent) => match parent.number() {
+                // This thread may have another subscriber, to which the number says something else.
+                Some((id, subscriber)) => dispatcher::with_default(&subscriber, || under(Some(id))),
+                None => under(None),
+            },
+            Cause::Elsewhere(origin) => {
+                let span = under(None);
+                if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
+                    by.adopt(&span, *origin);
+                }
+                span
+            }
+        }
+    });
+    span.map(Shown::new).unwrap_or_default()
+}
+
+/// Shows how it has ended. That it has, they see when the last of `shown` goes.
+pub(crate) fn end(shown: &Shown, event: &Event) {
+    if let Some(span) = shown.span() {
+        aside(|| note(span, event));
     }
-    let _muted = current::mute();
-    note(&span, event);
-    drop(span);
 }
 
 fn note(span: &Span, event: &Event) {
@@ -245,8 +282,10 @@ fn note(span: &Span, event: &Event) {
     span.record("otel.status_description", why);
 }
 
-/// What a span is known as in other processes.
-pub(crate) fn origin(span: &Span) -> Option<Origin> {
-    let _muted = current::mute();
-    PROPAGATE.get()?.origin(span)
+/// What a span is known as in other processes. Asked for only if somebody carries it there.
+pub(crate) fn origin(shown: impl FnOnce() -> Shown) -> Option<Origin> {
+    let by = PROPAGATE.get()?;
+    let shown = shown();
+    let span = shown.span()?;
+    aside(|| by.origin(span)).flatten()
 }

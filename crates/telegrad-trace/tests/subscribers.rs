@@ -267,7 +267,7 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
     let quiet = watching.dispatch(LevelFilter::DEBUG);
     drop(tracing_all);
     dispatcher::with_default(&quiet, || {
-        let number = recorder.watch();
+        let number = recorder.watch(false);
         {
             record_function!("kept and seen");
             let _detail = scope(Kind::Operator, || "only kept".into());

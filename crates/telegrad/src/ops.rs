@@ -106,7 +106,11 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
 /// When there is no such dimension.
 #[remote(name = "telegrad::softmax", inline)]
 pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
-    let dim = dimension(&x, dim)?;
+    let dim = match dimension(&x, dim) {
+        Ok(dim) => dim,
+        // The others record themselves.
+        Err(error) => return recorded("softmax", &[&x], || Err(error)),
+    };
     let by_candle = |x: &Tensor| {
         let shifted = x.broadcast_sub(&x.max_keepdim(dim)?)?;
         let exp = shifted.exp()?;
@@ -144,8 +148,9 @@ pub fn reshape(x: Tensor, shape: Vec<usize>) -> Result<Tensor> {
 /// When there is no such dimension.
 #[remote(name = "telegrad::transpose", inline)]
 pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
-    let (a, b) = (dimension(&x, a)?, dimension(&x, b)?);
-    Ok(recorded("transpose", &[&x], || x.transpose(a, b))?)
+    recorded("transpose", &[&x], || {
+        Ok(x.transpose(dimension(&x, a)?, dimension(&x, b)?)?)
+    })
 }
 
 /// The tensors one after the other along dimension `dim`.
@@ -154,12 +159,13 @@ pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
 /// When there are none, or their other dimensions differ.
 #[remote(name = "telegrad::cat")]
 pub fn cat(tensors: Vec<Tensor>, dim: i64) -> Result<Tensor> {
-    let first = tensors
-        .first()
-        .ok_or_else(|| Error::other("cat needs at least one tensor"))?;
-    let dim = dimension(first, dim)?;
     let operands: Vec<_> = tensors.iter().collect();
-    Ok(recorded("cat", &operands, || Tensor::cat(&tensors, dim))?)
+    recorded("cat", &operands, || {
+        let first = tensors
+            .first()
+            .ok_or_else(|| Error::other("cat needs at least one tensor"))?;
+        Ok(Tensor::cat(&tensors, dimension(first, dim)?)?)
+    })
 }
 
 /// Ones, as 32-bit floats.

@@ -1,4 +1,4 @@
-//! What profiles have of tensors: operators, layers, passes and steps, with shapes and memory.
+//! What profiles have of tensors: operators, layers, passes and steps, with shapes and memory (S42).
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,9 @@ on_cluster! { threads: with_layers(Cluster::threads(2)) =>
     a_training_step_is_recorded_from_layers_to_the_optimiser
     operators_are_recorded_with_shapes_and_memory
     an_operator_that_fails_is_recorded_as_such
+    operands_that_do_not_fit_are_recorded_as_failures
+    what_only_shows_the_memory_of_its_operand_takes_none
+    steps_and_passes_that_fail_are_recorded_as_such
 }
 on_cluster! { processes: with_layers(Cluster::processes(2)) =>
     a_training_step_is_recorded_from_layers_to_the_optimiser
@@ -234,5 +237,132 @@ fn an_operator_that_fails_is_recorded_as_such(cluster: Cluster) {
             failed.status
         );
         assert_eq!(failed.tensor_bytes, 0);
+    });
+}
+
+fn floats(shape: &[usize]) -> Tensor {
+    Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap()
+}
+
+fn operands_that_do_not_fit_are_recorded_as_failures(cluster: Cluster) {
+    cluster.run(|world| {
+        if world.rank() != 0 {
+            return;
+        }
+        let (x, weight) = (floats(&[2, 3]), floats(&[4, 5]));
+        let lstm = nn::Lstm::new(3, 4, 1, &mut Rng::new(1)).unwrap();
+        let (_, profile) = profile(&world, options(), || {
+            ops::softmax(x.clone(), 7).unwrap_err();
+            ops::transpose(x.clone(), 0, 7).unwrap_err();
+            ops::cat(Vec::new(), 0).unwrap_err();
+            nn::linear(&x, &weight, None).unwrap_err();
+            nn::log_softmax(&x, 7).unwrap_err();
+            nn::layer_norm(&x, &weight, &weight, 1e-5).unwrap_err();
+            nn::rms_norm(&x, &weight, 1e-5).unwrap_err();
+            nn::mse(&x, &weight).unwrap_err();
+            nn::cross_entropy(&x, &weight).unwrap_err();
+            nn::nll(&x, &weight).unwrap_err();
+            nn::embedding(&x, &x, None).unwrap_err();
+            nn::MaxPool2d::new(2).forward(&x).unwrap_err();
+            nn::AvgPool2d::new(2).forward(&x).unwrap_err();
+            nn::conv2d(&x, &weight, None, Conv2dOptions::default()).unwrap_err();
+            lstm.forward(&x).unwrap_err();
+        })
+        .unwrap();
+        for name in [
+            "softmax",
+            "transpose",
+            "cat",
+            "linear",
+            "log_softmax",
+            "layer_norm",
+            "rms_norm",
+            "mse",
+            "cross_entropy",
+            "nll",
+            "embedding",
+            "max_pool2d",
+            "avg_pool2d",
+            "conv2d",
+            "lstm",
+        ] {
+            let failed = only(&profile, 0, "operator", name);
+            assert!(matches!(failed.status, trace::Status::Failed(_)), "{failed:?}");
+            assert_eq!(failed.tensor_bytes, 0, "{name}");
+        }
+    });
+}
+
+fn what_only_shows_the_memory_of_its_operand_takes_none(cluster: Cluster) {
+    cluster.run(|world| {
+        if world.rank() != 0 {
+            return;
+        }
+        let x = floats(&[2, 3, 4]);
+        let layers = Sequential::new().push(Flatten).push(Relu);
+        let (_, profile) = profile(&world, options(), || {
+            let transposed = ops::transpose(x.clone(), 0, 1).unwrap();
+            // This one has to be copied.
+            ops::reshape(transposed, vec![24]).unwrap();
+            layers.forward(&x).unwrap();
+        })
+        .unwrap();
+        for (kind, name, bytes) in [
+            ("operator", "transpose", 0),
+            ("operator", "reshape", 24 * 4),
+            ("layer", "Flatten", 0),
+            ("layer", "Relu", 24 * 4),
+        ] {
+            assert_eq!(only(&profile, 0, kind, name).tensor_bytes, bytes, "{name}");
+        }
+    });
+}
+
+fn steps_and_passes_that_fail_are_recorded_as_such(cluster: Cluster) {
+    cluster.run(|world| {
+        if world.rank() != 0 {
+            return;
+        }
+        let zero = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
+        let param = Param::new(&zero).unwrap();
+        let params = vec![RRef::hold(&world, param.clone()).unwrap()];
+        let distributed = DistributedOptimizer::new(&world, params, Sgd::default()).unwrap();
+        let distributed = distributed.with_max_norm(1.0).unwrap();
+        let mut local = telegrad::optim::Optimizer::new([param.clone()], Sgd::default()).unwrap();
+        let (_, profile) = profile(&world, options(), || {
+            world
+                .context(|context| {
+                    // Its gradient is infinite.
+                    let loss = ops::sum(ops::log(param.tensor())?)?;
+                    context.backward(std::slice::from_ref(&loss))?;
+                    distributed.step(context)
+                })
+                .unwrap_err();
+            local.step(|_| Err(Error::other("no gradient"))).unwrap_err();
+            world
+                .context(|context| {
+                    let value = param.tensor().detach();
+                    let fails = |_| Err(candle_core::Error::Msg("no derivative".into()));
+                    let loss = telegrad::candle::operation("failing", &[&param.tensor()], value, fails)?;
+                    context.backward(std::slice::from_ref(&ops::sum(loss)?))
+                })
+                .unwrap_err();
+        })
+        .unwrap();
+        for (kind, name) in [
+            ("optimizer", "DistributedOptimizer::step"),
+            ("optimizer", "Optimizer::step"),
+            ("autograd", "failing backward"),
+        ] {
+            let failed = only(&profile, 0, kind, name);
+            assert!(matches!(failed.status, trace::Status::Failed(_)), "{failed:?}");
+        }
+        let passes: Vec<_> = profile
+            .events
+            .iter()
+            .filter(|event| event.name == "autograd::gradients")
+            .map(|event| event.status.is_ok())
+            .collect();
+        assert_eq!(passes, [true, false]);
     });
 }

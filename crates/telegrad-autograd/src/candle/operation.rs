@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_trace::Kind;
 
-use super::recorded::bytes;
+use super::recorded::taken;
 
 use super::uniform;
 
@@ -132,7 +132,11 @@ impl Operation {
             grad: grad.detach(),
         });
         match &gradients {
-            Ok(gradients) => recorded.made(gradients.iter().flatten().map(bytes).sum()),
+            Ok(gradients) => recorded.made(|| {
+                let others: Vec<_> = self.args.iter().chain([result, grad]).collect();
+                let made = gradients.iter().flatten();
+                made.map(|made| taken(made, &others)).sum()
+            }),
             Err(error) => recorded.fail(|| error.to_string()),
         }
         gradients

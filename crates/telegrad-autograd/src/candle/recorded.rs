@@ -5,8 +5,10 @@ use std::fmt::Display;
 use candle_core::Tensor;
 use telegrad_trace::{Kind, scope_with};
 
-/// Computes an operator, and records it with the shapes of its operands and the memory of its result, where somebody
-/// wants to know.
+/// Computes an operator, and records it with the shapes of its operands and the memory that its result takes, where somebody
+/// wants to know. A result that shows the memory of an operand takes none.
+///
+/// What is wrong with the operands is to be found out within `compute`: an operator that fails is recorded, too.
 ///
 /// # Errors
 /// As `compute`.
@@ -37,13 +39,19 @@ pub fn recorded_as<E: Display>(
     let scope = scope_with(kind, name, || operands.iter().map(shape).collect());
     let result = compute();
     match &result {
-        Ok(made) => scope.made(bytes(made)),
+        Ok(made) => scope.made(|| taken(made, operands)),
         Err(error) => scope.fail(|| error.to_string()),
     }
     result
 }
 
-/// The memory of a tensor's elements.
-pub(super) fn bytes(tensor: &Tensor) -> u64 {
-    (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64
+/// The memory that a tensor takes beside that of others.
+pub(super) fn taken(made: &Tensor, others: &[&Tensor]) -> u64 {
+    // Tensors that share memory have their storage in one place. It is let go of before the next one is looked at.
+    let place = |tensor: &Tensor| std::ptr::from_ref(&*tensor.storage_and_layout().0);
+    let own = place(made);
+    if others.iter().any(|other| std::ptr::eq(place(other), own)) {
+        return 0;
+    }
+    (made.elem_count() * made.dtype().size_in_bytes()) as u64
 }

@@ -71,10 +71,8 @@ impl<B: AutogradBackend> Passing for Node<B> {
     fn take(&self, context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<Progress> {
         let shared = self.shared(context)?;
         let mut progress = Progress::default();
-        for Gradients { of, .. } in &shipment.0 {
-            noted("autograd::receive gradient", |here| link(context, here, *of));
-        }
-        {
+        let mut accepted = Vec::new();
+        let accept = || -> Result<()> {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             progress.held += self.join(graph, pass);
@@ -98,8 +96,16 @@ impl<B: AutogradBackend> Passing for Node<B> {
                     part.incoming.insert(RootId::Sent(of), made);
                     Ok(())
                 })?;
+                accepted.push(of);
             }
+            Ok(())
+        };
+        let result = accept();
+        // What was not accepted has not been received; and not while the context is locked.
+        for of in accepted {
+            noted("autograd::receive gradient", |here| link(context, here, of));
         }
+        result?;
         self.advance(context, pass, &shared, &mut progress)?;
         Ok(progress)
     }
@@ -226,8 +232,12 @@ impl<B: AutogradBackend> Node<B> {
             let found = if roots.is_empty() {
                 Ok(Vec::new())
             } else {
-                let _recorded = telegrad_trace::scope(Kind::Autograd, || "autograd::gradients".into());
-                self.backend.vjp(&roots, &leaves)
+                let recorded = telegrad_trace::scope(Kind::Autograd, || "autograd::gradients".into());
+                let found = self.backend.vjp(&roots, &leaves);
+                if let Err(error) = &found {
+                    recorded.fail(|| error.to_string());
+                }
+                found
             };
             // Also when it has failed: this may be the last of a long graph.
             self.backend.discard(roots);

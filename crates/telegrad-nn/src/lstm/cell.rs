@@ -142,9 +142,21 @@ impl LstmCell {
 
     /// The outputs `[time, n, hidden]` for inputs `[time, n, in]`, and the state after them.
     pub(super) fn run(&self, x: &Tensor, state: Option<&LstmState>) -> Result<(Tensor, LstmState)> {
+        let weight_hh = self.params[1].tensor();
+        let all = recorded("lstm", &[x, &weight_hh], || self.all(x, state))?;
+        let time = x.dim(0)?;
+        let end = LstmState {
+            hidden: all.narrow(0, time - 1, 1)?.squeeze(0)?,
+            cell: all.narrow(0, time, 1)?.squeeze(0)?,
+        };
+        Ok((all.narrow(0, 0, time)?, end))
+    }
+
+    /// The outputs, and after them the last state of the cell.
+    fn all(&self, x: &Tensor, state: Option<&LstmState>) -> Result<Tensor> {
         let (inputs, hidden) = (self.inputs(), self.hidden());
-        let (time, n) = match *x.dims() {
-            [time, n, width] if width == inputs && time > 0 => (time, n),
+        let n = match *x.dims() {
+            [time, n, width] if width == inputs && time > 0 => n,
             _ => {
                 let expected = format!("a sequence [time, n, {inputs}]");
                 return Err(Error::shape("LSTM", expected, x.shape()));
@@ -164,14 +176,7 @@ impl LstmCell {
         let [weight_ih, weight_hh, bias_ih, bias_hh] = self.params.each_ref().map(Param::tensor);
         let gates = linear(x, &weight_ih, Some(&(bias_ih + bias_hh)?))?;
         let start = Tensor::stack(&[&state.hidden, &state.cell], 0)?;
-        let all = recorded("lstm", &[x, &weight_hh], || {
-            Result::Ok(with_type!("LSTM", x, T => recurrence::<T>(&gates, &weight_hh, &start)?))
-        })?;
-        let end = LstmState {
-            hidden: all.narrow(0, time - 1, 1)?.squeeze(0)?,
-            cell: all.narrow(0, time, 1)?.squeeze(0)?,
-        };
-        Ok((all.narrow(0, 0, time)?, end))
+        Ok(with_type!("LSTM", x, T => recurrence::<T>(&gates, &weight_hh, &start)?))
     }
 }
 

@@ -36,10 +36,20 @@ pub struct RpcFuture<T> {
 enum State<T> {
     /// A call to another worker.
     Call(Pending, PhantomData<fn() -> T>),
-    /// What a callback will give, and the call that it waits for.
-    Callback(Arc<Worker>, Arc<Promise<Result<T>>>, Weak<Call>),
+    /// What a callback will give.
+    Callback(Callback<T>),
     /// Taken.
     Over,
+}
+
+/// A callback that has been given.
+struct Callback<T> {
+    worker: Arc<Worker>,
+    promise: Arc<Promise<Result<T>>>,
+    /// The call whose result it is for.
+    call: Weak<Call>,
+    /// What is recorded of it; 0 if nothing is.
+    span: u64,
 }
 
 /// A call whose result nobody has taken yet; cancelled when dropped.
@@ -87,9 +97,12 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
                     Arc::downgrade(call),
                 )
             }
-            State::Callback(worker, promise, call) => {
-                (worker.clone(), Source::Callback(promise.clone()), call.clone())
-            }
+            State::Callback(Callback {
+                worker,
+                promise,
+                call,
+                ..
+            }) => (worker.clone(), Source::Callback(promise.clone()), call.clone()),
             State::Over => return RpcFuture { state: State::Over },
         };
         let target = Target {
@@ -100,6 +113,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         let scope = layer::scope();
         let at = worker.recorder.here();
         let span = at.map(|at| Span::ahead(&worker.recorder, at, "then", Kind::Scope, Cause::here()));
+        let number = span.as_ref().map_or(0, |span| span.position().span);
         let task = Box::new(move || {
             let entered = span.as_ref().map(|span| {
                 span.start();
@@ -125,7 +139,12 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             worker.executor.spawn(task);
         }
         RpcFuture {
-            state: State::Callback(worker, promise, awaited),
+            state: State::Callback(Callback {
+                worker,
+                promise,
+                call: awaited,
+                span: number,
+            }),
         }
     }
 }
@@ -196,7 +215,7 @@ impl<T: Wire> RpcFuture<T> {
                 }
                 pending.call.promise.done()
             }
-            State::Callback(_, promise, _) => promise.done(),
+            State::Callback(callback) => callback.promise.done(),
             State::Over => true,
         }
     }
@@ -218,21 +237,15 @@ impl<T: Wire> RpcFuture<T> {
         }
         match &self.state {
             State::Call(pending, _) => pending.block(until),
-            State::Callback(_, promise, call) => {
-                if !promise.done() {
-                    let park = || Executor::blocking(|| promise.park(until));
-                    call.upgrade().map_or_else(park, |call| call.awaited(park));
-                }
-            }
-            State::Over => {}
+            State::Callback(callback) => callback.block(until),
+            State::Over => Ok(()),
         }
-        Ok(())
     }
 
     fn is_set(&self) -> bool {
         match &self.state {
             State::Call(pending, _) => pending.call.promise.done(),
-            State::Callback(_, promise, _) => promise.done(),
+            State::Callback(callback) => callback.promise.done(),
             State::Over => true,
         }
     }
@@ -245,7 +258,7 @@ impl<T: Wire> RpcFuture<T> {
                 let result = reply.and_then(|reply| pending.decode(reply));
                 result.inspect_err(|_| pending.nothing_came_of_it())
             }
-            State::Callback(_, promise, _) => promise.take()?,
+            State::Callback(callback) => callback.promise.take()?,
             State::Over => return None,
         };
         self.state = State::Over;
@@ -267,9 +280,9 @@ impl<T: Wire> Future for RpcFuture<T> {
                 pending.watch();
                 waits
             }
-            State::Callback(_, promise, call) => {
-                let waits = promise.on_ready_wake(context.waker());
-                if let Some(call) = call.upgrade() {
+            State::Callback(callback) => {
+                let waits = callback.promise.on_ready_wake(context.waker());
+                if let Some(call) = callback.call.upgrade() {
                     call.awaited.store(waits, Relaxed);
                 }
                 waits
@@ -297,11 +310,22 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
     }
 }
 
+impl<T> Callback<T> {
+    fn block(&self, until: Option<Instant>) -> Result<()> {
+        if !self.promise.done() {
+            let _waits = recording::waits(&self.worker, self.span, || "wait for then".into())?;
+            let park = || Executor::blocking(|| self.promise.park(until));
+            self.call.upgrade().map_or_else(park, |call| call.awaited(park));
+        }
+        Ok(())
+    }
+}
+
 impl Pending {
-    fn block(&self, until: Option<Instant>) {
+    fn block(&self, until: Option<Instant>) -> Result<()> {
         let call = &*self.call;
         if call.promise.done() {
-            return;
+            return Ok(());
         }
         let until = match (until, call.deadline) {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
@@ -309,7 +333,7 @@ impl Pending {
         };
         let span = call.span.as_ref().map_or(0, |span| span.position().span);
         let name = || format!("wait for {}", call.function).into();
-        let _waits = telegrad_trace::scope_of(&self.worker.recorder, Kind::Wait { call: span }, name);
+        let _waits = recording::waits(&self.worker, span, name)?;
         let wait = || {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
@@ -321,6 +345,7 @@ impl Pending {
         if !call.promise.done() && call.is_late() {
             self.outbound.expire(call);
         }
+        Ok(())
     }
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {

@@ -13,6 +13,7 @@ use super::panic_text;
 use crate::context::CallContext;
 use crate::error::RemoteErrorKind;
 use crate::executor::Executor;
+use crate::recording;
 use crate::registry::{Run, Trouble};
 
 pub(crate) struct AsyncTask {
@@ -97,8 +98,11 @@ impl AsyncTask {
         self.context.clear_waker();
         match result {
             Some(result) => destination.finish(&self.context, result, Flush::Now),
-            // Dropping it says so.
-            None => drop(destination),
+            None => {
+                recording::not_run(&self.context);
+                // Dropping it says so.
+                drop(destination);
+            }
         }
     }
 }

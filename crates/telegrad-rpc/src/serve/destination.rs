@@ -118,10 +118,11 @@ impl Making {
             )),
             Err(trouble) => Err(failure(trouble, worker, context.function)),
         };
-        self.claim.fulfil(value);
+        // First, so that what whoever waits for the value does next finds this recorded, as in `Responder::send`.
         if let Some(span) = &context.span {
             span.finish(|_| ());
         }
+        self.claim.fulfil(value);
     }
 }
 
@@ -135,6 +136,7 @@ impl Drop for Making {
             } else {
                 (RemoteErrorKind::Cancelled, "nobody wanted its value any more")
             };
+            recording::not_made(&self.context, kind, text);
             let worker = self.serving.worker.name();
             let error = RemoteError::new(kind, text, worker, self.context.function);
             self.claim.fulfil(Err(error));

@@ -124,8 +124,17 @@ impl Job<'static> {
             let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             match step(function, args, object, want, &call)? {
                 Step::Done(result) => result,
-                // The call is entered again, because what has been entered for this poll had not begun.
-                Step::Pending(mut future) => poll_fn(|cx| call.enter(|| future.as_mut().poll(cx))).await,
+                Step::Pending(mut future) => {
+                    // Once more, because what has been entered for this poll had not begun. With the next one it has.
+                    let mut has_just_begun = true;
+                    poll_fn(|cx| {
+                        if std::mem::take(&mut has_just_begun) {
+                            return call.enter(|| future.as_mut().poll(cx));
+                        }
+                        future.as_mut().poll(cx)
+                    })
+                    .await
+                }
             }
         };
         AsyncTask::start(Box::pin(future), context, destination);

@@ -17,7 +17,7 @@ use crate::executor::Executor;
 use crate::layer::{Crossing, scope_of};
 use crate::member::{Absent, Member};
 use crate::options::CallOptions;
-use crate::recording;
+use crate::recording::{self, is_hidden, waits};
 use crate::registry::Registration;
 use crate::rref::{Handle, Life, hand_over, is_control};
 use crate::section::Section;
@@ -119,19 +119,14 @@ impl Worker {
         if self.is_closed() {
             return Err(Error::ShutDown);
         }
-        let started = Instant::now();
         let outer = CallContext::of_current(|call| (call.deadline, (call.caller.rank, call.call)));
         let (until, within) = outer.unzip();
-        let (limit, deadline) = self.limit_until(options, started, until.flatten());
-        let timeout = || Error::Timeout {
+        let timeout = |times: Times| Error::Timeout {
             function: function.name.into(),
             worker: member.info.name.clone(),
-            limit: limit.unwrap_or_default(),
-            elapsed: started.elapsed(),
+            limit: times.limit.unwrap_or_default(),
+            elapsed: times.started.elapsed(),
         };
-        if deadline.is_some_and(|deadline| deadline <= started) {
-            return Err(timeout());
-        }
         let cannot_send = |source: WireError| Error::Send {
             function: function.name.into(),
             worker: member.info.name.clone(),
@@ -140,32 +135,32 @@ impl Worker {
         let creates = purpose.creates();
         let context = scope_of(self.identity.incarnation);
         let mut reconnected = false;
+        let mut known: Option<Times> = None;
         loop {
-            // What is left of the time: all of it, unless something had to be waited for.
-            let (outbound, left) = match member.open() {
-                Some(open) if !reconnected => (open, deadline.and(limit)),
-                _ => {
-                    let made = member.connect(self, deadline.unwrap_or(started + CONNECT_LIMIT));
-                    let made = made.map_err(|absent| unreachable(absent, member, object))?;
-                    (made, left(deadline))
-                }
-            };
-            outbound.check(function)?;
-            let id = CallId(self.next_call.fetch_add(1, SeqCst));
-            let call = Arc::new(Call::new(
-                id,
-                function.name,
-                started,
-                (limit, deadline),
-                purpose.clone(),
-                (context, span.cloned()),
-                within,
-            ));
             let mut encoder = Encoder::new();
             encoder.array_len(2);
             encoder.str(function.name);
             encode(&mut encoder);
             let mut payload = encoder.finish().map_err(cannot_send)?;
+            let outbound = match member.open() {
+                Some(open) => open,
+                None => {
+                    let times = *known.get_or_insert_with(|| self.times(options, until.flatten()));
+                    if times.are_over() {
+                        return Err(timeout(times));
+                    }
+                    let _waits = match is_hidden(function) {
+                        false => waits(self, 0, || {
+                            format!("wait for a link to {}", member.info.name).into()
+                        })?,
+                        true => telegrad_trace::Scope::none(),
+                    };
+                    let made = member.connect(self, times.deadline.unwrap_or(times.started + CONNECT_LIMIT));
+                    made.map_err(|absent| unreachable(absent, member, object))?
+                }
+            };
+            outbound.check(function)?;
+            let id = CallId(self.next_call.fetch_add(1, SeqCst));
             let life = member.identity().incarnation;
             let crossing = context.map(|context| Crossing {
                 context,
@@ -177,9 +172,6 @@ impl Worker {
             let (told, recorded) = self.record(crossing, &payload.tensors)?;
             let handed = hand_over(self, &mut payload, life, outbound.calls.number);
             let handed = handed.inspect_err(|_| self.not_recorded(context, recorded.as_ref()));
-            if let Some(recorded) = &recorded {
-                call.note(recorded.clone());
-            }
             let section = Section {
                 object: object.map(|handle| handle.reference),
                 creates,
@@ -201,6 +193,37 @@ impl Worker {
             }
             if is_control(function) {
                 message.header.flags |= IS_CONTROL;
+            }
+            // The time begins when the request is ready to go, and the clock is asked once: however long the user's code took to
+            // encode the arguments, both sides agree on when it ends. Where a link had to be made it has begun with that.
+            let (times, left) = match known {
+                None => {
+                    let times = self.times(options, until.flatten());
+                    (times, times.deadline.and(times.limit))
+                }
+                Some(times) => (times, left(times.deadline)),
+            };
+            known = Some(times);
+            if left.is_some_and(|left| left.is_zero()) {
+                not_sent();
+                return Err(timeout(times));
+            }
+            let Times {
+                started,
+                limit,
+                deadline,
+            } = times;
+            let call = Arc::new(Call::new(
+                id,
+                function.name,
+                started,
+                (limit, deadline),
+                purpose.clone(),
+                (context, span.cloned()),
+                within,
+            ));
+            if let Some(recorded) = &section.recorded {
+                call.note(recorded.clone());
             }
             if let Some(span) = span {
                 recording::leaves(span, &mut message);
@@ -239,7 +262,7 @@ impl Worker {
                                 why: closed.why.to_string(),
                             });
                         }
-                        NotSent::Late => return Err(timeout()),
+                        NotSent::Late => return Err(timeout(times)),
                         NotSent::Full => {
                             return Err(Error::Overloaded {
                                 worker: member.info.name.clone(),
@@ -256,7 +279,7 @@ impl Worker {
 
     /// Sends a request, waiting for room at the callee where needed.
     fn send(
-        &self,
+        self: &Arc<Self>,
         outbound: &Outbound,
         mut message: Outgoing,
         options: CallOptions,
@@ -273,6 +296,8 @@ impl Worker {
                     if !Executor::may_wait() {
                         return Err(NotSent::Inline);
                     }
+                    let name = || format!("wait for room at {}", outbound.calls.peer).into();
+                    let _waits = waits(self, back.header.span, name).map_err(|_| NotSent::Inline)?;
                     match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
                         Ok(true) => (message, until_then) = (*back, left(deadline)),
                         Ok(false) => return Err(NotSent::Late),
@@ -284,6 +309,17 @@ impl Worker {
                 Err(SendError::Closed(closed)) => return Err(NotSent::Closed(closed)),
                 Err(_) => return Err(NotSent::Late),
             }
+        }
+    }
+
+    /// The times of a call that begins now, within one that ends then.
+    fn times(&self, options: CallOptions, outer: Option<Instant>) -> Times {
+        let started = Instant::now();
+        let (limit, deadline) = self.limit_until(options, started, outer);
+        Times {
+            started,
+            limit,
+            deadline,
         }
     }
 
@@ -312,6 +348,21 @@ impl Worker {
         };
         // A limit beyond what the clock can tell is none.
         (limit, limit.and_then(|limit| now.checked_add(limit)))
+    }
+}
+
+/// When a call has begun, how long it may take, and when that is over.
+#[derive(Clone, Copy)]
+struct Times {
+    started: Instant,
+    limit: Option<Duration>,
+    deadline: Option<Instant>,
+}
+
+impl Times {
+    /// Whether there is none left to begin with.
+    fn are_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= self.started)
     }
 }
 

@@ -1,10 +1,11 @@
-//! That profiles end, everywhere, whatever has become of those who took part.
+//! That profiles end, everywhere, whatever has become of those who took part (S42, S45).
 
 use super::*;
 
 on_every_cluster! { 3 =>
     nothing_is_left_of_a_profile_that_panicked
     a_profile_without_patience_ends_everywhere_all_the_same
+    how_a_value_was_made_is_recorded_before_it_can_be_had
 }
 
 fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
@@ -49,6 +50,30 @@ fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
     });
 }
 
+fn how_a_value_was_made_is_recorded_before_it_can_be_had(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let options = Options {
+            patience: Duration::ZERO,
+            ..Options::default()
+        };
+        for _ in 0..50 {
+            let (_, profile) = profile(&world, options.clone(), || {
+                let counter: RRef<Counter> = world.remote(1, Counter::new, (5,)).unwrap();
+                counter.remote(Counter::add, (2,)).unwrap().to_here().unwrap()
+            })
+            .unwrap();
+            let made = |name: &str| {
+                let mut executed = profile
+                    .events
+                    .iter()
+                    .filter(|event| event.as_execution().is_some());
+                executed.any(|event| event.name.ends_with(name) && event.status.is_ok())
+            };
+            assert!(made("new") && made("add"), "{:#?}", profile.events);
+        }
+    });
+}
+
 /// Has the next worker do something, after a while.
 #[remote]
 fn relay_patiently(board: Board) -> Result<u32> {
@@ -83,6 +108,43 @@ fn nothing_is_kept_for_a_worker_that_is_gone() {
         }
         _ => board.wait("over"),
     });
+}
+
+#[test]
+fn a_worker_that_has_given_a_profile_up_is_missing_from_it() {
+    on_first(Cluster::threads(3), |world| {
+        let (_, outer) = profile(&world, Options::default(), || {
+            world.rpc_sync(2, leaf, (WELL, 1)).unwrap();
+            // More than a worker keeps at a time, and all of them later.
+            nested_profiles(&world, 65);
+            world.rpc_sync(1, leaf, (WELL, 1)).unwrap();
+        })
+        .unwrap();
+        let [(name, why)] = &outer.missing[..] else {
+            panic!("{:?}", outer.missing);
+        };
+        assert!(name == "w2" && why.contains("given up"), "{name}: {why}");
+        // What the others have of it is there.
+        let events = events(&outer);
+        let root = of(&events, "scope", "profile", 0);
+        let call = |callee| {
+            let mut calls = events.iter().filter(|event| event.parent == root.span);
+            calls.find(|event| event.as_call().is_some_and(|call| call.callee == callee))
+        };
+        assert!(call(2).is_some());
+        of(&events, "execution", "leaf", call(1).unwrap().span);
+        assert_no_traces(&world);
+    });
+}
+
+/// Profiles within each other, of calls to the third worker.
+fn nested_profiles(world: &World, depth: u32) {
+    if depth > 0 {
+        let _ = profile(world, Options::default(), || {
+            world.rpc_sync(2, leaf, (WELL, 1)).unwrap();
+            nested_profiles(world, depth - 1);
+        });
+    }
 }
 
 #[test]

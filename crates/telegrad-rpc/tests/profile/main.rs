@@ -1,6 +1,9 @@
-//! What profiles have of calls.
+//! What profiles have of calls (S42 to S45).
 
 mod ending;
+mod phases;
+mod shapes;
+mod waiting;
 
 use std::time::Duration;
 

@@ -1,0 +1,92 @@
+//! The shapes of tensors, where they are asked for (S44).
+
+use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
+
+use super::*;
+
+#[remote]
+fn pass_on(x: RawTensor) -> Result<RawTensor> {
+    let world = World::current()?;
+    world.rpc_sync(world.rank() + 1, keep, (x.clone(),))?;
+    Ok(x)
+}
+
+#[remote]
+fn keep(_: RawTensor) {}
+
+fn tensor() -> RawTensor {
+    let meta = TensorMeta {
+        dtype: DType::U8,
+        shape: vec![2, 3],
+    };
+    RawTensor::new(meta, Buffer::from_vec(vec![7_u8; 6])).unwrap()
+}
+
+/// Names and shapes of calls and executions.
+fn shapes(profile: &Profile) -> Vec<(&str, &str)> {
+    let calls = profile
+        .events
+        .iter()
+        .filter(|event| event.as_call().is_some() || event.as_execution().is_some());
+    calls
+        .map(|event| {
+            let name = event.name.rsplit("::").next().unwrap_or_default();
+            (name, event.shapes.first().map_or("", |shape| &**shape))
+        })
+        .collect()
+}
+
+#[test]
+fn a_recording_of_a_process_can_have_shapes() {
+    let cluster = Cluster::processes(3);
+    let board = cluster.board();
+    cluster.run(move |world| match world.rank() {
+        0 => {
+            board.wait("recording");
+            world.rpc_sync(1, pass_on, (tensor(),)).unwrap();
+            board.raise("called");
+        }
+        1 => {
+            let options = Options {
+                shapes: true,
+                ..Options::default()
+            };
+            let with = ProcessProfile::start_with(&world, &options).unwrap();
+            let without = ProcessProfile::start(&world).unwrap();
+            board.raise("recording");
+            board.wait("called");
+            let (with, without) = (with.finish(), without.finish());
+            assert_eq!(shapes(&with), [("pass_on", "u8[2, 3]"), ("keep", "u8[2, 3]")]);
+            assert_eq!(shapes(&without), [("pass_on", ""), ("keep", "")]);
+        }
+        _ => {}
+    });
+}
+
+#[test]
+fn a_whole_world_can_be_recorded_with_shapes() {
+    assert_eq!(of_whole_world("1"), ["u8[2, 3]"; 4]);
+}
+
+#[test]
+fn a_whole_world_is_recorded_without_shapes_unless_they_are_asked_for() {
+    assert_eq!(of_whole_world("0"), [""; 4]);
+}
+
+/// The shapes of two calls and their executions in a world that is recorded as a whole.
+fn of_whole_world(variable: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    Cluster::processes(3)
+        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .env(telegrad_trace::SHAPES, variable)
+        .run(|world| {
+            if world.rank() == 0 {
+                world.rpc_sync(1, pass_on, (tensor(),)).unwrap();
+            }
+        });
+    let profile = telegrad_trace::read(&[path]).unwrap();
+    let ours = |(name, _): &(&str, &str)| ["pass_on", "keep"].contains(name);
+    let shapes = shapes(&profile).into_iter().filter(ours);
+    shapes.map(|(_, shape)| shape.to_owned()).collect()
+}

@@ -1,0 +1,121 @@
+//! Whatever a thread waits for, it does not work meanwhile (S42).
+
+use telegrad_rpc::RpcFuture;
+use telegrad_testkit::on_threads_and_processes;
+
+use super::*;
+
+on_threads_and_processes! { 3 =>
+    who_waits_for_a_callback_waits
+    a_call_from_before_the_profile_is_waited_for_in_it
+    who_waits_for_a_value_of_its_own_waits
+    who_waits_for_room_waits
+}
+
+/// How long what is waited for takes: longer than everything else.
+const SLOW: Duration = Duration::from_millis(300);
+
+#[remote]
+fn nap() -> u32 {
+    std::thread::sleep(SLOW);
+    5
+}
+
+#[remote]
+fn nap_with(_: Vec<u8>) -> u32 {
+    0
+}
+
+/// The only wait of this name, which is for most of the time.
+#[track_caller]
+fn wait<'a>(profile: &'a Profile, name: &str) -> (&'a Event, u64) {
+    let waits: Vec<_> = profile
+        .events
+        .iter()
+        .filter_map(|event| match event.kind {
+            Kind::Wait { call } if event.worker == 0 && event.name.contains(name) => Some((event, call)),
+            _ => None,
+        })
+        .collect();
+    let [wait] = &waits[..] else {
+        panic!("{name} in {:#?}", profile.events);
+    };
+    let step = profile.step().unwrap();
+    let usage = &step.workers[0];
+    assert!(usage.waiting > usage.busy, "{step}");
+    *wait
+}
+
+fn who_waits_for_a_callback_waits(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let (value, profile) = profile(&world, Options::default(), || {
+            world
+                .rpc_async(1, nap, ())
+                .unwrap()
+                .then(|value| Ok(value? + 1))
+                .wait()
+        })
+        .unwrap();
+        assert_eq!(value.unwrap(), 6);
+        let (_, call) = wait(&profile, "wait for then");
+        let events = events(&profile);
+        let root = of(&events, "scope", "profile", 0);
+        assert_eq!(call, of(&events, "scope", "then", root.span).span);
+    });
+}
+
+fn a_call_from_before_the_profile_is_waited_for_in_it(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let call: RpcFuture<u32> = world.rpc_async(1, nap, ()).unwrap();
+        let (_, profile) = profile(&world, Options::default(), || call.wait().unwrap()).unwrap();
+        let (event, call) = wait(&profile, "nap");
+        assert_eq!((call, events(&profile).len()), (0, 1), "{event:?}");
+    });
+}
+
+struct Late(u32);
+
+#[remote]
+impl Late {
+    fn new() -> Result<Self> {
+        Ok(Self(nap()))
+    }
+}
+
+fn who_waits_for_a_value_of_its_own_waits(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let late: RRef<Late> = world.remote(0, Late::new, ()).unwrap();
+        let (value, profile) = profile(&world, Options::default(), || late.local_value().unwrap().0).unwrap();
+        assert_eq!(value, 5);
+        wait(&profile, "wait in local_value");
+    });
+}
+
+fn who_waits_for_room_waits(cluster: Cluster) {
+    let cluster = cluster.options(|options| {
+        options.window = 64 << 10;
+        options.num_worker_threads = 1;
+    });
+    on_first(cluster, |world| {
+        let (_, profile) = profile(&world, Options::default(), || {
+            let mut calls = vec![world.rpc_async(1, nap, ()).unwrap()];
+            // More than there is room for while that goes on.
+            for _ in 0..20 {
+                calls.push(world.rpc_async(1, nap_with, (vec![1; 8000],)).unwrap());
+            }
+            join_all(calls).wait().unwrap();
+        })
+        .unwrap();
+        let waits = profile
+            .events
+            .iter()
+            .filter(|event| event.name == "wait for room at w1");
+        let calls = waits.filter_map(|event| match event.kind {
+            Kind::Wait { call } => profile.events.iter().find(|other| other.span == call),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        assert!(!calls.is_empty(), "{:#?}", profile.events);
+        assert!(calls.iter().all(|call| call.name.ends_with("nap_with")));
+    });
+}
