@@ -103,7 +103,7 @@ impl ProcessProfile {
         let collected = self.world.worker().recorder.unwatch(self.number);
         let rank = self.world.rank();
         let part = (rank, self.world.name().to_owned(), collected);
-        let mut profile = Profile::new(rank, vec![part], Vec::new());
+        let mut profile = of_world(&self.world, vec![part], Vec::new());
         // The names of those whom it had to do with.
         let others = self
             .world
@@ -270,8 +270,15 @@ impl<'a> Asking<'a> {
             .into_iter()
             .map(|(rank, part)| (rank, name(rank), part));
         let missing = self.missing.into_iter().map(|(rank, why)| (name(rank), why));
-        Profile::new(self.world.rank(), parts.collect(), missing.collect())
+        of_world(self.world, parts.collect(), missing.collect())
     }
+}
+
+/// What was recorded in a world, on this worker's clock.
+fn of_world(world: &World, parts: Vec<(Rank, String, Collected)>, missing: Vec<(String, String)>) -> Profile {
+    let mut profile = Profile::new(world.rank(), parts, missing);
+    profile.world = world.worker().members().ok().map(|members| members.world());
+    profile
 }
 
 /// Gives what this worker has recorded of a trace after the first `from` events.

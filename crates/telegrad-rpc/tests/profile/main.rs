@@ -142,6 +142,7 @@ fn nested_calls_are_recorded_once_each_under_what_caused_them(cluster: Cluster) 
             assert!(call.as_call().unwrap().sent_bytes > 64 && call.as_call().unwrap().received_bytes >= 64);
         }
         assert_eq!(profile.workers.len(), 3);
+        assert_eq!(profile.world, Some(world.status().world));
         assert!(profile.missing.is_empty());
         let averages = profile.key_averages();
         let module = module_path!();
