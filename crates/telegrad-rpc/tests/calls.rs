@@ -347,7 +347,8 @@ fn inline_functions_must_not_wait(cluster: Cluster) {
         let error = world
             .rpc_sync((world.rank() + 1) % 3, waits_inline, ())
             .unwrap_err();
-        let text = "an inline function must not wait for other calls";
+        let text =
+            "an inline function must not wait for other calls, nor a subscriber that is shown something";
         assert_eq!(error.remote().unwrap().message, text, "{threads}");
     });
 }

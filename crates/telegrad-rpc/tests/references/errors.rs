@@ -269,7 +269,7 @@ fn inline_functions_do_not_wait_for_values(cluster: Cluster) {
     on_rank_0(cluster.unix(), |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
         let text = "`references::errors::look_inline` failed on worker `w1`: \
-                    an inline function must not wait for other calls";
+                    an inline function must not wait for other calls, nor a subscriber that is shown something";
         let error = world.rpc_sync(1, look_inline, (slow.clone(),)).unwrap_err();
         assert_eq!(error.to_string(), text);
         let error = world.rpc_sync(1, fetch_inline, (slow.clone(),)).unwrap_err();
