@@ -37,6 +37,15 @@ pub(super) fn cost(workers: &Workers, recorder: &mut Recorder, quick: bool) -> R
     })
 }
 
+/// That so much was recorded, at least.
+fn check(profile: &trace::Profile, calls: usize) -> Result<(), Error> {
+    let of_calls = |event: &&trace::Event| event.as_call().is_some() || event.as_execution().is_some();
+    if profile.events.iter().filter(of_calls).count() < calls {
+        return Err("calls were not recorded".into());
+    }
+    Ok(())
+}
+
 /// Calls with and without being recorded, in turns, so that a disturbance of the machine meets all of them.
 fn compare(
     recorder: &mut Recorder,
@@ -53,13 +62,16 @@ fn compare(
             match (turn + way) % 3 {
                 0 => without.extend(times(count, &mut call)?),
                 1 => {
-                    let (taken, _) = profile(world, trace::Options::default(), || times(count, &mut call))?;
+                    let options = trace::Options::default();
+                    let (taken, profile) = profile(world, options, || times(count, &mut call))?;
                     profiled.extend(taken?);
+                    // What was not recorded has cost nothing.
+                    check(&profile, 2 * count)?;
                 }
                 _ => {
                     let recording = ProcessProfile::start(world)?;
                     recorded.extend(times(count, &mut call)?);
-                    recording.finish();
+                    check(&recording.finish(), count)?;
                 }
             }
         }

@@ -169,7 +169,9 @@ function readTheme() {
 
 const styleOf = (event) => isBad(event) ? theme.kinds.failed : theme.kinds[event.kind] ?? theme.kinds.scope;
 const markOf = (event) => isBad(event) ? `${{ "timed out": "!", cancelled: "–" }[event.status] ?? "✕"} ` : "";
-const labelOf = (event) => markOf(event) + event.name + (hasPeer(event) ? ` ${event.kind === "call" ? "→" : "←"} ${nameOf(event.peer)}` : "");
+/** What is called, without the modules that it is in: there is little room in the timeline, and more of them at the front. */
+const shortOf = ({ name, kind }) => ["call", "execution", "wait"].includes(kind) && !name.includes("<") ? name.replace(/\b(?:[a-z_]\w*::)+/g, "") : name;
+const labelOf = (event, name = event.name) => markOf(event) + name + (hasPeer(event) ? ` ${event.kind === "call" ? "→" : "←"} ${nameOf(event.peer)}` : "");
 
 /** So many lanes of a worker are shown, of each row no more than so many, and the rest as one crowd, until all are asked for. */
 const MOST_LANES = 32, DEEPEST = 16;
@@ -365,7 +367,7 @@ function paintBox(pen, event, from, to, y, height, left) {
   pen.setLineDash([]);
   pen.globalAlpha = 1;
   const textFrom = Math.max(from, left) + 5;
-  const text = isDim ? "" : fitted(pen, labelOf(event), to - textFrom - 4);
+  const text = isDim ? "" : fitted(pen, labelOf(event, shortOf(event)), to - textFrom - 4);
   if (text === "") return;
   // Calm ground, so that the hatching does not disturb the text.
   if (isBad(event)) block(pen, style.fill, textFrom - 2, y + 2, Math.min(pen.measureText(text).width + 4, to - textFrom), height - 4);
