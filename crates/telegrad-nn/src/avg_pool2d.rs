@@ -6,7 +6,7 @@ use telegrad_autograd::candle::recorded;
 use crate::node::node;
 use crate::real::{Real, read, with_type};
 use crate::window::{Pair, Slide, Window};
-use crate::{Error, Module, Result};
+use crate::{Module, Result};
 
 /// The mean under a window that slides over images `[n, c, h, w]`. What is beyond the edges counts as
 /// zero, as in torch.
@@ -35,19 +35,7 @@ impl AvgPool2d {
 impl Module for AvgPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         recorded("avg_pool2d", &[x], || {
-            let (kernel, padding) = (self.kernel, self.padding);
-            if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
-                return Err(Error::options(
-                    "AvgPool2d",
-                    "the padding is at most half the kernel",
-                ));
-            }
-            let slide = Slide {
-                kernel,
-                stride: self.stride,
-                padding,
-                dilation: 1.into(),
-            };
+            let slide = Slide::of_pool("AvgPool2d", self.kernel, self.stride, self.padding)?;
             let window = slide.over("AvgPool2d", x)?;
             Ok(with_type!("AvgPool2d", x, T => pool::<T>(x, window)?))
         })

@@ -6,7 +6,7 @@ use telegrad_autograd::candle::recorded;
 use crate::node::node;
 use crate::real::{Real, read, with_type};
 use crate::window::{Pair, Slide, Window};
-use crate::{Error, Module, Result};
+use crate::{Module, Result};
 
 /// The largest number under a window that slides over images `[n, c, h, w]`. The gradient goes to
 /// where it was found, the first place if there are several.
@@ -47,19 +47,7 @@ impl MaxPool2d {
 impl Module for MaxPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         recorded("max_pool2d", &[x], || {
-            let (kernel, padding) = (self.kernel, self.padding);
-            if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
-                return Err(Error::options(
-                    "MaxPool2d",
-                    "the padding is at most half the kernel",
-                ));
-            }
-            let slide = Slide {
-                kernel,
-                stride: self.stride,
-                padding,
-                dilation: 1.into(),
-            };
+            let slide = Slide::of_pool("MaxPool2d", self.kernel, self.stride, self.padding)?;
             let window = slide.over("MaxPool2d", x)?;
             Ok(with_type!("MaxPool2d", x, T => pool::<T>(x, window)?))
         })

@@ -68,6 +68,19 @@ pub(crate) struct Axis {
 }
 
 impl Slide {
+    /// That of a pooling layer.
+    pub(crate) fn of_pool(layer: &'static str, kernel: Pair, stride: Pair, padding: Pair) -> Result<Self> {
+        if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
+            return Err(Error::options(layer, "the padding is at most half the kernel"));
+        }
+        Ok(Self {
+            kernel,
+            stride,
+            padding,
+            dilation: 1.into(),
+        })
+    }
+
     /// Over images `[n, c, h, w]`.
     pub(crate) fn over(&self, layer: &'static str, images: &Tensor) -> Result<Window> {
         let [n, channels, rows, columns] = *images.dims() else {

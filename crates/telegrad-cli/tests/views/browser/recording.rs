@@ -1,0 +1,317 @@
+//! The page of `telegrad trace view`.
+
+use serde_json::{Value, json};
+
+use super::super::*;
+use super::*;
+
+/// The page of a recording that is at this path, after a script, on one of its tabs.
+fn shown(path: &Path, tab: &str, script: &str) -> Option<String> {
+    let page = with_script(&std::fs::read_to_string(path).unwrap(), script);
+    let changed = path.with_extension("changed.html");
+    std::fs::write(&changed, page).unwrap();
+    let (page, console) = loaded(&format!("file://{}#tab={tab}", changed.display()))?;
+    assert_eq!(console, "", "on {tab}");
+    assert!(page.contains("data-ready=\"true\""), "{tab} is not drawn");
+    Some(page)
+}
+
+#[test]
+fn the_page_of_a_recording_draws_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    record(folder, "t.json");
+    printed(&mut telegrad(
+        folder,
+        &["trace", "view", "t.json", "-o", "page.html"],
+    ));
+    let panels = ["timeline", "table", "traffic", "critical"];
+    for tab in panels {
+        let count = count_colours("#canvas", "pixels");
+        let Some(page) = shown(&folder.join("page.html"), tab, &count) else {
+            return;
+        };
+        for panel in panels {
+            let attributes = between(&page, &format!("id=\"panel-{panel}\""), ">");
+            assert_eq!(!attributes.contains("hidden"), tab == panel, "{panel} on {tab}");
+        }
+        if tab != "timeline" {
+            continue;
+        }
+        assert!(number(&page, "events") > 20.0 && number(&page, "rows") >= 2.0);
+        assert!(
+            number(&page, "pixels") > 1000.0,
+            "{} pixels",
+            number(&page, "pixels")
+        );
+        let labels = between(&page, "id=\"worker-labels\">", "</div>");
+        assert!(
+            labels.contains(">client<") && labels.contains(">server<"),
+            "{labels}"
+        );
+
+        let table = between(&page, "id=\"averages\"", "</table>");
+        let rows = between(table, "<tbody>", "</tbody>");
+        for shown in [">DistributedOptimizer::step<", ">backward<", ">server<"] {
+            assert!(rows.contains(shown), "no {shown} in {rows}");
+        }
+        // From one to the other and back, and the sums.
+        let traffic = between(&page, "id=\"traffic\"", "</table>");
+        let cells = between(traffic, "<tbody>", "</tbody>");
+        assert!(cells.matches("<b>").count() >= 4, "{cells}");
+        assert!(
+            cells.contains("B</b>") && cells.contains(" calls</small>"),
+            "{cells}"
+        );
+        let usage = between(&page, "data-testid=\"usage\"", "</tbody>");
+        assert!(
+            usage.contains(">client<") && usage.contains(">server<"),
+            "{usage}"
+        );
+        let path = between(&page, "data-testid=\"critical\"", "</ol>");
+        assert!(path.matches("<li>").count() > 10, "{path}");
+        assert!(path.contains(">client<") && path.contains(">server<"), "{path}");
+    }
+}
+
+/// A recording in which each of some workers makes calls of the next one, all at once.
+fn recording(folder: &Path, workers: u64, calls: u64) {
+    let mut lines = String::new();
+    let mut line = |value: Value| lines.extend([value.to_string(), "\n".into()]);
+    for rank in 0..workers {
+        let threads = json!([[rank, "main"]]);
+        line(
+            json!({ "rank": rank, "name": format!("worker{rank}"), "ahead": 0, "threads": threads, "dropped": 0 }),
+        );
+    }
+    for number in 0..workers * calls {
+        let (rank, at) = (number % workers, number / workers * 10);
+        let call = json!({
+            "verb": "rpc_async", "callee": (rank + 1) % workers, "sent": at + 1, "received": at + 90_000,
+            "sent_bytes": 1000, "received_bytes": 10, "tensor_bytes": 0,
+        });
+        line(json!({
+            "span": number + 1, "parent": 0, "name": "next", "kind": { "call": call }, "worker": rank, "thread": rank,
+            "start": at, "end": at + 100_000, "status": "ok", "shapes": [], "link": 0,
+        }));
+    }
+    std::fs::write(folder.join("t.jsonl"), lines).unwrap();
+}
+
+/// Shows such a recording, does something with the page, and gives what it has become.
+fn recording_shown(workers: u64, calls: u64, tab: &str, script: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    recording(folder.path(), workers, calls);
+    let view = ["trace", "view", "t.jsonl", "-o", "page.html"];
+    printed(&mut telegrad(folder.path(), &view));
+    shown(&folder.path().join("page.html"), tab, script)
+}
+
+#[test]
+fn of_many_rows_only_some_are_drawn_until_all_are_asked_for() {
+    let labels = |page: &str| {
+        between(page, "id=\"row-labels\">", "<div class=\"corner\"")
+            .matches("<div")
+            .count()
+    };
+    let button = |page: &str| between(page, "data-testid=\"rows-0\"", "</button>").to_owned();
+    let rows = |page: &str| -> usize { between(page, "data-rows=\"", "\"").parse().unwrap_or(0) };
+    let scroll = "const scroller = document.getElementById('scroller'), button = document.querySelector('[data-testid=rows-0]'); \
+                  scroller.scrollTop = Math.min(button.offsetTop, 5200) - 200; scroller.dispatchEvent(new Event('scroll'));";
+    let Some(page) = recording_shown(2, 500, "timeline", scroll) else {
+        return;
+    };
+    assert!(button(&page).contains("+ 468 more rows"), "{}", button(&page));
+    let events: usize = between(&page, "data-events=\"", "\"").parse().unwrap();
+    assert!(
+        events > 468,
+        "those that have no row are drawn together: {events}"
+    );
+
+    let all = format!("document.querySelector('[data-testid=rows-0]').click(); {scroll}");
+    let page = recording_shown(2, 500, "timeline", &all).unwrap();
+    assert!(button(&page).contains("fewer rows"), "{}", button(&page));
+    // Whatever there is, names are written of what is in sight.
+    assert!((10..60).contains(&rows(&page)), "{} rows", rows(&page));
+    assert!(
+        labels(&page) < 60 && page.contains(">main (170)<"),
+        "{} names",
+        labels(&page)
+    );
+}
+
+#[test]
+fn a_recording_of_many_workers_is_summed_up() {
+    let Some(page) = recording_shown(20, 3, "timeline", "") else {
+        return;
+    };
+    assert_eq!(
+        page.matches("aria-expanded=\"false\"").count(),
+        20,
+        "all are collapsed"
+    );
+    let open = "document.getElementById('fold').click();";
+    let page = recording_shown(20, 3, "timeline", open).unwrap();
+    assert_eq!(page.matches("aria-expanded=\"true\"").count(), 20);
+
+    let page = recording_shown(20, 3, "traffic", "").unwrap();
+    let map = between(&page, "id=\"traffic-map\"", ">");
+    // Requests go from each to the next, and answers back.
+    assert!(
+        map.contains("data-cells=\"40\"") && map.contains("data-workers=\"20\""),
+        "{map}"
+    );
+    assert!(between(&page, "id=\"flows\"", "</table>").contains("worker3 → worker4"));
+
+    let page = recording_shown(20, 3, "table", "").unwrap();
+    let table = between(&page, "<tbody>", "</tbody>");
+    assert!(
+        table.contains("20 workers") && table.matches("<tr").count() == 1,
+        "{table}"
+    );
+}
+
+#[test]
+fn a_recording_of_nothing_says_so() {
+    let Some(page) = recording_shown(2, 0, "traffic", "") else {
+        return;
+    };
+    assert!(between(&page, "id=\"no-traffic\"", "</p>").contains("No worker called another."));
+    let page = recording_shown(2, 0, "critical", "").unwrap();
+    assert!(page.contains("nothing was recorded"));
+}
+
+/// A recording as its page is given it: two workers, of which the first makes eight calls of the second at once in each of three
+/// steps. Of each step, one of the calls is on the critical path, and something of which the event is not known.
+fn made_up_recording() -> Value {
+    let mut events = Vec::new();
+    let mut steps = Vec::new();
+    let segment = |step: u64, event: Value, from: u64, to: u64| {
+        let at = step * 1000;
+        json!({ "worker": "a", "name": "work", "start": at + from, "end": at + to, "event": event })
+    };
+    let mut critical = Vec::new();
+    for step in 0..3 {
+        for call in 0..8 {
+            events.push(json!({
+                "id": format!("{step}-{call}"), "parent": null, "name": "work", "key": "work", "kind": "call", "worker": 0,
+                "row": call, "start": step * 1000, "end": step * 1000 + 500, "status": "ok", "bytes": 8, "tensor_bytes": 0,
+                "peer": 1, "shapes": [], "link": null, "phases": null,
+            }));
+        }
+        let path = vec![
+            segment(step, json!(format!("{step}-3")), 0, 400),
+            segment(step, Value::Null, 400, 500),
+        ];
+        critical.extend(path.clone());
+        steps.push(json!({
+            "name": "train step", "start": step * 1000, "duration": 500 + step, "bubble": 0.25, "critical": path,
+            "workers": [{ "worker": "a", "busy": 100 * (step + 1), "waiting": 0, "idle": 500 - 100 * (step + 1) + step }],
+        }));
+    }
+    json!({
+        "title": "made up", "duration": 2500, "events": events, "averages": [], "traffic": [], "steps": steps, "missing": [],
+        "workers": [
+            { "rank": 0, "name": "a", "rows": (0..8).map(|row| format!("row {row}")).collect::<Vec<_>>(), "dropped": 0, "known": true },
+            { "rank": 1, "name": "b", "rows": [], "dropped": 0, "known": true },
+        ],
+        "step": {
+            "name": "everything", "start": 0, "duration": 2500, "bubble": 0.5, "critical": critical,
+            "workers": [{ "worker": "a", "busy": 1500, "waiting": 0, "idle": 1000 }],
+        },
+    })
+}
+
+/// Shows made-up data of a recording.
+fn made_up_shown(data: &Value, tab: &str, script: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    recording(folder.path(), 1, 0);
+    let view = ["trace", "view", "t.jsonl", "-o", "page.html"];
+    printed(&mut telegrad(folder.path(), &view));
+    let path = folder.path().join("page.html");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let place = "<script id=\"data\" type=\"application/json\">";
+    let page = page.replacen(between(&page, place, "</script>"), &data.to_string(), 1);
+    std::fs::write(&path, page).unwrap();
+    shown(&path, tab, script)
+}
+
+#[test]
+fn only_what_is_on_the_critical_path_is_marked_as_critical() {
+    let script = "document.getElementById('show-critical').click();";
+    let Some(page) = made_up_shown(&made_up_recording(), "timeline", script) else {
+        return;
+    };
+    // One call of each step, of the eight that went on at the same time.
+    assert_eq!(number(&page, "critical"), 3.0);
+    assert_eq!(page.matches("data-testid=\"critical\"").count(), 1);
+    let path = between(&page, "data-testid=\"critical\"", "</ol>");
+    assert_eq!(path.matches("<li>").count(), 6);
+    assert_eq!(
+        path.matches("<button").count(),
+        3,
+        "only what is known leads to its event"
+    );
+}
+
+#[test]
+fn a_step_can_be_chosen_and_shown_in_the_timeline() {
+    let script = "const select = document.getElementById('step'); select.value = 2; select.dispatchEvent(new Event('change')); \
+                  document.getElementById('step-timeline').click();";
+    let Some(page) = made_up_shown(&made_up_recording(), "critical", script) else {
+        return;
+    };
+    let select = between(&page, "id=\"step\"", "</select>");
+    assert_eq!(select.matches("<option").count(), 4, "{select}");
+    for choice in [
+        "whole recording, 2.50&nbsp;ms",
+        "train step 1 of 3, 500&nbsp;µs",
+        "train step 3 of 3",
+    ] {
+        assert!(select.contains(choice), "no {choice} in {select}");
+    }
+    let facts = between(&page, "data-testid=\"step-facts\"", "</dl>");
+    for fact in ["train step", "2 of 3", "2 pieces", "501&nbsp;µs", "25.0&nbsp;%"] {
+        assert!(facts.contains(fact), "no {fact} in {facts}");
+    }
+    let usage = between(&page, "data-testid=\"usage\"", "</tbody>");
+    assert!(usage.contains("title=\"200&nbsp;µs\""), "{usage}");
+    // The timeline is there now, shows that step and little else, and marks what is critical in it.
+    assert!(!between(&page, "id=\"panel-timeline\"", ">").contains("hidden"));
+    let (from, to) = (number(&page, "from"), number(&page, "to"));
+    assert!((980.0..1000.0).contains(&from), "from {from}");
+    assert!((1501.0..1520.0).contains(&to), "to {to}");
+    assert_eq!(number(&page, "critical"), 1.0);
+}
+
+#[test]
+fn a_recording_says_what_it_leaves_out() {
+    let mut data = made_up_recording();
+    let says = |data: &Value| {
+        let page = made_up_shown(data, "critical", "")?;
+        let notice = between(&page, "id=\"missing\"", "<main");
+        let usage = between(&page, "data-testid=\"usage\"", "</tbody>");
+        Some((notice.to_owned(), usage.to_owned()))
+    };
+    let Some((notice, _)) = says(&data) else { return };
+    assert!(
+        notice.contains("hidden") && !notice.contains("<strong>"),
+        "{notice}"
+    );
+
+    data["workers"][0]["dropped"] = json!(12_345);
+    data["workers"][1]["known"] = json!(false);
+    data["missing"] = json!([["c", "it was killed"]]);
+    let (notice, usage) = says(&data).unwrap();
+    assert!(!notice.contains("hidden"), "{notice}");
+    for said in [
+        "12\u{202f}345 events were dropped",
+        "No events are known of 1 worker",
+        "<b>b</b>",
+        "Not all events of 1 worker are there",
+        "<b>c</b>: it was killed",
+    ] {
+        assert!(notice.contains(said), "no {said} in {notice}");
+    }
+    assert!(usage.contains("no events of it are known"), "{usage}");
+}
