@@ -131,10 +131,14 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("process");
     let top = format!(
-        "for i in $(seq 600); do sh -c 'echo $$ > {}; exec {PROGRAM} top {}'; stty -a | grep -q ' echo ' && echo it echoes; \
-         sleep 0.1; done",
+        "sh -c 'echo $$ > {}; exec {PROGRAM} top {}'",
         file.display(),
         running.process()
+    );
+    // Until there is a world to look at, it says so and ends. The second time waits for a key: it would hide what the first has left.
+    let top = format!(
+        "for i in $(seq 600); do {top} && break; sleep 0.1; done; stty -a | grep -q ' echo ' && echo it echoes; \
+         read key; {top}; sleep 60"
     );
     let Some(terminal) = Terminal::run("ended", &top) else {
         return;
@@ -146,6 +150,7 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
     terminal.shows(&["it echoes"]);
 
     // Once more, and the terminal goes first.
+    terminal.tmux(&["send-keys", "-t", "it", "Enter"]);
     terminal.shows(&["telegrad top: 2 of 2 workers"]);
     let process = std::fs::read_to_string(&file).unwrap();
     drop(terminal);
