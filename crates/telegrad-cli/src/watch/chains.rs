@@ -28,7 +28,7 @@ pub(crate) struct Chain {
     pub(crate) from: u32,
     /// How long ago.
     pub(crate) age: Duration,
-    /// Whether it ends where it, or another, has been before: in a circle.
+    /// Whether it comes back to one of its own calls, and has for long.
     pub(crate) is_cycle: bool,
     pub(crate) links: Vec<Link>,
     lines: Vec<String>,
@@ -126,10 +126,10 @@ impl<'a> Chains<'a> {
     pub(crate) fn older(&self, than: Duration) -> Waits {
         let mut waits = Waits::default();
         for (chain, back) in self.all() {
-            let rings = back.map(|start| &chain[start..]);
+            let ring = back.map(|start| &chain[start..]);
             // Workers are not asked at the very same moment: what has only just come may be over by now.
-            let is_cycle = rings.is_some_and(|ring| ring.iter().all(|id| self.what(*id).2 >= than));
-            if let (true, Some(ring)) = (is_cycle, rings) {
+            let is_cycle = ring.is_some_and(|ring| ring.iter().all(|id| self.what(*id).2 >= than));
+            if let (true, Some(ring)) = (is_cycle, ring) {
                 waits.cycles.push(self.cycle(ring));
             }
             if self.what(chain[0]).2 < than || self.is_gathering(chain[0]) {
