@@ -21,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use telegrad_net::{Role, Roles, Turn};
 
 use self::keeping::{Keeping, Kept};
+use crate::Error;
 
 /// How long a thread without work stays. Long enough for the pauses of a training loop.
 const LINGER: Duration = Duration::from_secs(10);
@@ -162,9 +163,22 @@ impl Executor {
         result
     }
 
-    /// Whether this thread may wait: a thread in a role may not, others depend on it.
-    pub(crate) fn may_wait() -> bool {
+    /// Whether this thread is nobody's but its function's: one in a role must not be held up, others depend on it.
+    pub(crate) fn may_be_held_up() -> bool {
         THREAD.with_borrow(|thread| thread.role.is_none())
+    }
+
+    /// For whoever is about to wait for another worker, or to do what could only be waited for.
+    ///
+    /// # Errors
+    /// [`Error::WaitInInline`] where this may be the thread that receives what it would wait for: in a role, and where a subscriber is
+    /// shown something (S24, S47).
+    pub(crate) fn may_wait() -> Result<(), Error> {
+        if Self::may_be_held_up() && !telegrad_trace::is_showing() {
+            Ok(())
+        } else {
+            Err(Error::WaitInInline)
+        }
     }
 
     /// Drops what is queued and ends threads that have no work. Running functions go on.

@@ -80,9 +80,7 @@ impl Member {
     /// Makes the link for calls, unless somebody else does so meanwhile.
     pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
         // A thread that receives for others must wait for nothing, so neither for a connection.
-        if !Executor::may_wait() {
-            return Err(Absent::NotTried(Error::WaitInInline));
-        }
+        Executor::may_wait().map_err(Absent::NotTried)?;
         Executor::blocking(|| self.make(worker, deadline))
     }
 

@@ -170,37 +170,14 @@ pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
 }
 
 /// This thread is about to wait, for the call or callback with this span or for something else: recorded until the scope is
-/// dropped.
-///
-/// # Errors
-/// [`Error::WaitInInline`] where a subscriber is shown something: this may be the thread that reads what it would wait for (S47).
+/// dropped. That it may is known: [`Executor::may_wait`](crate::executor::Executor::may_wait).
 #[inline]
-pub(crate) fn waits(
-    worker: &Arc<Worker>,
-    call: u64,
-    name: impl FnOnce() -> Cow<'static, str>,
-) -> Result<Scope, Error> {
+pub(crate) fn waits(worker: &Arc<Worker>, call: u64, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
     // One look, as long as nothing is recorded.
     if worker.recorder.here().is_none() {
-        return Ok(Scope::none());
+        return Scope::none();
     }
-    waits_on_record(worker, call, name)
-}
-
-#[cold]
-fn waits_on_record(
-    worker: &Arc<Worker>,
-    call: u64,
-    name: impl FnOnce() -> Cow<'static, str>,
-) -> Result<Scope, Error> {
-    if telegrad_trace::is_showing() {
-        return Err(Error::WaitInInline);
-    }
-    Ok(telegrad_trace::scope_of(
-        &worker.recorder,
-        Kind::Wait { call },
-        name,
-    ))
+    telegrad_trace::scope_of(&worker.recorder, Kind::Wait { call }, name)
 }
 
 /// How a call ended that its caller has given up.

@@ -227,12 +227,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
         {
             return Ok(entered);
         }
-        if !Executor::may_wait() {
-            return Err(Error::WaitInInline);
-        }
+        Executor::may_wait()?;
         let started = Instant::now();
         let (limit, deadline) = worker.limit(self.options, started);
-        let _waits = recording::waits(&worker, 0, || format!("wait in {function}").into())?;
+        let _waits = recording::waits(&worker, 0, || format!("wait in {function}").into());
         let entering = async {
             match slot.wait().await {
                 Ok(value) => Ok(value.enter(access).await),
@@ -262,6 +260,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         T: Wire,
     {
+        Executor::may_wait()?;
         self.fetch("to_here")?.wait()
     }
 
@@ -295,6 +294,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T, Value: Wire>,
     {
+        Executor::may_wait()?;
         let request = self.request("rpc_sync", Registry::get().of::<F>()?);
         let future = self.worker()?.rpc(request, &args)?;
         // They have been sent, and may be large.

@@ -11,6 +11,7 @@ use crate::context::CallContext;
 use crate::deadline::after;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
+use crate::executor::Executor;
 use crate::function::FreeFn;
 use crate::layer::{Layer, in_scope, scope_of};
 use crate::members::Members;
@@ -82,6 +83,7 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
+        Executor::may_wait()?;
         let request = self.request::<F>(to.into(), "rpc_sync")?;
         let future = self.worker().rpc(request, &args)?;
         // They have been sent, and may be large.

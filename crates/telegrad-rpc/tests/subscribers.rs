@@ -25,10 +25,11 @@ static ACT: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 /// The names of the spans that it has seen.
 static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Calls that it has made, those of them that gave what they should, and those that it has been made.
+/// Calls that it has made, calls that it could not wait for, calls of the other one, and those of them that it could not wait for.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 static NOTED: AtomicUsize = AtomicUsize::new(0);
+static COUNTED: AtomicUsize = AtomicUsize::new(0);
 
 struct Acting;
 
@@ -84,6 +85,12 @@ fn note() -> Result<()> {
 #[remote]
 fn note_further() {}
 
+/// What a subscriber would wait for, and is not sent.
+#[remote]
+fn count() {
+    COUNTED.fetch_add(1, SeqCst);
+}
+
 #[remote]
 fn add(a: u32, b: u32) -> u32 {
     a + b
@@ -94,11 +101,16 @@ async fn forever() {
     std::future::pending::<()>().await;
 }
 
-/// Calls and returns at once, or waits, which it must not.
 #[remote]
 fn start_calling() -> Result<()> {
-    let world = World::current()?;
+    call_from_subscriber(World::current()?)
+}
+
+/// From now on the subscriber calls the other worker: it gets away with it at once, or waits, which it must not.
+fn call_from_subscriber(world: World) -> Result<()> {
     let other = 1 - world.rank();
+    // Without a link the subscriber would have to wait for one.
+    world.rpc_sync(other, add, (1, 2))?;
     act(move || {
         let Ok(call) = world.rpc_async(other, note, ()) else {
             return;
@@ -106,7 +118,7 @@ fn start_calling() -> Result<()> {
         MADE.fetch_add(1, SeqCst);
         call.detach();
         let started = Instant::now();
-        let refused = world.rpc_sync(other, add, (1, 2));
+        let refused = world.rpc_sync(other, count, ());
         if matches!(refused, Err(Error::WaitInInline)) && started.elapsed() < Duration::from_secs(5) {
             REFUSED.fetch_add(1, SeqCst);
         }
@@ -130,16 +142,11 @@ fn stop() {
     drop(act);
 }
 
-/// Calls made, refused and received by the subscribers, and what they have seen.
+/// What was counted, and the names seen.
 #[remote]
-fn counts() -> (usize, usize, usize, Vec<String>) {
-    let [made, refused, noted] = [&MADE, &REFUSED, &NOTED].map(|count| count.load(SeqCst));
-    (
-        made,
-        refused,
-        noted,
-        SEEN.lock().unwrap().iter().cloned().collect(),
-    )
+fn counts() -> ([usize; 4], Vec<String>) {
+    let counts = [&MADE, &REFUSED, &NOTED, &COUNTED].map(|count| count.load(SeqCst));
+    (counts, SEEN.lock().unwrap().iter().cloned().collect())
 }
 
 fn subscribers_that_call(cluster: Cluster) {
@@ -147,10 +154,8 @@ fn subscribers_that_call(cluster: Cluster) {
         if world.rank() != 0 {
             return;
         }
-        // The link that they call over is there: without one they could not make it.
-        world.rpc_sync(1, add, (1, 2)).unwrap();
         world.rpc_sync(1, start_calling, ()).unwrap();
-        act_here(&world);
+        call_from_subscriber(world.clone()).unwrap();
         for a in 0..10 {
             assert_eq!(world.rpc_sync(1, add, (a, 2)).unwrap(), a + 2);
         }
@@ -160,31 +165,20 @@ fn subscribers_that_call(cluster: Cluster) {
         let theirs = || world.rpc_sync(1, counts, ()).unwrap();
         wait_until(
             Duration::from_secs(20),
-            || ours().2 == theirs().0 && theirs().2 == ours().0,
+            || {
+                let ([our_made, _, our_noted, _], [their_made, _, their_noted, _]) = (ours().0, theirs().0);
+                our_noted == their_made && their_noted == our_made
+            },
             || format!("{:?} {:?}", ours(), theirs()),
         );
-        for (made, refused, _, seen) in [ours(), theirs()] {
+        for ([made, refused, _, counted], seen) in [ours(), theirs()] {
             assert!(made >= 20 && refused == made, "{refused} of {made}");
-            let is_ours = |name: &String| name.contains("note");
+            assert_eq!(counted, 0, "calls that were sent, and then not waited for");
+            let is_ours = |name: &String| name.contains("note") || name.ends_with("count");
             assert!(!seen.iter().any(is_ours), "{seen:?}");
             assert!(seen.iter().any(|name| name.ends_with("add")), "{seen:?}");
         }
     });
-}
-
-/// As `start_calling`, outside of a call.
-fn act_here(world: &World) {
-    let world = world.clone();
-    act(move || {
-        if let Ok(call) = world.rpc_async(1, note, ()) {
-            MADE.fetch_add(1, SeqCst);
-            call.detach();
-        }
-        if matches!(world.rpc_sync(1, add, (1, 2)), Err(Error::WaitInInline)) {
-            REFUSED.fetch_add(1, SeqCst);
-        }
-    })
-    .unwrap();
 }
 
 fn subscribers_that_panic(cluster: Cluster) {

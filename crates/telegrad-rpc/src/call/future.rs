@@ -232,14 +232,16 @@ impl<T: Wire> RpcFuture<T> {
 
     /// Waits until the result is there or `until` has come.
     fn block(&self, until: Option<Instant>) -> Result<()> {
-        if !self.is_set() && !Executor::may_wait() {
-            return Err(Error::WaitInInline);
+        if self.is_set() {
+            return Ok(());
         }
+        Executor::may_wait()?;
         match &self.state {
             State::Call(pending, _) => pending.block(until),
             State::Callback(callback) => callback.block(until),
-            State::Over => Ok(()),
+            State::Over => {}
         }
+        Ok(())
     }
 
     fn is_set(&self) -> bool {
@@ -311,29 +313,23 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
 }
 
 impl<T> Callback<T> {
-    fn block(&self, until: Option<Instant>) -> Result<()> {
-        if !self.promise.done() {
-            let _waits = recording::waits(&self.worker, self.span, || "wait for then".into())?;
-            let park = || Executor::blocking(|| self.promise.park(until));
-            self.call.upgrade().map_or_else(park, |call| call.awaited(park));
-        }
-        Ok(())
+    fn block(&self, until: Option<Instant>) {
+        let _waits = recording::waits(&self.worker, self.span, || "wait for then".into());
+        let park = || Executor::blocking(|| self.promise.park(until));
+        self.call.upgrade().map_or_else(park, |call| call.awaited(park));
     }
 }
 
 impl Pending {
-    fn block(&self, until: Option<Instant>) -> Result<()> {
+    fn block(&self, until: Option<Instant>) {
         let call = &*self.call;
-        if call.promise.done() {
-            return Ok(());
-        }
         let until = match (until, call.deadline) {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
         let span = call.span.as_ref().map_or(0, |span| span.position().span);
         let name = || format!("wait for {}", call.function).into();
-        let _waits = recording::waits(&self.worker, span, name)?;
+        let _waits = recording::waits(&self.worker, span, name);
         let wait = || {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
@@ -345,7 +341,6 @@ impl Pending {
         if !call.promise.done() && call.is_late() {
             self.outbound.expire(call);
         }
-        Ok(())
     }
 
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {

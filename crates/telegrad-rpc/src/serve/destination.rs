@@ -189,7 +189,7 @@ impl Responder {
             Ok(Output::Value(_)) => self.bad_result("it gave a value instead of a message"),
             Err(trouble) => failed(self.call, &failure(trouble, self.worker(), self.function.name)),
         };
-        if is_large(&outgoing) && !Executor::may_wait() {
+        if is_large(&outgoing) && !Executor::may_be_held_up() {
             // The thread that reads requests must not be held up by a reply that is slow to write.
             let executor = self.serving.worker.executor.clone();
             let span = context.span.clone();

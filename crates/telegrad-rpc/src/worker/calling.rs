@@ -152,7 +152,7 @@ impl Worker {
                     let _waits = match is_hidden(function) {
                         false => waits(self, 0, || {
                             format!("wait for a link to {}", member.info.name).into()
-                        })?,
+                        }),
                         true => telegrad_trace::Scope::none(),
                     };
                     let made = member.connect(self, times.deadline.unwrap_or(times.started + CONNECT_LIMIT));
@@ -293,11 +293,9 @@ impl Worker {
                 Ok(()) => return Ok(()),
                 Err(SendError::Full(_)) if options.no_wait => return Err(NotSent::Full),
                 Err(SendError::Full(back)) => {
-                    if !Executor::may_wait() {
-                        return Err(NotSent::Inline);
-                    }
+                    Executor::may_wait().map_err(|_| NotSent::Inline)?;
                     let name = || format!("wait for room at {}", outbound.calls.peer).into();
-                    let _waits = waits(self, back.header.span, name).map_err(|_| NotSent::Inline)?;
+                    let _waits = waits(self, back.header.span, name);
                     match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
                         Ok(true) => (message, until_then) = (*back, left(deadline)),
                         Ok(false) => return Err(NotSent::Late),
