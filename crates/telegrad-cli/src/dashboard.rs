@@ -73,7 +73,7 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
         when: None,
     }));
     let app = PAGE
-        .served(PAGE.with(""))
+        .served(PAGE.whole())
         .route("/status.json", get(status))
         .route("/metrics", get(numbers))
         .with_state(shared);

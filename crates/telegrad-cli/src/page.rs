@@ -1,6 +1,6 @@
 //! Pages for the browser: each is one file that has everything in it and needs no network.
 
-use std::fmt::{self, Write};
+use std::io::{self, BufWriter, IntoInnerError};
 use std::net::{IpAddr, SocketAddr};
 
 use axum::Router;
@@ -11,6 +11,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+use base64::write::EncoderStringWriter;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
 
 /// What all pages are put into.
 const FRAME: &str = include_str!("page/frame.html");
@@ -54,8 +59,8 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The whole page, with JSON for the script to show where its body has a place for it.
-    pub(crate) fn with(&self, data: impl fmt::Display) -> String {
+    /// The whole page.
+    pub(crate) fn whole(&self) -> String {
         let parts = [
             ("policy", self.fetches.policy()),
             ("title", self.title),
@@ -63,15 +68,12 @@ impl Page {
             ("body", self.body),
             ("script", &[SCRIPT, self.script].concat()),
         ];
-        let page = filled(FRAME, &parts);
-        let Some((before, after)) = page.split_once("{{data}}") else {
-            return page;
-        };
-        // Recordings are large: what is shown of them is written to where it belongs, and nowhere else before.
-        let mut whole = Embedded(before.to_owned());
-        // A string takes whatever it is given.
-        let _ = write!(whole, "{data}");
-        whole.0 + after
+        filled(FRAME, &parts)
+    }
+
+    /// The whole page, with something for its script to show where its body has a place for it.
+    pub(crate) fn with(&self, data: &impl Serialize) -> io::Result<String> {
+        Ok(filled(&self.whole(), &[("data", &packed(data)?)]))
     }
 
     /// Serves it, once it is whole.
@@ -115,18 +117,16 @@ fn is_called_by_address(headers: &HeaderMap) -> bool {
     host.eq_ignore_ascii_case("localhost") || inner.unwrap_or(host).parse::<IpAddr>().is_ok()
 }
 
-/// Text that becomes a part of a script element: only what could end that has to be kept apart.
-struct Embedded(String);
-
-impl Write for Embedded {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut pieces = text.split('<');
-        self.0.extend(pieces.next());
-        for piece in pieces {
-            self.0.extend(["\\u003c", piece]);
-        }
-        Ok(())
-    }
+/// Something as JSON, in gzip, in letters and digits: recordings are large.
+fn packed(data: &impl Serialize) -> io::Result<String> {
+    let letters = EncoderStringWriter::new(&STANDARD);
+    let mut packer = GzEncoder::new(BufWriter::new(letters), Compression::default());
+    serde_json::to_writer(BufWriter::new(&mut packer), data)?;
+    let letters = packer
+        .finish()?
+        .into_inner()
+        .map_err(IntoInnerError::into_error)?;
+    Ok(letters.into_inner())
 }
 
 /// A text with something in each of its places, which look like `{{this}}`. What is put in is not looked at again.
@@ -149,6 +149,8 @@ fn filled(text: &str, parts: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+
     use super::*;
 
     #[test]
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn data_cannot_end_the_element_that_it_is_in() {
+    fn data_is_packed_and_cannot_end_the_element_that_it_is_in() {
         let page = Page {
             title: "t",
             fetches: Fetches::Nothing,
@@ -193,9 +195,14 @@ mod tests {
             body: "<script>{{data}}</script>",
             script: "",
         };
-        let whole = page.with("\"</script><b>{{title}}\"");
-        let shown = "<script>\"\\u003c/script>\\u003cb>{{title}}\"</script>";
-        assert!(whole.contains(shown), "{whole}");
-        assert!(whole.contains("<title>t</title>"));
+        let data = vec!["</script><b>{{title}}"; 1000];
+        let whole = page.with(&data).unwrap();
+        assert!(whole.contains("<title>t</title>") && !whole.contains("<b>"));
+        let (_, rest) = whole.split_once("<script>").unwrap();
+        let (letters, _) = rest.split_once("</script>").unwrap();
+        assert!(letters.len() < 1000, "{}", letters.len());
+        let packed = STANDARD.decode(letters).unwrap();
+        let read: Vec<String> = serde_json::from_reader(flate2::read::GzDecoder::new(&*packed)).unwrap();
+        assert_eq!(read, data);
     }
 }

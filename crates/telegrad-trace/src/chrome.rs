@@ -5,9 +5,12 @@
 //! file can be read back.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::event::{Event, Kind};
@@ -134,27 +137,66 @@ impl Profile {
     }
 
     /// Reads what [`write_chrome`](Self::write_chrome) has written.
-    pub(crate) fn from_chrome(file: Value) -> Result<Self, String> {
-        let Value::Object(mut file) = file else {
-            return Err("it is not an object".into());
-        };
-        let about = file.remove("telegrad").ok_or("it was not written by telegrad")?;
-        let about: About = serde_json::from_value(about).map_err(|error| error.to_string())?;
-        let Some(Value::Array(entries)) = file.remove("traceEvents") else {
-            return Err("it has no events".into());
-        };
-        let mut events: Vec<Event> = Vec::new();
-        for mut entry in entries {
-            if entry["ph"] == "X" {
-                let event = serde_json::from_value(entry["args"].take());
-                events.push(event.map_err(|error| format!("an event makes no sense: {error}"))?);
-            }
-        }
+    pub(crate) fn from_chrome(file: &[u8]) -> Result<Self, String> {
+        let file: Chrome = serde_json::from_slice(file).map_err(|error| error.to_string())?;
+        let about = file.telegrad.ok_or("it was not written by telegrad")?;
+        let events = file.events.ok_or("it has no events")?.0;
         Ok(Self {
             world: about.world,
             ..Self::of(events, about.workers, about.missing)
         })
     }
+}
+
+/// A file, as far as it is read.
+#[derive(Deserialize)]
+struct Chrome {
+    telegrad: Option<About>,
+    #[serde(rename = "traceEvents")]
+    events: Option<Events>,
+}
+
+/// The events among the entries of a file. Each is read as it comes by: there may be millions.
+struct Events(Vec<Event>);
+
+impl<'de> Deserialize<'de> for Events {
+    fn deserialize<D: Deserializer<'de>>(entries: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Events;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of events")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Events, A::Error> {
+                let mut events = Vec::new();
+                while let Some(entry) = entries.next_element::<Entry<'_>>()? {
+                    if let Entry {
+                        ph: "X",
+                        args: Some(args),
+                    } = entry
+                    {
+                        let event = serde_json::from_str(args.get());
+                        events.push(event.map_err(|error| {
+                            de::Error::custom(format!("an event makes no sense: {error}"))
+                        })?);
+                    }
+                }
+                Ok(Events(events))
+            }
+        }
+
+        entries.deserialize_seq(Entries)
+    }
+}
+
+#[derive(Deserialize)]
+struct Entry<'a> {
+    ph: &'a str,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
 }
 
 fn shown_name(event: &Event) -> String {

@@ -123,9 +123,9 @@ fn read_file(path: &Path) -> Result<Content, TraceError> {
     file.rewind().map_err(at)?;
     // Files in Chrome's format begin with this one.
     if String::from_utf8_lossy(&start[..count]).contains("\"displayTimeUnit\"") {
-        let value =
-            serde_json::from_reader(BufReader::new(file)).map_err(|error| content(error.to_string()))?;
-        Ok(Content::Profile(Profile::from_chrome(value).map_err(content)?))
+        let mut whole = Vec::new();
+        file.read_to_end(&mut whole).map_err(at)?;
+        Ok(Content::Profile(Profile::from_chrome(&whole).map_err(content)?))
     } else {
         lines::read(BufReader::new(file)).map_err(content)
     }

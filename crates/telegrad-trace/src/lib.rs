@@ -47,6 +47,7 @@ pub use sink::{FOLDER, SHAPES, Sink, write_worker};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
 pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
+pub use view::View;
 
 /// Records what follows, to the end of the block, under a name of your choice.
 ///

@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::profile::{Profile, Worker};
 use crate::recorder::Collected;
 
-/// One line of a file.
+/// One line of a file that is no event.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Line {
@@ -26,8 +26,6 @@ pub(crate) enum Line {
     },
     /// A worker of a profile.
     Worker(Worker),
-    /// An event.
-    Event(Event),
     /// The last line, if it came to that. After the others: a worker has threads too.
     Threads { threads: Vec<(u64, String)> },
     /// The last line where no more could be written, and why.
@@ -84,7 +82,7 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
     let mut of = None;
     let mut about = None;
     let mut workers = Vec::new();
-    let mut events = Vec::new();
+    let mut events: Vec<Event> = Vec::new();
     let mut threads = None;
     let mut stopped = None;
     let mut broken: Option<String> = None;
@@ -92,6 +90,11 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
         let line = line.map_err(|error| error.to_string())?;
         if let Some(broken) = broken {
             return Err(broken);
+        }
+        // Nearly all of them are: none of the others is taken for one.
+        if let Ok(event) = serde_json::from_slice(&line) {
+            events.push(event);
+            continue;
         }
         match serde_json::from_slice(&line) {
             Ok(Line::Profile { profile }) => about = Some(profile),
@@ -101,7 +104,6 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
                 world,
             }) => of = Some((world, rank, name)),
             Ok(Line::Worker(worker)) => workers.push(worker),
-            Ok(Line::Event(event)) => events.push(event),
             Ok(Line::Threads { threads: names }) => threads = Some(names),
             Ok(Line::Stopped { stopped: why }) => stopped = Some(why),
             Err(error) => broken = Some(format!("line {} makes no sense: {error}", number + 1)),

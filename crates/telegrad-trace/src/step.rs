@@ -1,17 +1,19 @@
 //! Where the time of a step went: which worker worked, which one waited, and what the whole had to wait for.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Serialize;
 use telegrad_wire::Rank;
 
 use crate::activity::{Activity, activities};
 use crate::averages::{align_right, plain, time};
-use crate::critical::Paths;
+use crate::critical::{Paths, Piece};
 use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::names::Names;
-use crate::profile::Profile;
+use crate::profile::{Profile, Worker};
 
 /// A part of a profile from one moment to another, on all workers.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +33,7 @@ pub struct Step {
 }
 
 /// How a worker spent a step, in nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Usage {
     /// Its name.
     pub worker: String,
@@ -66,13 +68,7 @@ impl Step {
 
     /// The share of the workers' time in which they did not work: what a pipeline would call its bubble.
     pub fn bubble_ratio(&self) -> f64 {
-        let whole = self.duration() as f64 * self.workers.len() as f64;
-        let busy: u64 = self.workers.iter().map(|usage| usage.busy).sum();
-        if whole == 0.0 {
-            0.0
-        } else {
-            1.0 - busy as f64 / whole
-        }
+        bubble_ratio(self.duration(), &self.workers)
     }
 
     /// The worker that waited longest for others.
@@ -95,10 +91,23 @@ impl Step {
     }
 }
 
+/// The share of the workers' time in which they did not work.
+pub(crate) fn bubble_ratio(duration: u64, workers: &[Usage]) -> f64 {
+    let whole = duration as f64 * workers.len() as f64;
+    let busy: u64 = workers.iter().map(|usage| usage.busy).sum();
+    if whole == 0.0 {
+        0.0
+    } else {
+        1.0 - busy as f64 / whole
+    }
+}
+
 impl Profile {
     /// The whole, as one step; nothing when there are no events.
     pub fn step(&self) -> Option<Step> {
-        Steps::new(self, &self.index()).whole()
+        let index = self.index();
+        let steps = Steps::new(self, &index);
+        steps.whole().map(|event| steps.of(&event))
     }
 
     /// Each event of this name that is not within another of it, as a step.
@@ -130,16 +139,17 @@ impl<'a> Steps<'a> {
         }
     }
 
-    pub(crate) fn whole(&self) -> Option<Step> {
+    /// The event that everything is within; one that is not recorded where there is none.
+    pub(crate) fn whole(&self) -> Option<Cow<'a, Event>> {
         let roots = self.index.children(0);
         let first = roots.iter().min_by_key(|root| (root.start, root.span))?;
         let (start, end) = self.profile.bounds();
         // A profile is within one event. What is not, as the recording of a whole world, is put into one.
         if first.kind == Kind::Scope && first.start == start && roots.iter().all(|root| root.end <= first.end)
         {
-            return Some(self.of(first));
+            return Some(Cow::Borrowed(first));
         }
-        let everything = Event {
+        Some(Cow::Owned(Event {
             name: "everything".into(),
             kind: Kind::Scope,
             start,
@@ -147,8 +157,7 @@ impl<'a> Steps<'a> {
             span: 0,
             parent: 0,
             ..(*first).clone()
-        };
-        Some(self.of(&everything))
+        }))
     }
 
     /// The events of this name that are not within another of it, by when they began.
@@ -201,10 +210,11 @@ impl<'a> Steps<'a> {
         repeated
     }
 
-    pub(crate) fn of(&self, root: &Event) -> Step {
+    /// How the workers spent the time of an event.
+    pub(crate) fn usages(&self, root: &Event) -> Vec<Usage> {
         let (start, end) = (root.start, root.end);
         let known = self.profile.workers.iter().filter(|worker| worker.known);
-        let workers = known.map(|worker| {
+        let usage = |worker: &Worker| {
             let activity = self.activities.get(&worker.rank);
             let (active, busy) = activity.map_or((0, 0), |activity| {
                 (
@@ -218,8 +228,17 @@ impl<'a> Steps<'a> {
                 waiting: active - busy,
                 idle: end - start - active,
             }
-        });
-        let path = self.paths.of(root).into_iter();
+        };
+        known.map(usage).collect()
+    }
+
+    /// The critical path of an event.
+    pub(crate) fn path<'b>(&'b self, root: &'b Event) -> Vec<Piece<'b>> {
+        self.paths.of(root)
+    }
+
+    fn of(&self, root: &Event) -> Step {
+        let path = self.path(root).into_iter();
         let critical_path = path.map(|(event, start, end)| Segment {
             span: event.span,
             worker: self.profile.worker(event.worker).to_owned(),
@@ -230,9 +249,9 @@ impl<'a> Steps<'a> {
         Step {
             name: root.name.clone().into_owned(),
             span: root.span,
-            start,
-            end,
-            workers: workers.collect(),
+            start: root.start,
+            end: root.end,
+            workers: self.usages(root),
             critical_path: critical_path.collect(),
         }
     }

@@ -26,11 +26,19 @@ function paged(items, size, into, more, render) {
 
 // ---------------------------------------------------------------- The data
 
-function readData() {
+async function readData() {
   try {
-    return JSON.parse(byId("data").textContent);
-  } catch {
-    return { title: "No profile", missing: [["this page", "it holds no profile that could be read"]] };
+    const packed = atob(byId("data").textContent), octets = new Uint8Array(packed.length);
+    for (let at = 0; at < packed.length; at++) octets[at] = packed.charCodeAt(at);
+    const source = new ReadableStream({ start(to) { to.enqueue(octets); to.close(); } });
+    const reader = source.pipeThrough(new DecompressionStream("gzip")).getReader(), decoder = new TextDecoder();
+    let text = "";
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) text += decoder.decode(piece.value, { stream: true });
+    return JSON.parse(text);
+  } catch (error) {
+    return { title: "No profile", missing: [["this page", `it holds no profile that could be read: ${error.message}`]] };
+  } finally {
+    byId("data").remove();
   }
 }
 
@@ -38,23 +46,65 @@ const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "c
 /** The phases of a call, each with the kind whose colour it has. */
 const PHASES = [["encode", "optimizer"], ["wire", "call"], ["queue", "scope"], ["execute", "execution"], ["reply", "autograd"]];
 
-const data = readData();
-const { averages = [], traffic = [], missing = [] } = data;
-const events = (data.events ?? []).sort((a, b) => a.start - b.start);
+const data = await readData();
+const { traffic = [], missing = [] } = data;
+/** All times here are in microseconds; those of the data, in nanoseconds. */
+const inMicros = (thing, fields) => ({ ...thing, ...Object.fromEntries(fields.map((field) => [field, thing[field] / 1e3])) });
+const averages = (data.averages ?? []).map((average) => inMicros(average, ["self", "total", "mean", "p50", "p99"]));
 const newWorker = ({ rank, name, rows = [], dropped = 0, known = true }) => ({ rank, name, dropped, isKnown: known, rowNames: rows, rows: [], isCollapsed: false, showsAll: false });
 const workers = (data.workers ?? []).map(newWorker);
 const workerByRank = new Map(workers.map((worker) => [worker.rank, worker]));
 const nameOf = (rank) => workerByRank.get(rank)?.name ?? `worker ${rank}`;
 
-const eventById = new Map(), childrenOf = new Map(), eventsByLink = new Map(), eventsByKey = new Map();
 const groupKey = (worker, key) => `${worker}\n${key}`;
 const isBad = (event) => event.status !== "ok";
 const duration = (event) => event.end - event.start;
-const hasPeer = (event) => event.peer !== null && event.peer !== undefined;
-const bounds = { start: 0, end: data.duration ?? 0 };
+const bounds = { start: 0, end: (data.duration ?? 0) / 1e3 };
 
-events.forEach((event, index) => {
-  event.index = index;
+/** What the columns say of every event, by when it began. */
+function readEvents({ start = [], ...columns }, strings) {
+  let now = 0;
+  const events = start.map((passed, index) => {
+    now += passed;
+    const peer = columns.peer[index];
+    return {
+      index,
+      start: now / 1e3,
+      end: (now + columns.took[index]) / 1e3,
+      worker: columns.worker[index],
+      row: columns.row[index],
+      kind: strings[columns.kind[index]],
+      name: strings[columns.name[index]],
+      key: strings[columns.key[index]],
+      status: strings[columns.status[index]],
+      shapes: strings[columns.shapes[index]],
+      peer: peer < 0 ? null : peer,
+      link: columns.link[index],
+      bytes: columns.bytes[index],
+      tensorBytes: columns.tensor_bytes[index],
+      phases: null,
+      parent: null,
+      /** Whether there was a parent that is not recorded. */
+      isOrphan: columns.parent[index] === -2,
+      children: null,
+      lane: null,
+      slot: 0,
+    };
+  });
+  for (const event of events) {
+    event.parent = events[columns.parent[event.index]] ?? null;
+    if (event.parent) (event.parent.children ??= []).push(event);
+  }
+  return events;
+}
+const events = readEvents(data.events ?? {}, data.strings ?? []);
+(data.phases?.event ?? []).forEach((index, at) => {
+  events[index].phases = Object.fromEntries(PHASES.map(([name]) => [name, data.phases[name][at] / 1e3]));
+});
+
+const childrenOf = (event) => event.children ?? [];
+const eventsByLink = new Map(), eventsByKey = new Map();
+for (const event of events) {
   if (!workerByRank.has(event.worker)) {
     // Nothing else is known of it.
     workers.push(newWorker({ rank: event.worker, name: nameOf(event.worker) }));
@@ -62,13 +112,12 @@ events.forEach((event, index) => {
   }
   const worker = workerByRank.get(event.worker);
   (worker.rows[event.row] ??= { events: [], lanes: [] }).events.push(event);
-  eventById.set(event.id, event);
-  if (event.parent) pushTo(childrenOf, event.parent, event);
   if (event.link) pushTo(eventsByLink, event.link, event);
-  pushTo(eventsByKey, groupKey(worker.name, event.key), event);
+  if (!eventsByKey.has(worker.name)) eventsByKey.set(worker.name, new Map());
+  pushTo(eventsByKey.get(worker.name), event.key, event);
   bounds.start = Math.min(bounds.start, event.start);
   bounds.end = Math.max(bounds.end, event.end);
-});
+}
 if (!(bounds.end > bounds.start)) bounds.end = bounds.start + 1;
 const failures = events.filter(isBad).length;
 
@@ -106,9 +155,14 @@ const lanes = workers.flatMap((worker) => worker.rows.flatMap((row) => row.lanes
 
 /** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */
 const steps = [...(data.step ? [{ ...data.step, isWhole: true }] : []), ...[...data.steps ?? []].sort((a, b) => a.start - b.start)].map((step) => {
-  const critical = (step.critical ?? []).map((segment) => ({ ...segment, event: eventById.get(segment.event) ?? null }));
-  const start = step.start ?? critical[0]?.start ?? bounds.start;
-  return { ...step, start, end: start + step.duration, usages: step.workers ?? [], critical };
+  let now = step.start;
+  const critical = step.critical.event.map((number, at) => {
+    const start = now / 1e3, event = events[number] ?? null;
+    now += step.critical.took[at];
+    return { event, start, end: now / 1e3, worker: event ? nameOf(event.worker) : step.worker, name: event?.key ?? step.name };
+  });
+  const usages = step.workers.map((usage) => inMicros(usage, ["busy", "waiting", "idle"]));
+  return { ...inMicros(step, ["start", "duration"]), end: (step.start + step.duration) / 1e3, usages, critical };
 });
 {
   // The third of five of a name.
@@ -171,7 +225,7 @@ const styleOf = (event) => isBad(event) ? theme.kinds.failed : theme.kinds[event
 const markOf = (event) => isBad(event) ? `${{ "timed out": "!", cancelled: "–" }[event.status] ?? "✕"} ` : "";
 /** What is called, without the modules that it is in: there is little room in the timeline, and more of them at the front. */
 const shortOf = ({ name, kind }) => ["call", "execution", "wait"].includes(kind) && !name.includes("<") ? name.replace(/\b(?:[a-z_]\w*::)+/g, "") : name;
-const labelOf = (event, name = event.name) => markOf(event) + name + (hasPeer(event) ? ` ${event.kind === "call" ? "→" : "←"} ${nameOf(event.peer)}` : "");
+const labelOf = (event, name = event.name) => markOf(event) + name + (event.peer !== null ? ` ${event.kind === "call" ? "→" : "←"} ${nameOf(event.peer)}` : "");
 
 /** So many lanes of a worker are shown, of each row no more than so many, and the rest as one crowd, until all are asked for. */
 const MOST_LANES = 32, DEEPEST = 16;
@@ -542,9 +596,8 @@ function paintCritical() {
 /** The arrows of an event: from a call to its execution and back, and along its links. */
 function arrowsOf(event) {
   const arrows = [];
-  const parent = eventById.get(event.parent);
-  const call = event.kind === "execution" && parent?.kind === "call" ? parent : event;
-  const executions = (childrenOf.get(call.id) ?? []).filter((child) => call.kind === "call" && child.kind === "execution");
+  const call = event.kind === "execution" && event.parent?.kind === "call" ? event.parent : event;
+  const executions = childrenOf(call).filter((child) => call.kind === "call" && child.kind === "execution");
   for (const execution of executions) {
     const sent = call.start + Math.min(call.phases?.encode ?? 0, duration(call));
     arrows.push({ from: call, fromTime: sent, to: execution, toTime: execution.start, colour: theme.kinds.call.edge, dash: [] });
@@ -755,7 +808,6 @@ function phaseBar(phases) {
 
 function eventDetails(event) {
   const worker = nameOf(event.worker);
-  const parent = eventById.get(event.parent);
   const linked = (eventsByLink.get(event.link) ?? []).filter((other) => other !== event);
   return [
     el("h2", {}, event.name),
@@ -768,21 +820,19 @@ function eventDetails(event) {
       ["Kind", el("span", {}, swatch(event.kind), event.kind)],
       ["Status", el("span", { class: isBad(event) ? "bad" : null }, markOf(event) + event.status)],
       ["Worker", `${worker}, ${event.lane.row.name}`],
-      [event.kind === "execution" ? "Called by" : "Goes to", hasPeer(event) ? nameOf(event.peer) : null],
+      [event.kind === "execution" ? "Called by" : "Goes to", event.peer !== null ? nameOf(event.peer) : null],
       ["Start", moment(event.start)],
       ["End", moment(event.end)],
       ["Duration", time(duration(event))],
       ["Bytes", event.bytes > 0 ? bytes(event.bytes) + (event.bytes >= 1e3 ? ` (${grouped(event.bytes)})` : "") : null],
-      ["Tensors", event.tensor_bytes > 0 ? bytes(event.tensor_bytes) : null],
-      ["Shapes", (event.shapes ?? []).join(", ")],
+      ["Tensors", event.tensorBytes > 0 ? bytes(event.tensorBytes) : null],
+      ["Shapes", event.shapes],
       ["Key", event.key === event.name ? null : event.key],
-      ["Link", event.link],
-      ["Number", event.id],
     ]),
     ...(event.phases ? phaseBar(event.phases) : []),
-    ...(parent ? linkList("Part of", [parent]) : event.parent ? [el("h3", {}, "Part of"), `event ${event.parent}, which was not recorded`] : []),
+    ...(event.parent ? linkList("Part of", [event.parent]) : event.isOrphan ? [el("h3", {}, "Part of"), "something that was not recorded"] : []),
     ...linkList("Linked, forward and backward", linked),
-    ...linkList("Children", childrenOf.get(event.id) ?? []),
+    ...linkList("Children", childrenOf(event)),
   ];
 }
 
@@ -960,7 +1010,7 @@ function mergedAverages() {
   for (const average of averages) pushTo(groups, plainName(average.name), average);
   merged = [...groups].map(([name, parts]) => {
     const sum = (column) => parts.reduce((all, part) => all + (part[column] ?? 0), 0);
-    const times = Float64Array.from(parts.flatMap((part) => eventsByKey.get(groupKey(part.worker, part.name)) ?? []), duration).sort();
+    const times = Float64Array.from(parts.flatMap((part) => eventsByKey.get(part.worker)?.get(part.name) ?? []), duration).sort();
     const at = (share) => times[Math.max(Math.ceil(times.length * share) - 1, 0)] ?? 0;
     const calls = sum("calls");
     return {
@@ -1164,17 +1214,44 @@ function stairs(critical) {
   const onPath = new Set(critical.map((segment) => segment.worker));
   const names = [...new Set([...workers.map((worker) => worker.name), ...onPath])].filter((name) => onPath.has(name));
   const from = critical[0].start, span = Math.max(critical.at(-1).end - from, 1e-9);
-  const x = (at) => Number(((at - from) / span * 1000).toFixed(2));
-  let boxes = "", lines = "", last = null;
-  for (const segment of critical) {
-    const y = names.indexOf(segment.worker) * 22 + 5, left = x(segment.start);
-    boxes += `M${left} ${y}H${Math.max(x(segment.end), left + 0.6)}v11H${left}z`;
-    if (last !== null && last !== y) lines += `M${left} ${last + 5.5}V${y + 5.5}`;
-    last = y;
-  }
+  const height = names.length * 22, heights = new Map(names.map((name, at) => [name, at * 22 + 5]));
+  const changes = critical.filter(({ worker }, at) => at > 0 && worker !== critical[at - 1].worker).length;
+  const picture = (changes > 400 ? shades : boxes)(critical, heights, from, span);
   return el("div", { class: "card padded stairs limited", "aria-hidden": true }, el("ul", { class: "plain" }, names.map((name) => el("li", {}, name))),
-    svg("svg", { viewBox: `0 0 1000 ${names.length * 22}`, preserveAspectRatio: "none", height: names.length * 22 },
-      svg("path", { d: lines, stroke: "var(--critical)", "stroke-opacity": 0.5, "vector-effect": "non-scaling-stroke" }), svg("path", { d: boxes, fill: "var(--critical)" })));
+    svg("svg", { viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", height }, picture));
+}
+
+/** How long a path was on each worker in turn, and lines from one to the next. */
+function boxes(critical, heights, from, span) {
+  const x = (at) => Number(((at - from) / span * 1000).toFixed(2));
+  let pieces = "", lines = "";
+  for (let at = 0; at < critical.length;) {
+    // All that follows on the same worker, as one.
+    const { worker } = critical[at], y = heights.get(worker), left = x(critical[at].start);
+    if (at > 0) lines += `M${left} ${heights.get(critical[at - 1].worker) + 5.5}V${y + 5.5}`;
+    while (critical[at + 1]?.worker === worker) at++;
+    pieces += `M${left} ${y}H${Math.max(x(critical[at].end), left + 0.6)}v11H${left}z`;
+    at++;
+  }
+  return [svg("path", { d: lines, stroke: "var(--critical)", "stroke-opacity": 0.5, "vector-effect": "non-scaling-stroke" }), svg("path", { d: pieces, fill: "var(--critical)" })];
+}
+
+/** The same where it goes to and fro more often than could be seen: the deeper the colour, the larger the share of the time that the path was on the worker. */
+function shades(critical, heights, from, span) {
+  const COLUMNS = 250, LEVELS = 8, width = 1000 / COLUMNS;
+  const shares = new Map([...heights.keys()].map((name) => [name, new Float64Array(COLUMNS)]));
+  for (const { worker, start, end } of critical) {
+    const share = shares.get(worker), until = (end - from) / span * COLUMNS;
+    for (let at = (start - from) / span * COLUMNS; at < until;) {
+      const column = Math.min(Math.floor(at), COLUMNS - 1), next = Math.min(column + 1, until);
+      share[column] += next - at;
+      if (column === COLUMNS - 1) break;
+      at = next;
+    }
+  }
+  const levels = Array.from({ length: LEVELS + 1 }, () => "");
+  for (const [name, share] of shares) share.forEach((part, column) => { levels[clamp(Math.ceil(part * LEVELS), 0, LEVELS)] += `M${column * width} ${heights.get(name)}h${width}v11h-${width}z`; });
+  return levels.slice(1).map((d, level) => svg("path", { d, fill: "var(--critical)", "fill-opacity": (level + 1) / LEVELS }));
 }
 
 // ---------------------------------------------------------------- Tabs and the address
@@ -1211,14 +1288,14 @@ tabs.forEach((tab, at) => {
 /** Keeps the tab, the step and the selected event in the address, so that it can be passed on. */
 function writeFragment() {
   const open = tabs.find((tab) => tab.getAttribute("aria-selected") === "true")?.dataset.tab ?? "timeline";
-  const fragment = new URLSearchParams({ ...(open !== "timeline" && { tab: open }), ...(steps.indexOf(step) > 0 && { step: steps.indexOf(step) }), ...(selected && { select: selected.id }) });
+  const fragment = new URLSearchParams({ ...(open !== "timeline" && { tab: open }), ...(steps.indexOf(step) > 0 && { step: steps.indexOf(step) }), ...(selected && { select: selected.index }) });
   if (`#${fragment}` !== (location.hash || "#")) history.replaceState(null, "", `#${fragment}`);
 }
 
 function readFragment() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const tab = tabs.some(({ dataset }) => dataset.tab === fragment.get("tab")) ? fragment.get("tab") : "timeline";
-  const event = eventById.get(fragment.get("select")) ?? null;
+  const event = events[fragment.get("select")] ?? null;
   if (steps[Number(fragment.get("step"))] !== (step ?? undefined)) chooseStep(Number(fragment.get("step")));
   openTab(tab);
   select(event, event !== null, true);
@@ -1231,7 +1308,7 @@ addEventListener("hashchange", readFragment);
 
 document.title = `${data.title ?? "trace"} – Telegrad`;
 byId("title").textContent = data.title ?? "Telegrad trace";
-byId("facts").textContent = [time(data.duration ?? 0), counted(workers.length, "worker"), counted(events.length, "event"), ...(failures > 0 ? [`${grouped(failures)} not ok`] : [])].join(" · ");
+byId("facts").textContent = [time((data.duration ?? 0) / 1e3), counted(workers.length, "worker"), counted(events.length, "event"), ...(failures > 0 ? [`${grouped(failures)} not ok`] : [])].join(" · ");
 /** Says what the recording leaves out: whoever reads it must not take it for all there was. */
 function showLack(list, headline) {
   if (list.length === 0) return;

@@ -42,11 +42,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let profile = trace::read(&args.files)?;
     let title = args.files.iter().map(|file| file.display().to_string());
-    let shown = profile.view(&title.collect::<Vec<_>>().join(", "));
-    // Large recordings take a lot of memory as they are, and as much again as a page.
+    let title = title.collect::<Vec<_>>().join(", ");
+    let page = PAGE.with(&profile.view(&title))?;
+    // Large recordings take a lot of memory.
     drop(profile);
-    let page = PAGE.with(&shown);
-    drop(shown);
     if let Some(path) = &args.output {
         std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         return Ok(ExitCode::SUCCESS);

@@ -72,7 +72,7 @@ fn loaded(url: &str) -> Option<(String, String)> {
 }
 
 /// What is between the first of one text and the next of another.
-fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+pub(crate) fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
     let rest = page.split_once(from).map_or("", |(_, rest)| rest);
     rest.split_once(to).map_or("", |(found, _)| found)
 }

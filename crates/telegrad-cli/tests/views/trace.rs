@@ -2,9 +2,12 @@
 
 use std::process::Stdio;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use super::browser::Ended;
+use super::browser::{Ended, between};
 use super::*;
 
 #[test]
@@ -73,8 +76,17 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
         ""
     );
     let page = std::fs::read_to_string(folder.join("page.html")).unwrap();
-    assert!(page.contains("\"title\":\"m.jsonl\"") && page.contains("DistributedOptimizer::step"));
+    let data = page_data(&page);
+    assert_eq!(data["title"], "m.jsonl");
+    assert!(data.to_string().contains("DistributedOptimizer::step"));
     assert_needs_no_network(&page);
+}
+
+/// What a page has to show.
+fn page_data(page: &str) -> Value {
+    let letters = between(page, "<script id=\"data\" type=\"text/plain\">", "</script>");
+    let packed = BASE64_STANDARD.decode(letters).unwrap();
+    serde_json::from_reader(GzDecoder::new(&*packed)).unwrap()
 }
 
 /// Serves the page of a recording in a folder; where it is.
@@ -108,7 +120,7 @@ fn the_page_is_served_and_allows_nothing_from_elsewhere() {
         head.contains("content-security-policy: default-src 'none'"),
         "{head}"
     );
-    assert!(page.contains("\"title\":\"t.json\""));
+    assert_eq!(page_data(&page)["title"], "t.json");
     assert!(
         refused.starts_with("HTTP/1.1 403") && !refused.contains("t.json"),
         "{refused}"

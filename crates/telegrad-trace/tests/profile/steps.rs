@@ -279,7 +279,7 @@ fn events_may_be_nested_deeper_than_a_stack_is() {
     assert_eq!(profile.steps("x").len(), 1);
     assert_eq!(profile.key_averages().0[0].calls as u64, depth);
     assert_eq!(
-        profile.view("x")["events"].as_array().unwrap().len() as u64,
+        view(&profile)["events"]["start"].as_array().unwrap().len() as u64,
         depth
     );
     // Names have the calls that led to them, but not thousands.
@@ -291,7 +291,7 @@ fn events_may_be_nested_deeper_than_a_stack_is() {
         event(n, n - 1, 0, kind, "f", (n, 100_000 - n))
     });
     let profile = of(nested.collect());
-    assert_eq!(profile.view("x")["events"].as_array().unwrap().len(), 5_000);
+    assert_eq!(view(&profile)["events"]["start"].as_array().unwrap().len(), 5_000);
     let averages = profile.key_averages();
     let longest = averages.0.iter().map(|row| row.name.len()).max();
     assert!(longest.unwrap() < 1000, "{longest:?}");
@@ -369,7 +369,7 @@ fn workers_whose_events_are_not_known_do_not_count_as_idle() {
         .collect();
     assert_eq!(known, [(0, true), (1, false)]);
     assert_eq!(names(&alone).0, "a");
-    let view = profile.view("x");
+    let view = view(&profile);
     assert_eq!(view["workers"][1]["known"], false);
     assert_eq!(view["workers"][2]["known"], true);
     assert_eq!(view["workers"][0]["dropped"], 0);
@@ -395,7 +395,7 @@ fn the_page_gets_the_steps_of_a_training_loop() {
             event(span + 3, 1, 0, Kind::Operator, "log", (start + 200, start + 210)),
         ]);
     }
-    let view = of(events).view("x");
+    let view = super::view(&of(events));
     let steps = view["steps"].as_array().unwrap();
     let found: Vec<_> = steps
         .iter()
@@ -409,12 +409,12 @@ fn the_page_gets_the_steps_of_a_training_loop() {
             )
         })
         .collect();
-    let expected = [("10", 100.0), ("20", 400.0), ("30", 700.0)].map(|(id, start)| {
+    let expected = [(1, 100_000), (5, 400_000), (9, 700_000)].map(|(number, start)| {
         [
             "train step".into(),
-            id.into(),
+            number.into(),
             start.into(),
-            200.0.into(),
+            200_000.into(),
             "a".into(),
         ]
     });
@@ -423,22 +423,25 @@ fn the_page_gets_the_steps_of_a_training_loop() {
         .map(|[a, b, c, d, e]: &[Value; 5]| (a, b, c, d, e))
         .collect();
     assert_eq!(found, expected);
-    assert_eq!(steps[0]["critical"][0]["event"], "11");
-    assert_eq!(view["step"]["critical"][0]["event"], "1");
+    // Two forwards, and what the step did besides.
+    let critical = serde_json::json!({ "event": [2, 3, 1], "took": [50_000, 40_000, 110_000] });
+    assert_eq!(steps[0]["critical"], critical);
+    assert_eq!(view["step"]["critical"]["event"][0], 0);
     assert_eq!(view["step"]["name"], "profile");
     // What is within no event is part of none.
     let apart = of(vec![
         event(1, 0, 0, Kind::Scope, "x", (0, 10)),
         event(2, 0, 0, Kind::Operator, "y", (20, 30)),
     ]);
-    let view = apart.view("x");
-    assert_eq!(view["step"]["critical"][1]["event"], Value::Null);
+    let view = super::view(&apart);
+    let critical = serde_json::json!({ "event": [0, -1, 1], "took": [10_000, 10_000, 10_000] });
+    assert_eq!(view["step"]["critical"], critical);
     assert_eq!(view["steps"], serde_json::json!([]));
 }
 
 #[test]
 fn the_page_gets_no_more_steps_than_anybody_looks_at() {
     let events = (1..=500).map(|n| event(n, 0, 0, Kind::Scope, "train step", (n * 10, n * 10 + 5)));
-    let view = of(events.collect()).view("x");
+    let view = view(&of(events.collect()));
     assert_eq!(view["steps"].as_array().unwrap().len(), 200);
 }

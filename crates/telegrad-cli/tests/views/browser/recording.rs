@@ -102,9 +102,14 @@ fn recording(folder: &Path, workers: u64, calls: u64) {
 fn recording_shown(workers: u64, calls: u64, tab: &str, script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     recording(folder.path(), workers, calls);
+    page_shown(folder.path(), tab, script)
+}
+
+/// Shows the page of what is recorded in a folder.
+fn page_shown(folder: &Path, tab: &str, script: &str) -> Option<String> {
     let view = ["trace", "view", "t.jsonl", "-o", "page.html"];
-    printed(&mut telegrad(folder.path(), &view));
-    shown(&folder.path().join("page.html"), tab, script)
+    printed(&mut telegrad(folder, &view));
+    shown(&folder.join("page.html"), tab, script)
 }
 
 #[test]
@@ -181,128 +186,123 @@ fn a_recording_of_nothing_says_so() {
     assert!(page.contains("nothing was recorded"));
 }
 
-/// A recording as its page is given it: two workers, of which the first makes eight calls of the second at once in each of three
-/// steps. Of each step, one of the calls is on the critical path, and something of which the event is not known.
-fn made_up_recording() -> Value {
-    let mut events = Vec::new();
-    let mut steps = Vec::new();
-    let segment = |step: u64, event: Value, from: u64, to: u64| {
-        let at = step * 1000;
-        json!({ "worker": "a", "name": "work", "start": at + from, "end": at + to, "event": event })
-    };
-    let mut critical = Vec::new();
-    for step in 0..3 {
-        for call in 0..8 {
-            events.push(json!({
-                "id": format!("{step}-{call}"), "parent": null, "name": "work", "key": "work", "kind": "call", "worker": 0,
-                "row": call, "start": step * 1000, "end": step * 1000 + 500, "status": "ok", "bytes": 8, "tensor_bytes": 0,
-                "peer": 1, "shapes": [], "link": null, "phases": null,
-            }));
-        }
-        let path = vec![
-            segment(step, json!(format!("{step}-3")), 0, 400),
-            segment(step, Value::Null, 400, 500),
-        ];
-        critical.extend(path.clone());
-        steps.push(json!({
-            "name": "train step", "start": step * 1000, "duration": 500 + step, "bubble": 0.25, "critical": path,
-            "workers": [{ "worker": "a", "busy": 100 * (step + 1), "waiting": 0, "idle": 500 - 100 * (step + 1) + step }],
+/// A recording of two workers, of which the first makes eight calls of the second at once in each of three steps, and waits for
+/// one of them. `about` is what the whole and the second worker say of themselves.
+fn record_steps(folder: &Path, (missing, dropped, known): (Value, u64, bool)) {
+    let mut lines = vec![
+        json!({ "profile": { "world": 7, "missing": missing, "events": 30 } }),
+        json!({ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": dropped }),
+        json!({ "rank": 1, "name": "b", "ahead": 0, "threads": [], "dropped": 0, "known": known }),
+    ];
+    let mut event = |span: u64, parent: u64, name: &str, kind: Value, (start, end): (u64, u64)| {
+        lines.push(json!({
+            "span": span, "parent": parent, "name": name, "kind": kind, "worker": 0, "thread": 0, "start": start * 1000,
+            "end": end * 1000, "status": "ok", "shapes": [], "link": 0,
         }));
+    };
+    for number in 0..3 {
+        let (start, step) = (number * 1000, number * 100 + 1);
+        event(
+            step,
+            0,
+            "train step",
+            json!("scope"),
+            (start, start + 500 + number),
+        );
+        for call in 0..8 {
+            let kind = json!({ "call": {
+                "verb": "rpc_async", "callee": 1, "sent": start * 1000, "received": 0, "sent_bytes": 8, "received_bytes": 0,
+            } });
+            let end = if call == 3 { 400 } else { 900 };
+            event(step + 1 + call, step, "work", kind, (start, start + end));
+        }
+        let wait = json!({ "wait": { "call": step + 4 } });
+        event(step + 9, step, "wait for work", wait, (start, start + 400));
     }
-    json!({
-        "title": "made up", "duration": 2500, "events": events, "averages": [], "traffic": [], "steps": steps, "missing": [],
-        "workers": [
-            { "rank": 0, "name": "a", "rows": (0..8).map(|row| format!("row {row}")).collect::<Vec<_>>(), "dropped": 0, "known": true },
-            { "rank": 1, "name": "b", "rows": [], "dropped": 0, "known": true },
-        ],
-        "step": {
-            "name": "everything", "start": 0, "duration": 2500, "bubble": 0.5, "critical": critical,
-            "workers": [{ "worker": "a", "busy": 1500, "waiting": 0, "idle": 1000 }],
-        },
-    })
+    let lines = lines.iter().map(|line| format!("{line}\n"));
+    std::fs::write(folder.join("t.jsonl"), lines.collect::<String>()).unwrap();
 }
 
-/// Shows made-up data of a recording.
-fn made_up_shown(data: &Value, tab: &str, script: &str) -> Option<String> {
+/// Shows the page of such a recording.
+fn steps_shown(about: (Value, u64, bool), tab: &str, script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
-    recording(folder.path(), 1, 0);
-    let view = ["trace", "view", "t.jsonl", "-o", "page.html"];
-    printed(&mut telegrad(folder.path(), &view));
-    let path = folder.path().join("page.html");
-    let page = std::fs::read_to_string(&path).unwrap();
-    let place = "<script id=\"data\" type=\"application/json\">";
-    let page = page.replacen(between(&page, place, "</script>"), &data.to_string(), 1);
-    std::fs::write(&path, page).unwrap();
-    shown(&path, tab, script)
+    record_steps(folder.path(), about);
+    page_shown(folder.path(), tab, script)
+}
+
+/// Nothing is missing.
+fn complete() -> (Value, u64, bool) {
+    (json!([]), 0, true)
 }
 
 #[test]
 fn only_what_is_on_the_critical_path_is_marked_as_critical() {
     let script = "document.getElementById('show-critical').click();";
-    let Some(page) = made_up_shown(&made_up_recording(), "timeline", script) else {
+    let Some(page) = steps_shown(complete(), "timeline", script) else {
         return;
     };
-    // One call of each step, of the eight that went on at the same time.
-    assert_eq!(number(&page, "critical"), 3.0);
+    // Each step, and one call of each, of the eight that went on at the same time.
+    assert_eq!(number(&page, "critical"), 6.0);
     assert_eq!(page.matches("data-testid=\"critical\"").count(), 1);
     let path = between(&page, "data-testid=\"critical\"", "</ol>");
-    assert_eq!(path.matches("<li>").count(), 6);
-    assert_eq!(
-        path.matches("<button").count(),
-        3,
-        "only what is known leads to its event"
-    );
+    // These, and what is between the steps and after them.
+    assert_eq!(path.matches("<li>").count(), 9);
+    assert_eq!(path.matches("<button").count(), 6, "only events can be gone to");
 }
 
 #[test]
 fn a_step_can_be_chosen_and_shown_in_the_timeline() {
     let script = "const select = document.getElementById('step'); select.value = 2; select.dispatchEvent(new Event('change')); \
                   document.getElementById('step-timeline').click();";
-    let Some(page) = made_up_shown(&made_up_recording(), "critical", script) else {
+    let Some(page) = steps_shown(complete(), "critical", script) else {
         return;
     };
     let select = between(&page, "id=\"step\"", "</select>");
     assert_eq!(select.matches("<option").count(), 4, "{select}");
     for choice in [
-        "whole recording, 2.50&nbsp;ms",
+        "whole recording, 2.90&nbsp;ms",
         "train step 1 of 3, 500&nbsp;µs",
         "train step 3 of 3",
     ] {
         assert!(select.contains(choice), "no {choice} in {select}");
     }
     let facts = between(&page, "data-testid=\"step-facts\"", "</dl>");
-    for fact in ["train step", "2 of 3", "2 pieces", "501&nbsp;µs", "25.0&nbsp;%"] {
+    for fact in ["train step", "2 of 3", "2 pieces", "501&nbsp;µs", "89.9&nbsp;%"] {
         assert!(facts.contains(fact), "no {fact} in {facts}");
     }
     let usage = between(&page, "data-testid=\"usage\"", "</tbody>");
-    assert!(usage.contains("title=\"200&nbsp;µs\""), "{usage}");
+    for time in ["101&nbsp;µs", "400&nbsp;µs"] {
+        assert!(
+            usage.contains(&format!("title=\"{time}\"")),
+            "no {time} in {usage}"
+        );
+    }
     // The timeline is there now, shows that step and little else, and marks what is critical in it.
     assert!(!between(&page, "id=\"panel-timeline\"", ">").contains("hidden"));
     let (from, to) = (number(&page, "from"), number(&page, "to"));
     assert!((980.0..1000.0).contains(&from), "from {from}");
     assert!((1501.0..1520.0).contains(&to), "to {to}");
-    assert_eq!(number(&page, "critical"), 1.0);
+    assert_eq!(number(&page, "critical"), 2.0);
 }
 
 #[test]
 fn a_recording_says_what_it_leaves_out() {
-    let mut data = made_up_recording();
-    let says = |data: &Value| {
-        let page = made_up_shown(data, "critical", "")?;
+    let says = |about| {
+        let page = steps_shown(about, "critical", "")?;
         let notice = between(&page, "id=\"missing\"", "<main");
         let usage = between(&page, "data-testid=\"usage\"", "</tbody>");
         Some((notice.to_owned(), usage.to_owned()))
     };
-    let Some((notice, _)) = says(&data) else { return };
+    let Some((notice, _)) = says(complete()) else {
+        return;
+    };
     assert!(
         notice.contains("hidden") && !notice.contains("<strong>"),
         "{notice}"
     );
 
-    data["workers"][0]["dropped"] = json!(12_345);
-    data["workers"][1]["known"] = json!(false);
-    data["missing"] = json!([["c", "it was killed"]]);
-    let (notice, usage) = says(&data).unwrap();
+    let missing = json!([["c", "it was killed"]]);
+    let (notice, usage) = says((missing, 12_345, false)).unwrap();
     assert!(!notice.contains("hidden"), "{notice}");
     for said in [
         "12\u{202f}345 events were dropped",
