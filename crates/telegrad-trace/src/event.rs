@@ -77,7 +77,8 @@ pub enum Kind {
     Optimizer,
     /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value.
     Wait {
-        /// The span of the call or the callback; 0 when that is not recorded, or it is for neither.
+        /// The span of the call or the callback; for an async function, of whatever had it go on. 0 when that is not recorded, or
+        /// it is for something else.
         call: u64,
     },
     /// A call, seen by the caller.

@@ -169,8 +169,13 @@ impl Span {
         self.show();
     }
 
-    /// It has waited since `from`, without a thread.
-    pub fn waited(&self, from: u64) {
+    /// What this thread does for the recording that it is in: the number of an event, or 0.
+    pub fn here(&self) -> u64 {
+        current::of(&self.recorder).map_or(0, |at| at.span)
+    }
+
+    /// It has waited since `from`, without a thread, until the event of this number had it go on; 0 where none did.
+    pub fn waited(&self, from: u64, until: u64) {
         let name = |event: &Event| format!("wait in {}", event.name);
         let going = self.going.lock();
         let known = going
@@ -183,7 +188,7 @@ impl Span {
                 &self.recorder,
                 self.at,
                 name,
-                Kind::Wait { call: 0 },
+                Kind::Wait { call: until },
                 Cause::Around,
             );
             wait.finish(|event| {

@@ -409,7 +409,8 @@ impl Calls {
                 return worker.references.concluded(&worker, *to, *number, answers);
             }
         }
-        if let Some(callback) = call.promise.set(result)
+        let place = || recording::enter(call.span.as_ref());
+        if let Some(callback) = call.promise.set(result, place)
             && let Some(worker) = self.worker.upgrade()
         {
             worker.executor.spawn(callback);

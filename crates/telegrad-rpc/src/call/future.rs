@@ -122,14 +122,14 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             let result = self.take().unwrap_or(Err(Error::ShutDown));
             let value = layer::in_scope(scope, || guarded(f, result));
             drop(entered);
-            if let Some(span) = span {
+            if let Some(span) = &span {
                 span.finish(|event| {
                     if let Err(error) = &value {
                         event.status = recording::status(error);
                     }
                 });
             }
-            target.set(value);
+            target.set(value, || span.as_ref().map(Span::enter));
         });
         let ready = match result {
             Source::Call(call) => call.promise.on_ready_run(task),
@@ -162,8 +162,8 @@ struct Target<U> {
 }
 
 impl<U> Target<U> {
-    fn set(&self, value: Result<U>) {
-        if let Some(next) = self.promise.set(value) {
+    fn set<P>(&self, value: Result<U>, place: impl FnOnce() -> P) {
+        if let Some(next) = self.promise.set(value, place) {
             self.worker.executor.spawn(next);
         }
     }
@@ -172,7 +172,7 @@ impl<U> Target<U> {
 impl<U> Drop for Target<U> {
     fn drop(&mut self) {
         // A callback that will never run, because the worker has ended, must not be waited for.
-        self.set(Err(Error::ShutDown));
+        self.set(Err(Error::ShutDown), || ());
     }
 }
 

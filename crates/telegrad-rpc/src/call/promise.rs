@@ -37,8 +37,9 @@ impl<R> Promise<R> {
         }
     }
 
-    /// Sets the value, unless it is set. Gives back the callback that has to run now, if any.
-    pub(crate) fn set(&self, value: R) -> Option<Task> {
+    /// Sets the value, unless it is set. Gives back the callback that has to run now, if any. A task that waits is woken at
+    /// this place: recordings say what it has waited for.
+    pub(crate) fn set<P>(&self, value: R, place: impl FnOnce() -> P) -> Option<Task> {
         let (waker, callback) = {
             let mut state = self.state.lock();
             if self.done.load(SeqCst) {
@@ -50,6 +51,7 @@ impl<R> Promise<R> {
             (state.waker.take(), state.callback.take())
         };
         if let Some(waker) = waker {
+            let _there = place();
             waker.wake();
         }
         callback

@@ -22,6 +22,8 @@ pub(crate) struct AsyncTask {
     executor: Executor,
     /// When it went to sleep, on the clock of its recording; 0 when it has not.
     asleep_since: AtomicU64,
+    /// Where whoever woke it was in that recording; 0 for nowhere.
+    woken_by: AtomicU64,
 }
 
 /// Where the function is. It is taken out while it is polled, so that no lock is held then: the
@@ -50,6 +52,7 @@ impl AsyncTask {
             context,
             executor,
             asleep_since: AtomicU64::new(0),
+            woken_by: AtomicU64::new(0),
         });
         task.context.set_waker(&Waker::from(task.clone()));
         task.poll();
@@ -65,7 +68,7 @@ impl AsyncTask {
         if let Some(span) = &self.context.span
             && let since @ 1.. = self.asleep_since.swap(0, SeqCst)
         {
-            span.waited(since);
+            span.waited(since, self.woken_by.swap(0, SeqCst));
         }
         let waker = Waker::from(self.clone());
         let result = loop {
@@ -113,6 +116,9 @@ impl Wake for AsyncTask {
         match std::mem::replace(&mut *state, State::Over) {
             State::Asleep(future, destination) => {
                 *state = State::Scheduled(future, destination);
+                if let Some(span) = &self.context.span {
+                    self.woken_by.store(span.here(), SeqCst);
+                }
                 drop(state);
                 let task = self.clone();
                 self.executor.spawn(Box::new(move || task.poll()));

@@ -1,7 +1,9 @@
 //! Whatever a thread waits for, it does not work meanwhile (S42).
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use telegrad_rpc::RpcFuture;
-use telegrad_testkit::on_threads_and_processes;
+use telegrad_testkit::{on_threads_and_processes, wait_until};
 
 use super::*;
 
@@ -10,6 +12,8 @@ on_threads_and_processes! { 3 =>
     a_call_from_before_the_profile_is_waited_for_in_it
     who_waits_for_a_value_of_its_own_waits
     who_waits_for_room_waits
+    an_async_function_says_what_it_has_waited_for
+    a_path_goes_through_a_barrier_to_who_came_last
 }
 
 /// How long what is waited for takes: longer than everything else.
@@ -117,5 +121,65 @@ fn who_waits_for_room_waits(cluster: Cluster) {
         let calls: Vec<_> = calls.collect();
         assert!(!calls.is_empty(), "{:#?}", profile.events);
         assert!(calls.iter().all(|call| call.name.ends_with("nap_with")));
+    });
+}
+
+#[remote]
+async fn nap_at(to: u32) -> Result<u32> {
+    World::current()?.rpc_async(to, nap, ())?.await
+}
+
+fn an_async_function_says_what_it_has_waited_for(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let (value, profile) =
+            profile(&world, Options::default(), || world.rpc_sync(1, nap_at, (2,))).unwrap();
+        assert_eq!(value.unwrap(), 5);
+        let events = events(&profile);
+        let root = of(&events, "scope", "profile", 0);
+        let outer = of(&events, "call", "nap_at", root.span);
+        let execution = of(&events, "execution", "nap_at", outer.span);
+        let inner = of(&events, "call", "nap", execution.span);
+        let waits = profile
+            .events
+            .iter()
+            .filter(|event| event.parent == execution.span);
+        let waits: Vec<_> = waits.map(|event| &event.kind).collect();
+        assert!(waits.contains(&&Kind::Wait { call: inner.span }), "{waits:?}");
+    });
+}
+
+/// Which of the others have been to the barrier.
+static MET: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Comes to a barrier, sooner or later.
+#[remote]
+fn meet(after: Duration) -> Result<()> {
+    std::thread::sleep(after);
+    let world = World::current()?;
+    world.barrier()?;
+    MET[world.rank() as usize].store(true, SeqCst);
+    Ok(())
+}
+
+fn a_path_goes_through_a_barrier_to_who_came_last(cluster: Cluster) {
+    cluster.run(|world| {
+        if world.rank() != 0 {
+            // All come to the same barriers in the same order, and shutting down is one.
+            let has_met = || MET[world.rank() as usize].load(SeqCst);
+            return wait_until(Duration::from_secs(20), has_met, || "nobody calls");
+        }
+        let (_, profile) = profile(&world, Options::default(), || {
+            let others = [(1, SLOW), (2, Duration::ZERO)];
+            let others = others.map(|(rank, after)| world.rpc_async(rank, meet, (after,)).unwrap());
+            world.barrier().unwrap();
+            for call in others {
+                call.wait().unwrap();
+            }
+        })
+        .unwrap();
+        let step = profile.step().unwrap();
+        let (worker, name, time) = &step.critical()[0];
+        assert!(worker == "w1" && name.ends_with("meet"), "{step}");
+        assert!(*time >= SLOW.as_nanos() as u64, "{step}");
     });
 }

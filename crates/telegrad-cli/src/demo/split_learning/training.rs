@@ -9,7 +9,7 @@ use telegrad::optim::{
     Travels,
 };
 use telegrad::prelude::{AutogradWorld, Context, RRef, World};
-use telegrad::{Param, Result};
+use telegrad::{Param, Result, record_function};
 
 use super::model::Model;
 use super::report::{Epoch, Report};
@@ -54,6 +54,7 @@ impl<'a> Training<'a> {
         let (started, bytes) = (Instant::now(), self.traffic());
         let (mut loss, mut right, mut seen, mut steps) = (0.0, 0, 0, 0);
         for numbers in order.chunks(self.batch) {
+            record_function!("train step");
             let images = self.data.batch(numbers)?;
             let outcome = self.world.context(|context| {
                 let outcome = self.model.forward(&images.pixels, &images.labels)?;
@@ -78,6 +79,7 @@ impl<'a> Training<'a> {
 
     /// The share of images that are recognised.
     pub(super) fn accuracy(&self, test: &Images) -> Result<f64> {
+        record_function!("evaluation");
         self.model.set_training(false);
         let outcome = self.model.forward(&test.pixels, &test.labels)?;
         Ok(f64::from(outcome.right) / test.len() as f64)
