@@ -23,6 +23,7 @@ use crate::layer::{Crossing, Layer, Noted, Recorded};
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{LinkLayer, Options, Transport};
+use crate::profile;
 use crate::rref::{Life, RefId, References};
 use crate::serve::Running;
 use crate::status::{self, Latency};
@@ -225,7 +226,7 @@ impl Worker {
         let members = self.members.get();
         let member = members.and_then(|members| members.of_life(life));
         let Some(member) = member else { return };
-        self.recorder.forget(member.info.rank);
+        profile::lost(self, member.info.rank);
         if let Some(layer) = &self.layer {
             layer.lost(World::of(self), member.info.rank, why);
         }
@@ -336,7 +337,6 @@ impl Worker {
         }
         if !still_calls && !is_called && !self.is_closed() {
             self.gatherings.lost(peer, &closed.why);
-            self.recorder.forget(peer.rank);
         }
         if let Some(member) = member {
             self.references.connection_ended(self, member, number, closed);

@@ -43,6 +43,7 @@ mod wait_until;
 mod left;
 mod log;
 mod break_connections;
+mod stop_process;
 mod within;
 
 pub use board::Board;
@@ -53,6 +54,7 @@ pub use layered_link::{LayeredLink, losing_requests_of};
 pub use left::Left;
 pub use log::Log;
 pub use member::Member;
+pub use stop_process::{Stopped, stop_process};
 pub use wait_until::wait_until;
 pub use within::within;
 

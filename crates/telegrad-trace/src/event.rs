@@ -181,6 +181,11 @@ pub(crate) fn trace_number(opener: Rank, count: u64, with_shapes: bool) -> u64 {
     (u64::from(opener) + 1) << 40 | (count << 1) & ((1 << 40) - 1) | u64::from(with_shapes)
 }
 
+/// Which of the traces of its worker one is; they are counted up.
+pub(crate) fn trace_count(trace: u64) -> u64 {
+    (trace & ((1 << 40) - 1)) >> 1
+}
+
 /// The trace of what is done for subscribers while they are shown something: it is recorded nowhere, on no worker. Otherwise
 /// subscribers of two workers that call each other would never come to an end (S47).
 const UNSEEN: u64 = 1;

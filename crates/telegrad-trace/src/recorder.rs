@@ -1,35 +1,25 @@
 //! What one worker has recorded.
 
-use std::collections::{BTreeSet, VecDeque};
+mod books;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
-use telegrad_wire::{Rank, Wire};
+use telegrad_wire::Rank;
 
 use crate::clock::Clock;
 use crate::current;
-use crate::event::{Event, Kind, Position, trace_number};
+use crate::event::{Event, Kind, Position, trace_count, trace_number};
 use crate::sink::Sink;
 use crate::subscribers;
 use crate::watching;
 
+pub use books::Collected;
+use books::{Books, name_thread};
+
 /// The trace of a world that is recorded from its start to its end; the next one if shapes are asked for.
 pub const WHOLE_WORLD: u64 = 2;
-
-/// Events that a worker keeps for others, of all traces together. Further ones are counted (S45).
-const MAX_EVENTS: usize = 1 << 20;
-
-/// Traces that a worker keeps something of. The one that nothing has happened in for longest makes room for another: whoever
-/// opened it may have gone without a word. Whoever asks for it then is told (S45).
-const MAX_TRACES: usize = 64;
-
-/// Traces that are over and remembered as such, so that what comes late does not open them again.
-const REMEMBERED: usize = 256;
-
-/// Events in one answer.
-const AT_ONCE: usize = 2000;
 
 /// Marks the number of recordings of a process where subscribers want to see what happens.
 const SUBSCRIBERS: usize = 1 << (usize::BITS - 1);
@@ -65,55 +55,6 @@ pub struct Recorder {
     names: OnceLock<Names>,
 }
 
-#[derive(Debug, Default)]
-struct Books {
-    traces: FxHashMap<u64, Recording>,
-    /// Events in all of them.
-    kept: usize,
-    /// Counts what happens, to tell which trace has been left alone for longest.
-    touches: u64,
-    /// The recordings of this process, with their numbers.
-    watching: Vec<(u64, Recording)>,
-    /// Traces that are over, and whether that is because there were too many.
-    over: VecDeque<(u64, bool)>,
-    /// The names of the threads that something was recorded on.
-    threads: FxHashMap<u64, String>,
-}
-
-#[derive(Debug, Default)]
-struct Recording {
-    events: VecDeque<Event>,
-    /// How many events were there before those.
-    fetched: u64,
-    /// Spans that go on.
-    open: usize,
-    /// Whom calls went to, also those that go on.
-    callees: BTreeSet<Rank>,
-    dropped: u64,
-    touched: u64,
-    /// Whether it is to have shapes, if it is a recording of this process.
-    shapes: bool,
-}
-
-/// What a worker has recorded of a trace.
-#[derive(Clone, Debug, Default, Wire)]
-pub struct Collected {
-    /// The events that are over.
-    pub events: Vec<Event>,
-    /// Whether there are more.
-    pub more: bool,
-    /// How many go on.
-    pub open: usize,
-    /// Whom calls went to, also those that go on.
-    pub callees: Vec<Rank>,
-    /// How many there was no room for.
-    pub dropped: u64,
-    /// The names of threads, by their numbers.
-    pub threads: Vec<(u64, String)>,
-    /// Whether it was given up, because there were too many traces: what had been recorded of it is gone.
-    pub given_up: bool,
-}
-
 impl Recorder {
     /// One for this worker, with nothing to record. Its spans are numbered from `seed` on, so that those of different
     /// lives differ.
@@ -126,7 +67,7 @@ impl Recorder {
             outside: AtomicU64::new(0),
             next_span: AtomicU64::new(seed | 1),
             next_trace: AtomicU64::new(1),
-            books: Mutex::default(),
+            books: Mutex::new(Books::new(worker)),
             sink: Mutex::default(),
             has_sink: AtomicBool::new(false),
             names: OnceLock::new(),
@@ -214,6 +155,8 @@ impl Recorder {
     pub fn arriving(&self, trace: u64, span: u64) -> Option<Position> {
         match trace {
             0 => self.outside(span),
+            // No worker says anything else.
+            _ if trace > WHOLE_WORLD + 1 && Position::opener(trace).is_none() => self.outside(span),
             _ => Some(Position { trace, span }),
         }
     }
@@ -239,130 +182,89 @@ impl Recorder {
 
     /// Opens a trace.
     pub fn open(&self, with_shapes: bool) -> u64 {
-        let trace = trace_number(self.worker, self.next_trace.fetch_add(1, SeqCst), with_shapes);
-        self.books.lock().traces.insert(trace, Recording::default());
+        let mut books = self.books.lock();
+        // Under the lock: whoever is told up to which all are over is not to be told so of this one.
+        let count = self.next_trace.fetch_add(1, SeqCst);
+        let trace = trace_number(self.worker, count, with_shapes);
+        books.open(trace);
         trace
+    }
+
+    /// Whether this trace, which this worker has opened, is open.
+    pub fn is_open(&self, trace: u64) -> bool {
+        self.books.lock().has(trace)
+    }
+
+    /// All traces of this worker before this one are over, and `trace` is not before it.
+    pub fn over_before(&self, trace: u64) -> u64 {
+        let books = self.books.lock();
+        let oldest = books.oldest().unwrap_or_else(|| self.next_trace.load(SeqCst));
+        oldest.min(trace_count(trace))
     }
 
     /// A span begins, perhaps a call to another worker; whether its trace goes on.
     pub(crate) fn begin(&self, trace: u64, callee: Option<Rank>) -> bool {
-        if !self.keeps(trace) {
-            return true;
-        }
-        let mut books = self.books.lock();
-        for (_, recording) in &mut books.watching {
-            recording.open += 1;
-        }
-        match books.of(trace) {
-            Some(recording) => {
-                recording.open += 1;
-                recording.callees.extend(callee);
-                true
-            }
-            None => trace <= WHOLE_WORLD + 1,
-        }
+        !self.keeps(trace) || self.books.lock().begin(trace, callee)
     }
 
     /// A span is over.
-    pub(crate) fn end(&self, trace: u64, mut event: Event) {
+    pub(crate) fn end(&self, trace: u64, event: Event) {
         if !self.keeps(trace) {
             return;
         }
-        if self.has_sink.load(Relaxed) {
+        let is_written = self.has_sink.load(Relaxed);
+        if is_written {
             self.write(&event);
         }
         let mut books = self.books.lock();
-        books.note_thread(event.thread);
-        for (_, recording) in &mut books.watching {
-            recording.open = recording.open.saturating_sub(1);
-            if recording.events.len() < MAX_EVENTS {
-                let mut event = event.clone();
-                if !recording.shapes {
-                    event.shapes.clear();
-                }
-                recording.events.push_back(event);
-            } else {
-                recording.dropped += 1;
-            }
+        if is_written {
+            name_thread(&mut books.written, event.thread);
         }
-        let has_room = books.kept < MAX_EVENTS;
-        let Some(recording) = books.of(trace) else {
-            return;
-        };
-        recording.open = recording.open.saturating_sub(1);
-        if has_room {
-            // They may be there because somebody else has asked for them.
-            if !(Position { trace, span: 0 }).has_shapes() {
-                event.shapes.clear();
-            }
-            recording.events.push_back(event);
-            books.kept += 1;
-        } else {
-            recording.dropped += 1;
-        }
+        books.end(trace, event);
     }
 
-    /// What has been recorded of a trace after the first `from` events, which whoever asks has got. With `last`, the trace is
-    /// over once all of it has been asked for.
+    /// What has been recorded of a trace after the first `from` events, which whoever asks has got. With `last` nothing more is
+    /// recorded of it, and it is over once all of it has been asked for.
     pub fn collect(&self, trace: u64, from: u64, last: bool) -> Collected {
-        let mut books = self.books.lock();
-        let threads = books
-            .threads
-            .iter()
-            .map(|(thread, name)| (*thread, name.clone()))
-            .collect();
-        let Some(recording) = books.traces.get_mut(&trace) else {
-            let given_up = books.over.contains(&(trace, true));
-            if last && !given_up {
-                books.close(trace, false);
-            }
-            return Collected {
-                given_up,
-                ..Collected::default()
-            };
-        };
-        let got = usize::try_from(from.saturating_sub(recording.fetched)).unwrap_or(usize::MAX);
-        let got = got.min(recording.events.len());
-        recording.events.drain(..got);
-        recording.fetched += got as u64;
-        let collected = Collected {
-            events: recording.events.iter().take(AT_ONCE).cloned().collect(),
-            more: recording.events.len() > AT_ONCE,
-            open: recording.open,
-            callees: recording.callees.iter().copied().collect(),
-            dropped: recording.dropped,
-            threads,
-            given_up: false,
-        };
-        books.kept -= got;
-        if last && !collected.more {
-            books.close(trace, false);
-        }
-        collected
+        self.books.lock().collect(trace, from, last)
     }
 
-    /// Forgets the traces of a worker that is gone.
-    pub fn forget(&self, opener: Rank) {
-        let mut books = self.books.lock();
-        let of_opener = |trace: &u64| Position::opener(*trace) == Some(opener);
-        let traces: Vec<u64> = books.traces.keys().copied().filter(of_opener).collect();
-        traces.into_iter().for_each(|trace| books.close(trace, false));
+    /// The worker that has opened this trace says that all of its own before `count` are over.
+    pub fn close_before(&self, trace: u64, count: u64) {
+        if let Some(opener) = Position::opener(trace) {
+            self.books.lock().over_below(opener, count);
+        }
+    }
+
+    /// Forgets a trace of another worker; whom it had something done by here.
+    pub fn forget(&self, trace: u64) -> Vec<Rank> {
+        let is_own = Position::opener(trace) == Some(self.worker);
+        if is_own {
+            return Vec::new();
+        }
+        self.books.lock().forget(trace)
+    }
+
+    /// Forgets the traces of a worker that is gone; which there were, and whom each had something done by.
+    pub fn gone(&self, opener: Rank) -> Vec<(u64, Vec<Rank>)> {
+        self.books.lock().gone(opener)
+    }
+
+    /// The traces of other workers that this one keeps something of.
+    pub fn of_others(&self) -> Vec<u64> {
+        self.books.lock().of_others()
     }
 
     /// How many traces this worker keeps something of.
     pub fn traces(&self) -> usize {
-        self.books.lock().traces.len()
+        self.books.lock().traces()
     }
 
     /// Records everything that this worker does from now on, with the shapes of tensors or without; the number of the
     /// recording.
     pub fn watch(&self, shapes: bool) -> u64 {
         let number = self.next_trace.fetch_add(1, SeqCst);
-        let recording = Recording {
-            shapes,
-            ..Recording::default()
-        };
-        self.books.lock().watching.push((number, recording));
+        self.books.lock().watch(number, shapes);
         self.with_shapes.fetch_add(usize::from(shapes), SeqCst);
         self.record_all();
         number
@@ -370,27 +272,13 @@ impl Recorder {
 
     /// What has been recorded since; it ends.
     pub fn unwatch(&self, number: u64) -> Collected {
-        let mut books = self.books.lock();
-        let place = books.watching.iter().position(|(other, _)| *other == number);
-        let recording = place.map(|place| books.watching.remove(place).1);
-        let threads = books
-            .threads
-            .iter()
-            .map(|(thread, name)| (*thread, name.clone()))
-            .collect();
-        drop(books);
-        let Some(recording) = recording else {
+        let ended = self.books.lock().unwatch(number);
+        let Some((collected, shapes)) = ended else {
             return Collected::default();
         };
         self.no_longer();
-        self.with_shapes.fetch_sub(usize::from(recording.shapes), SeqCst);
-        Collected {
-            events: recording.events.into(),
-            open: recording.open,
-            dropped: recording.dropped,
-            threads,
-            ..Collected::default()
-        }
+        self.with_shapes.fetch_sub(usize::from(shapes), SeqCst);
+        collected
     }
 
     /// Writes everything that this worker does from now on to a file, as part of the recording of its whole world, with the
@@ -424,7 +312,7 @@ impl Recorder {
             return;
         }
         self.no_longer();
-        let threads = self.books.lock().threads.clone();
+        let threads = std::mem::take(&mut self.books.lock().written);
         if let Some(sink) = self.sink.lock().take() {
             sink.close(threads);
         }
@@ -434,46 +322,6 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         watching::remove(self);
-    }
-}
-
-impl Books {
-    /// The recording of a trace; a new one, unless the trace is over.
-    fn of(&mut self, trace: u64) -> Option<&mut Recording> {
-        if trace <= WHOLE_WORLD + 1 {
-            return None;
-        }
-        if !self.traces.contains_key(&trace) {
-            if self.over.iter().any(|(over, _)| *over == trace) {
-                return None;
-            }
-            if self.traces.len() >= MAX_TRACES {
-                let oldest = self.traces.iter().min_by_key(|(_, recording)| recording.touched);
-                let oldest = oldest.map(|(trace, _)| *trace);
-                oldest.into_iter().for_each(|trace| self.close(trace, true));
-            }
-        }
-        self.touches += 1;
-        let recording = self.traces.entry(trace).or_default();
-        recording.touched = self.touches;
-        Some(recording)
-    }
-
-    fn close(&mut self, trace: u64, given_up: bool) {
-        if let Some(recording) = self.traces.remove(&trace) {
-            self.kept -= recording.events.len();
-        }
-        if self.over.len() == REMEMBERED {
-            self.over.pop_front();
-        }
-        self.over.push_back((trace, given_up));
-    }
-
-    fn note_thread(&mut self, thread: u64) {
-        if !self.threads.contains_key(&thread) && thread == current::thread() {
-            let name = std::thread::current().name().unwrap_or("thread").to_owned();
-            self.threads.insert(thread, name);
-        }
     }
 }
 

@@ -84,33 +84,6 @@ fn relay_patiently(board: Board) -> Result<u32> {
 }
 
 #[test]
-fn nothing_is_kept_for_a_worker_that_is_gone() {
-    let cluster = Cluster::processes(3).may_die(0).no_shutdown();
-    let board = cluster.board();
-    cluster.run(move |world| match world.rank() {
-        0 => {
-            let _ = profile(&world, Options::default(), || {
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-                board.raise("profiling");
-                board.wait("never");
-            });
-        }
-        1 => {
-            board.wait("profiling");
-            assert_eq!(world.debug_info().traces, 1);
-            board.kill(0);
-            let end = std::time::Instant::now() + Duration::from_secs(20);
-            while world.debug_info().traces > 0 {
-                assert!(std::time::Instant::now() < end, "it is kept");
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            board.raise("over");
-        }
-        _ => board.wait("over"),
-    });
-}
-
-#[test]
 fn a_worker_that_has_given_a_profile_up_is_missing_from_it() {
     on_first(Cluster::threads(3), |world| {
         let (_, outer) = profile(&world, Options::default(), || {
@@ -148,35 +121,26 @@ fn nested_profiles(world: &World, depth: u32) {
 }
 
 #[test]
-fn a_worker_that_is_gone_is_missing_from_the_profile() {
-    let cluster = Cluster::processes(3).may_die(2).no_shutdown();
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() > 0 {
-            return board.wait("over");
-        }
-        let (_, profile) = profile(&world, Options::default(), || {
-            world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-            board.kill(2);
-            world.rpc_sync(1, relay, (WELL, 2)).unwrap_err();
-        })
-        .unwrap();
-        board.raise("over");
-        let [(name, why)] = &profile.missing[..] else {
-            panic!("{:?}", profile.missing);
-        };
-        assert_eq!(name, "w2");
-        assert!(why.contains("w2"), "{why}");
-        let events = events(&profile);
-        assert!(events.iter().all(|event| event.worker < 2));
-        // The calls that were to reach it are there, the second one with why it did not.
-        let calls: Vec<_> = events
-            .iter()
-            .filter(|event| event.name.ends_with("leaf"))
-            .collect();
-        assert_eq!(
-            calls.iter().map(|call| call.status.is_ok()).collect::<Vec<_>>(),
-            [true, false]
-        );
+fn a_profile_is_under_what_it_was_taken_in() {
+    on_first(Cluster::threads(3), |world| {
+        let recording = ProcessProfile::start(&world).unwrap();
+        let taken = world.rpc_sync(0, take_a_profile, ()).unwrap();
+        let whole = recording.finish();
+        let of_whole = events(&whole);
+        let call = of(&of_whole, "call", "take_a_profile", 0);
+        let execution = of(&of_whole, "execution", "take_a_profile", call.span);
+        let root = of(&of_whole, "scope", "profile", execution.span);
+        of(&of_whole, "call", "leaf", root.span);
+        // The profile itself begins with it.
+        assert_eq!(taken, root.span);
     });
+}
+
+/// The number of the event that everything of a profile is within.
+#[remote]
+fn take_a_profile() -> Result<u64> {
+    let world = World::current()?;
+    let (_, profile) = profile(&world, Options::default(), || world.rpc_sync(1, leaf, (WELL, 1)))?;
+    let step = profile.step().map(|step| step.span);
+    step.ok_or_else(|| telegrad_rpc::Error::other("there is no step"))
 }

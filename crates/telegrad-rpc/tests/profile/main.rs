@@ -1,6 +1,7 @@
 //! What profiles have of calls (S42 to S45).
 
 mod ending;
+mod losing;
 mod phases;
 mod shapes;
 mod waiting;

@@ -1,8 +1,7 @@
 //! A worker that counts as gone and is not: it does not come back (S31).
 
-use rustix::process::{Pid, Signal, kill_process};
 use telegrad_rpc::{Error, Options, ReferenceState};
-use telegrad_testkit::{break_connections, on_cluster};
+use telegrad_testkit::{break_connections, on_cluster, stop_process};
 
 use super::*;
 
@@ -11,8 +10,8 @@ on_cluster! { unix: Cluster::processes(2) => a_worker_that_was_given_up_hears_of
 on_cluster! { tcp: Cluster::processes(2).tcp() => a_worker_that_was_given_up_hears_of_it }
 
 #[remote]
-fn process() -> i32 {
-    std::process::id() as i32
+fn process() -> u32 {
+    std::process::id()
 }
 
 /// Long enough to find a worker that is only busy. The other one is patient: it is to hear of it, not to
@@ -46,9 +45,7 @@ fn give_up_w1(world: &World, board: &Board) {
     let counter = world.remote(1, Counter::new, (0, None)).unwrap();
     assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 0);
     board.wait("held");
-    let w1 = Pid::from_raw(world.rpc_sync(1, process, ()).unwrap()).unwrap();
-    kill_process(w1, Signal::STOP).unwrap();
-    wait_until(world, || is_stopped(w1));
+    let stopped = stop_process(world.rpc_sync(1, process, ()).unwrap());
     assert!(break_connections() > 0);
     // It does not answer, and it is not gone.
     let is_lost = || {
@@ -61,7 +58,7 @@ fn give_up_w1(world: &World, board: &Board) {
     board.wait("freed");
     let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
     assert!(matches!(error, Error::OwnerLost { .. }), "{error:?}");
-    kill_process(w1, Signal::CONT).unwrap();
+    drop(stopped);
     board.raise("given up");
 }
 
@@ -92,11 +89,4 @@ fn assert_refused(error: &Error, start: &str) {
     let refused = "worker `w0` counts `w1` as gone and has given up what it held";
     let told = "worker `w0` counts this one as gone: ";
     assert!(text.contains(refused) || text.contains(told), "{text}");
-}
-
-/// Whether a process stands still: a signal takes a moment.
-fn is_stopped(process: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // Its state is behind its name, which may have spaces and brackets in it.
-    stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }

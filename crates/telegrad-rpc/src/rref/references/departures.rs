@@ -43,7 +43,11 @@ impl References {
     pub(super) fn suspect(&self, worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u64>) {
         let life = peer.identity().incarnation;
         let layer = worker.layer.as_ref();
-        if !self.books.lock().ledger.concerns(life) && !layer.is_some_and(|l| l.concerns(peer.info.rank)) {
+        // Profiles of others are heard of through anybody.
+        let is_concerned = self.books.lock().ledger.concerns(life)
+            || layer.is_some_and(|layer| layer.concerns(peer.info.rank))
+            || !worker.recorder.of_others().is_empty();
+        if !is_concerned {
             return;
         }
         let (task, peer) = (worker.clone(), peer.clone());
