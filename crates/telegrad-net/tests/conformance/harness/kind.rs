@@ -1,0 +1,71 @@
+//! Which links there are, and one test for each.
+
+use telegrad_net::{LinkOptions, MIN_CHUNK};
+
+/// Which link a test runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mem,
+    /// Shared memory, with Unix sockets beside it.
+    Shared,
+    /// Unix sockets alone.
+    Unix,
+    /// With this many lanes for large messages.
+    Tcp(usize),
+}
+
+impl Kind {
+    /// The options of a test, for this kind of link. With several lanes also smaller chunks, to need them more often.
+    pub(crate) fn options(self, options: LinkOptions) -> LinkOptions {
+        match self {
+            Self::Tcp(1) => LinkOptions { lanes: 1, ..options },
+            Self::Tcp(lanes) => LinkOptions {
+                lanes,
+                chunk: MIN_CHUNK,
+                ..options
+            },
+            Self::Unix => LinkOptions {
+                share_memory: false,
+                ..options
+            },
+            Self::Mem | Self::Shared => options,
+        }
+    }
+}
+
+/// One test of a function for each of some kinds of link, named `case::kind`.
+macro_rules! on_links {
+    ($case:ident: $($name:ident = $kind:expr),*) => {
+        mod $case {
+            use crate::harness::{Kind, limited};
+            $(#[test]
+            fn $name() { limited(|| super::$case($kind)); })*
+        }
+    };
+}
+
+/// Makes one test per kind of link out of each function.
+macro_rules! on_every_link {
+    ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
+        mem = Kind::Mem, shared = Kind::Shared, unix = Kind::Unix,
+        tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
+    })* };
+}
+
+/// The same for what a link within a process cannot show.
+macro_rules! between_processes {
+    ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
+        shared = Kind::Shared, unix = Kind::Unix,
+        tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
+    })* };
+}
+
+/// The same for what only sockets can show.
+macro_rules! on_sockets {
+    ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
+        unix = Kind::Unix,
+        tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
+    })* };
+}
+
+pub(crate) use {between_processes, on_every_link, on_links, on_sockets};

@@ -1,0 +1,172 @@
+//! Both ends of a link.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Instant;
+
+use telegrad_net::{
+    Address, DialError, Dialer, Flush, Hello, Lane, Link, LinkOptions, Outgoing, Poller, Role, Roles, Turn,
+    dial,
+};
+
+use super::{Hosting, Inbox, Kind, LIMIT, hello};
+
+/// Gives every role a plain thread.
+#[derive(Default)]
+pub(crate) struct Threads {
+    started: AtomicUsize,
+    exhausted: AtomicBool,
+}
+
+impl Threads {
+    pub(crate) fn started(&self) -> usize {
+        self.started.load(SeqCst)
+    }
+
+    /// From now on there are no threads to be had: roles are dropped.
+    pub(crate) fn exhaust(&self) {
+        self.exhausted.store(true, SeqCst);
+    }
+}
+
+impl Roles for Threads {
+    fn start(&self, mut role: Box<dyn Role>) {
+        self.started.fetch_add(1, SeqCst);
+        if self.exhausted.load(SeqCst) {
+            return;
+        }
+        std::thread::spawn(move || while role.turn() == Turn::Again {});
+    }
+}
+
+/// One side of a link.
+pub(crate) struct End {
+    pub(crate) link: Arc<dyn Link>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+impl End {
+    pub(crate) fn send(&self, message: Outgoing) {
+        self.link.send(message, Flush::Now, None).unwrap();
+    }
+}
+
+/// Both ends of a link, and the two workers around them.
+pub(crate) struct Pair {
+    /// The end that dialled.
+    pub(crate) a: End,
+    /// The end that was dialled.
+    pub(crate) b: End,
+    pub(crate) dialing: Side,
+    pub(crate) hosting: Hosting,
+}
+
+/// A worker's threads.
+pub(crate) struct Side {
+    pub(crate) poller: Arc<Poller>,
+    pub(crate) roles: Arc<Threads>,
+}
+
+impl Side {
+    pub(crate) fn new() -> Self {
+        let roles = Arc::new(Threads::default());
+        let poller = Poller::start(roles.clone(), LinkOptions::default().spin).unwrap();
+        Self { poller, roles }
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.poller.close();
+    }
+}
+
+/// How the two ends are to be.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) dialer: LinkOptions,
+    pub(crate) host: LinkOptions,
+    pub(crate) dialer_inbox: Arc<Inbox>,
+    pub(crate) host_inbox: Arc<Inbox>,
+}
+
+impl Setup {
+    /// Both ends with the same window.
+    pub(crate) fn with_window(bytes: u64) -> Self {
+        let options = || LinkOptions {
+            window: bytes,
+            ..LinkOptions::default()
+        };
+        Self {
+            dialer: options(),
+            host: options(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn pair(self, kind: Kind) -> Pair {
+        let hosting = Hosting::start(kind, self.host, self.host_inbox.clone());
+        let dialing = Side::new();
+        let link = dialing
+            .dial(
+                hosting.address(),
+                self.dialer_inbox.clone(),
+                kind.options(self.dialer),
+            )
+            .unwrap();
+        let a = End {
+            link,
+            inbox: self.dialer_inbox,
+        };
+        let b = End {
+            link: hosting.accepted(),
+            inbox: self.host_inbox,
+        };
+        Pair {
+            a,
+            b,
+            dialing,
+            hosting,
+        }
+    }
+}
+
+/// Two ends with default options.
+pub(crate) fn pair(kind: Kind) -> Pair {
+    Setup::default().pair(kind)
+}
+
+impl Side {
+    pub(crate) fn dial(
+        &self,
+        address: &Address,
+        inbox: Arc<Inbox>,
+        options: LinkOptions,
+    ) -> Result<Arc<dyn Link>, DialError> {
+        self.dial_until(
+            address,
+            hello(Lane::Control),
+            inbox,
+            options,
+            Instant::now() + LIMIT / 2,
+        )
+    }
+
+    pub(crate) fn dial_until(
+        &self,
+        address: &Address,
+        hello: Hello,
+        inbox: Arc<Inbox>,
+        options: LinkOptions,
+        deadline: Instant,
+    ) -> Result<Arc<dyn Link>, DialError> {
+        let poller = || Ok(self.poller.clone());
+        let dialer = Dialer {
+            hello,
+            sink: inbox,
+            options,
+            poller: &poller,
+        };
+        dial(address, dialer, deadline).map(|(link, _)| link)
+    }
+}

@@ -1,0 +1,219 @@
+//! Peers that this program did not make: other versions, other languages, strangers, nonsense. The
+//! worker tells what is wrong, and goes on with the others.
+
+mod callers;
+mod callees;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use telegrad_net::{
+    Address, Closed, Dialer, Flush, Hello, Host, Identity, Incoming, Lane, Link, LinkOptions, Listener,
+    Outgoing, Poller, Role, Roles, Sink, Turn, Welcome, dial, listen, preface,
+};
+use telegrad_rpc::foreign::Seat;
+use telegrad_rpc::{
+    Error, Mismatch, Options, RemoteError, RemoteErrorKind, Transport, World, init_with, remote,
+};
+use telegrad_testkit::Log;
+use telegrad_wire::{CallId, Decoder, Encoder, FrameHeader, FrameKind, Incarnation, Payload, Wire, WorldId};
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[remote]
+fn add(a: i64, b: i64) -> i64 {
+    a + b
+}
+
+#[remote]
+fn name() -> String {
+    "here".into()
+}
+
+#[remote]
+fn join(a: String, b: String) -> String {
+    a + &b
+}
+
+/// A thread for every role.
+struct Threads;
+
+impl Roles for Threads {
+    fn start(&self, mut role: Box<dyn Role>) {
+        std::thread::spawn(move || while role.turn() == Turn::Again {});
+    }
+}
+
+fn poller() -> std::io::Result<Arc<Poller>> {
+    Poller::start(Arc::new(Threads), Duration::ZERO)
+}
+
+/// Passes on what arrives.
+struct Collect(Sender<Arrived>);
+
+enum Arrived {
+    Frame(FrameKind, Vec<u8>),
+    End(Closed),
+}
+
+impl Sink for Collect {
+    fn receive(&self, _: &Arc<dyn Link>, message: Incoming<'_>) {
+        let _ = self
+            .0
+            .send(Arrived::Frame(message.header.kind, message.body.into_owned()));
+    }
+
+    fn closed(&self, closed: &Closed) {
+        let _ = self.0.send(Arrived::End(closed.clone()));
+    }
+}
+
+/// A world of two: a worker `w0` on TCP links, and in the seat of `w1` whatever a test makes of it.
+struct Half {
+    world: World,
+    seat: Seat,
+}
+
+impl Half {
+    /// `w1` says that it listens at `addresses`.
+    fn new(addresses: Vec<Address>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Log::start();
+        let place = format!("mem://foreign-{}", NEXT.fetch_add(1, Relaxed));
+        let options = move |rank| Options {
+            init_method: place.clone(),
+            rank: Some(rank),
+            world_size: Some(2),
+            transport: Transport::Tcp,
+            rendezvous_timeout: SOON,
+            ..Options::default()
+        };
+        let theirs = options(1);
+        let seat = std::thread::spawn(move || Seat::take("w1", &theirs, addresses).unwrap());
+        let world = init_with("w0", options(0)).unwrap();
+        Self {
+            world,
+            seat: seat.join().unwrap(),
+        }
+    }
+
+    /// Where the worker listens.
+    fn address(&self) -> SocketAddr {
+        let tcp = self.seat.members[0].1.iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(*address),
+            _ => None,
+        });
+        tcp.expect("a TCP address")
+    }
+
+    fn hello(&self) -> Hello {
+        let identity = |rank: usize| self.seat.members[rank].0.clone();
+        Hello {
+            world: self.seat.world,
+            from: identity(1),
+            to: identity(0),
+            digest: 1,
+            ..some_hello()
+        }
+    }
+
+    fn dial(&self, hello: Hello) -> Result<Peer, String> {
+        let (sender, arrived) = channel();
+        let (sink, options) = (Arc::new(Collect(sender)), LinkOptions::default());
+        let dialer = Dialer {
+            hello,
+            sink,
+            options,
+            poller: &poller,
+        };
+        let (link, welcome) = dial(&Address::Tcp(self.address()), dialer, Instant::now() + SOON)
+            .map_err(|error| error.to_string())?;
+        Ok(Peer {
+            link,
+            welcome,
+            arrived,
+            next: 1,
+        })
+    }
+
+    /// Other calls go on.
+    #[track_caller]
+    fn goes_on(&self) {
+        assert_eq!(self.world.rpc_sync(0, add, (20, 22)).unwrap(), 42);
+        let mut peer = self.dial(self.hello()).unwrap();
+        assert_eq!(
+            peer.call("foreign::add", &(1_i64, 2_i64))
+                .map(|body| decode::<i64>(&body)),
+            Ok(3)
+        );
+    }
+}
+
+/// With the fields that later versions may add.
+fn some_hello() -> Hello {
+    let identity = || Identity {
+        name: String::new(),
+        rank: 0,
+        incarnation: Incarnation(0),
+    };
+    Hello {
+        world: WorldId(0),
+        from: identity(),
+        to: identity(),
+        digest: 0,
+        lane: Lane::Control,
+        link: 0,
+        shares: false,
+        window: 1 << 20,
+    }
+}
+
+fn encode(value: &impl Wire) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder.finish().unwrap().body
+}
+
+fn decode<T: Wire>(body: &[u8]) -> T {
+    T::decode(&mut Decoder::new(body)).unwrap()
+}
+
+/// A caller that speaks the protocol.
+struct Peer {
+    link: Arc<dyn Link>,
+    welcome: Welcome,
+    arrived: Receiver<Arrived>,
+    next: u64,
+}
+
+impl Peer {
+    fn call(&mut self, function: &str, args: &impl Wire) -> Result<Vec<u8>, RemoteError> {
+        let mut encoder = Encoder::new();
+        encoder.array_len(2);
+        encoder.str(function);
+        args.encode(&mut encoder);
+        self.send(encoder.finish().unwrap().body)
+    }
+
+    fn send(&mut self, body: Vec<u8>) -> Result<Vec<u8>, RemoteError> {
+        let payload = Payload {
+            body,
+            tensors: Vec::new(),
+            ..Payload::default()
+        };
+        let request = Outgoing::new(FrameKind::Request, CallId(self.next), payload);
+        self.next += 1;
+        self.link.watch(true);
+        self.link.send(request, Flush::Now, None).unwrap();
+        match self.arrived.recv_timeout(SOON).unwrap() {
+            Arrived::Frame(FrameKind::Reply, body) => Ok(body),
+            Arrived::Frame(FrameKind::Failure, body) => Err(decode(&body)),
+            Arrived::Frame(kind, _) => panic!("{kind:?} in answer to a request"),
+            Arrived::End(closed) => panic!("{closed}"),
+        }
+    }
+}
