@@ -1,6 +1,6 @@
 //! The file that a worker writes what it does to (S44).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -26,12 +26,13 @@ pub struct Sink {
     last: u64,
 }
 
-/// Makes the file that a worker writes to, in a folder that all workers of its world write to. `life` tells one from all
-/// others that were ever there.
+/// Makes the file that a worker writes to, in a folder that all workers of its world write to, and the folder if need be. `life`
+/// tells one from all others that were ever there.
 ///
 /// # Errors
 /// When it cannot be made.
 pub fn write_worker(folder: &Path, world: u64, (rank, name, life): (Rank, &str, u64)) -> io::Result<Sink> {
+    fs::create_dir_all(folder)?;
     // Names have no characters that a file's cannot have, but for colons, which Unix does not mind.
     let path = folder.join(format!("{rank}-{name}-{life:x}.jsonl"));
     let mut sink = Sink {
@@ -91,5 +92,22 @@ impl Sink {
         };
         // Without it, threads have numbers instead of names, and the recording counts as one that breaks off.
         let _ = self.write(&Self::line(&threads));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_made_where_there_is_none() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("of/recordings");
+        for rank in 0..2 {
+            write_worker(&folder, 1, (rank, "w", 7)).unwrap();
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        // Not over what is there already.
+        assert!(write_worker(&folder, 1, (0, "w", 7)).is_err());
     }
 }

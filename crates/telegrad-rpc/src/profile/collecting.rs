@@ -77,6 +77,8 @@ struct Asking<'a> {
 #[derive(Default)]
 struct Part {
     events: Vec<Event>,
+    /// How many spans went on when it was last asked.
+    open: usize,
     callees: BTreeSet<Rank>,
     dropped: u64,
     threads: BTreeMap<u64, String>,
@@ -192,6 +194,8 @@ impl<'a> Asking<'a> {
             return Ok(Asked::Here(recorder.collect(self.trace, told, last)));
         }
         let limit = deadline.saturating_duration_since(Instant::now()).max(LEAST);
+        // For people: it is part of what is said of those that do not answer.
+        let limit = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         let over_before = recorder.over_before(self.trace);
         let world = self.world.within(limit);
         let asked = world.rpc_async(rank, collect, (self.trace, told, last, over_before));
@@ -225,19 +229,24 @@ impl<'a> Asking<'a> {
             let member = members.and_then(|members| members.get(rank));
             member.map_or_else(|| format!("rank {rank}"), |member| member.info.name.clone())
         };
+        let mut missing = BTreeMap::new();
+        for (rank, part) in self.parts.iter().filter(|(_, part)| part.open > 0) {
+            missing.insert(*rank, still_going_on(part.open));
+        }
         let perhaps = &self.perhaps;
-        let took_part = |(rank, part): &(Rank, Part)| !perhaps.contains(rank) || !part.events.is_empty();
-        let parts = self.parts.into_iter().filter(took_part);
-        let parts = parts.map(|(rank, part)| (rank, name(rank), part.into()));
-        let missing = self.missing.into_iter().map(|(rank, why)| {
+        missing.extend(self.missing.into_iter().map(|(rank, why)| {
             let is_sure = !perhaps.contains(&rank);
             let why = if is_sure {
                 why
             } else {
                 format!("it may have taken part: {why}")
             };
-            (name(rank), why)
-        });
+            (rank, why)
+        }));
+        let took_part = |(rank, part): &(Rank, Part)| !perhaps.contains(rank) || !part.events.is_empty();
+        let parts = self.parts.into_iter().filter(took_part);
+        let parts = parts.map(|(rank, part)| (rank, name(rank), part.into()));
+        let missing = missing.into_iter().map(|(rank, why)| (name(rank), why));
         of_world(self.world, parts.collect(), missing.collect())
     }
 }
@@ -245,6 +254,7 @@ impl<'a> Asking<'a> {
 impl Part {
     fn add(&mut self, told: Collected) {
         self.events.extend(told.events);
+        self.open = told.open;
         self.callees.extend(told.callees);
         self.threads.extend(told.threads);
         self.dropped = told.dropped;
@@ -260,6 +270,14 @@ impl From<Part> for Collected {
             threads: part.threads.into_iter().collect(),
             ..Self::default()
         }
+    }
+}
+
+/// Why a worker is missing that had not come to an end.
+fn still_going_on(open: usize) -> String {
+    match open {
+        1 => "something still went on there when the patience was at an end".into(),
+        open => format!("{open} things still went on there when the patience was at an end"),
     }
 }
 
