@@ -1,6 +1,7 @@
 //! What calls leave in recordings (S42).
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
@@ -180,49 +181,70 @@ pub(crate) fn waits(worker: &Arc<Worker>, call: u64, name: impl FnOnce() -> Cow<
     telegrad_trace::scope_of(&worker.recorder, Kind::Wait { call }, name)
 }
 
-/// How a call ended that its caller has given up.
-fn given_up(context: &CallContext) -> Option<Status> {
-    let status = if context.is_late() {
-        Status::TimedOut
+/// What this thread waits for has been waited for since then, without a thread: the result of the call or callback with this
+/// span. A task of this worker notes that itself.
+pub(crate) fn awaited(worker: &Arc<Worker>, call: u64, name: impl FnOnce() -> String, since: u64) {
+    if let Some(at) = worker.recorder.here() {
+        // Subscribers see what goes on, not what is past.
+        let kind = Kind::Wait { call };
+        let wait = Span::ahead(&worker.recorder, at, name(), kind, Cause::Around);
+        wait.finish(|event| event.start = since);
+    }
+}
+
+/// What time it is for whoever awaits something from now on; 0 where that is not recorded, or by somebody else.
+pub(crate) fn awaits(worker: &Arc<Worker>) -> u64 {
+    let is_ours = worker.recorder.here().is_some();
+    if is_ours && CallContext::of_current(CallContext::is_task) != Some(true) {
+        worker.recorder.clock().now()
     } else {
-        Status::Cancelled
-    };
-    context.was_cancelled().then_some(status)
+        0
+    }
 }
 
 /// It is not run, or not to its end, because nobody wants it any more.
 pub(crate) fn not_run(context: &CallContext) {
-    if let Some(span) = &context.span {
-        span.finish(|event| {
-            event.status = if context.is_late() {
-                Status::TimedOut
-            } else {
-                Status::Cancelled
-            };
-        });
-    }
+    not_made(context, context.why_unwanted(), "");
 }
 
 /// The value that it was to make is not made.
 pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str) {
     if let Some(span) = &context.span {
-        span.finish(|event| event.status = of_kind(kind).unwrap_or_else(|| Status::Failed(text.into())));
+        ends(span, context, || {
+            of_kind(kind).unwrap_or_else(|| Status::Failed(text.into()))
+        });
+        span.finish(|_| ());
     }
 }
 
 /// The function has returned.
 pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
-    span.note(|event| {
-        event.end = span.now();
-        event.status = match trouble {
-            None => given_up(context).unwrap_or_default(),
-            Some(Trouble::User(error)) => Status::Failed(error.to_string()),
-            Some(Trouble::Around(kind, text)) => {
-                of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone()))
-            }
-            Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
-        };
+    ends(span, context, || match trouble {
+        None if context.was_cancelled() => of_kind(context.why_unwanted()).unwrap_or_default(),
+        None => Status::Ok,
+        Some(Trouble::User(error)) => Status::Failed(shown(error)),
+        Some(Trouble::Around(kind, text)) => of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone())),
+        Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
     });
+}
+
+/// It ends now, and so. What has not begun takes no time.
+fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
+    let end = span.now();
+    // Before the span is changed: the text may be the user's.
+    let status = status();
+    span.note(|event| {
+        if !context.has_begun() {
+            event.start = end;
+        }
+        (event.end, event.status) = (end, status);
+    });
+}
+
+/// The text of a user's error. Whoever sends it will find out, too, if it panics.
+fn shown(error: &telegrad_wire::BoxError) -> String {
+    let text = catch_unwind(AssertUnwindSafe(|| error.to_string()));
+    text.unwrap_or_else(|_| "its error panicked when it was to be shown".into())
 }
 
 /// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks

@@ -43,6 +43,14 @@ impl Event {
         self.end.saturating_sub(self.start)
     }
 
+    /// Until when whoever caused it could not go on: a call lets its caller go once its request has left.
+    pub(crate) fn held_until(&self) -> u64 {
+        match &self.kind {
+            Kind::Call(Call { sent: sent @ 1.., .. }) => (*sent).min(self.end),
+            _ => self.end,
+        }
+    }
+
     /// As a call, if it is one.
     pub fn as_call(&self) -> Option<&Call> {
         match &self.kind {

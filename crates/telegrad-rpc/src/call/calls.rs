@@ -131,6 +131,11 @@ impl Call {
         self.recorded.get()
     }
 
+    /// The number of what is recorded of it; 0 if nothing is.
+    pub(crate) fn number(&self) -> u64 {
+        self.span.as_ref().map_or(0, |span| span.position().span)
+    }
+
     /// Runs `f`, which waits for the result.
     pub(crate) fn awaited<R>(&self, f: impl FnOnce() -> R) -> R {
         self.awaited.store(true, Relaxed);

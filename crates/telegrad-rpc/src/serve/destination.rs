@@ -122,6 +122,8 @@ impl Making {
         if let Some(span) = &context.span {
             span.finish(|_| ());
         }
+        // Whoever waits for the value is woken from here: recordings say what it has waited for.
+        let _entered = context.span.as_ref().map(|span| span.enter());
         self.claim.fulfil(value);
     }
 }
@@ -131,10 +133,11 @@ impl Drop for Making {
         if self.claim.get().is_none() {
             let (kind, text) = if std::thread::panicking() {
                 (RemoteErrorKind::Panicked, "the worker could not keep its value")
-            } else if self.context.is_late() {
-                (RemoteErrorKind::TimedOut, "")
             } else {
-                (RemoteErrorKind::Cancelled, "nobody wanted its value any more")
+                match self.context.why_unwanted() {
+                    RemoteErrorKind::TimedOut => (RemoteErrorKind::TimedOut, ""),
+                    kind => (kind, "nobody wanted its value any more"),
+                }
             };
             recording::not_made(&self.context, kind, text);
             let worker = self.serving.worker.name();

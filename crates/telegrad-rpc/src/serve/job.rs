@@ -224,20 +224,23 @@ fn step(
     want: Want,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
-    let run = || match &mut object {
-        Some((entered, claim)) if is_fetch(function) => {
-            Step::Done(fetched(claim, entered).map(Output::Message))
-        }
-        object => (function.invoke)(Invocation {
-            args,
-            receiver: object.as_mut().map(|(entered, _)| entered.receiver()),
-            want,
-        }),
-    };
-    context.enter(|| {
-        catch_unwind(AssertUnwindSafe(run))
-            .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
-    })
+    let (stepped, _claim) = context.enter(|| {
+        let run = || match &mut object {
+            Some((entered, claim)) if is_fetch(function) => {
+                Step::Done(fetched(claim, entered).map(Output::Message))
+            }
+            object => (function.invoke)(Invocation {
+                args,
+                receiver: object.as_mut().map(|(entered, _)| entered.receiver()),
+                want,
+            }),
+        };
+        let stepped = catch_unwind(AssertUnwindSafe(run));
+        // Whoever is next to use the value is woken from here: recordings say what it has waited for.
+        let claim = object.map(|(_entered, claim)| claim);
+        (stepped, claim)
+    });
+    stepped.map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
 }
 
 /// A value as a message.

@@ -1,6 +1,7 @@
 //! What profiles have of calls (S42 to S45).
 
 mod ending;
+mod held_up;
 mod phases;
 mod shapes;
 mod waiting;

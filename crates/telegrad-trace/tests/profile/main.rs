@@ -1,6 +1,7 @@
 //! What can be seen in a profile, of events that are made by hand.
 
 mod files;
+mod held_up;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
