@@ -17,6 +17,9 @@ use crate::rref::is_control;
 use crate::worker::{Request, Worker};
 use crate::worker_info::WorkerInfo;
 
+/// What is decoded in no time is smaller.
+const LARGE: usize = 64 << 10;
+
 /// Whether calls of this function are nobody's business: they are made for the sake of others.
 pub(crate) fn is_hidden(function: &Registration) -> bool {
     is_control(function) || is_collection(function)
@@ -62,6 +65,15 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     });
 }
 
+/// It leaves only now: there was no room for it before.
+pub(crate) fn leaves_late(span: &Span) {
+    span.note(|event| {
+        if let Kind::Call(call) = &mut event.kind {
+            call.sent = span.now();
+        }
+    });
+}
+
 /// It is over.
 pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
     span.finish(|event| {
@@ -70,9 +82,9 @@ pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
         if let Kind::Call(call) = &mut event.kind {
             match result {
                 Ok(reply) => {
-                    let tensors: usize = reply.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
+                    let (size, tensors) = reply.size();
                     call.received = now;
-                    call.received_bytes = (HEADER_LEN + reply.body.len() + tensors) as u64;
+                    call.received_bytes = (HEADER_LEN + size) as u64;
                     event.tensor_bytes += tensors as u64;
                 }
                 Err(Error::Remote(_)) => call.received = now,
@@ -83,6 +95,30 @@ pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
             event.status = status(error);
         }
     });
+}
+
+/// The result of a call is decoded, which was over when it came: an event of its own where there is something to be seen.
+#[inline]
+pub(crate) fn decoding<T>(
+    worker: &Arc<Worker>,
+    function: &str,
+    reply: Reply,
+    decode: impl FnOnce(Reply) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let Some(at) = worker.recorder.here() else {
+        return decode(reply);
+    };
+    let name = || Cow::from(format!("decode the result of {function}"));
+    if reply.size().0 >= LARGE {
+        let scope = telegrad_trace::scope_of(&worker.recorder, Kind::Codec, name);
+        return decode(reply).inspect_err(|error| scope.fail(|| error.to_string()));
+    }
+    let since = worker.recorder.clock().now();
+    decode(reply).inspect_err(|error| {
+        let why = Status::Failed(error.to_string());
+        let span = Span::ahead(&worker.recorder, at, name(), Kind::Codec, Cause::Around);
+        span.finish(|event| (event.start, event.status) = (since, why));
+    })
 }
 
 /// How a call ended that gave this error.
@@ -141,6 +177,8 @@ pub(crate) fn of_execution(
     let execution = Execution {
         caller: caller.rank,
         arrived,
+        decoded: 0,
+        returned: 0,
         replied: 0,
     };
     let kind = Kind::Execution(execution);
@@ -217,7 +255,32 @@ pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str)
     }
 }
 
-/// The function has returned.
+/// The arguments of the call that this thread serves are decoded: its function is next.
+#[inline]
+pub(crate) fn decoded() {
+    if telegrad_trace::is_recorded() {
+        note_execution(|execution, now| execution.decoded = now);
+    }
+}
+
+/// Its function has returned: what that gave is encoded next.
+#[inline]
+pub(crate) fn has_result() {
+    if telegrad_trace::is_recorded() {
+        note_execution(|execution, now| execution.returned = now);
+    }
+}
+
+#[cold]
+fn note_execution(change: fn(&mut Execution, u64)) {
+    CallContext::of_current(|context| {
+        if let Some(span) = &context.span {
+            note(span, change);
+        }
+    });
+}
+
+/// The call is over, but for its answer.
 pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
     ends(span, context, || match trouble {
         None if context.was_cancelled() => of_kind(context.why_unwanted()).unwrap_or_default(),
@@ -247,6 +310,11 @@ fn shown(error: &telegrad_wire::BoxError) -> String {
     text.unwrap_or_else(|_| "its error panicked when it was to be shown".into())
 }
 
+/// The function has returned, but what it gave cannot be sent.
+pub(crate) fn unsendable(span: &Span, why: &str) {
+    span.note(|event| event.status = Status::Failed(why.into()));
+}
+
 /// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks
 /// for next finds this recorded.
 pub(crate) fn replies(span: &Span, answer: &Payload) {
@@ -261,9 +329,13 @@ fn bytes(payload: &Payload) -> usize {
 }
 
 fn note_reply(span: &Span) {
+    note(span, |execution, now| execution.replied = now);
+}
+
+fn note(span: &Span, change: fn(&mut Execution, u64)) {
     span.note(|event| {
         if let Kind::Execution(execution) = &mut event.kind {
-            execution.replied = span.now();
+            change(execution, span.now());
         }
     });
 }

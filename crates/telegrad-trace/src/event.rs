@@ -89,9 +89,11 @@ pub enum Kind {
         /// it is for something else.
         call: u64,
     },
+    /// A result is decoded by who takes it, if it is large, or if that fails.
+    Codec,
     /// A call, seen by the caller.
     Call(Call),
-    /// A call, seen by the callee: from when its function starts to when that returns.
+    /// A call, seen by the callee: from when its arguments are decoded to when its result is encoded.
     Execution(Execution),
 }
 
@@ -105,6 +107,7 @@ impl Kind {
             Self::Autograd => "autograd",
             Self::Optimizer => "optimizer",
             Self::Wait { .. } => "wait",
+            Self::Codec => "codec",
             Self::Call(_) => "call",
             Self::Execution(_) => "execution",
         }
@@ -135,6 +138,12 @@ pub struct Execution {
     pub caller: Rank,
     /// When the request was there.
     pub arrived: u64,
+    /// When its arguments were decoded; 0 when they were not, or that is not known.
+    #[serde(default)]
+    pub decoded: u64,
+    /// When the function returned, before what it gave was encoded; 0 when it did not, or that is not known.
+    #[serde(default)]
+    pub returned: u64,
     /// When the answer was handed over to the link; 0 when there was none.
     pub replied: u64,
 }

@@ -169,6 +169,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// Its bytes, and those of tensors among them.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let tensors = self.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
+        (self.body.len() + tensors, tensors)
+    }
+
     pub(crate) fn decode<T: Wire>(self, function: &str, worker: &str) -> Result<T, Error> {
         self.decode_with(function, worker, |tensors, _| Ok(tensors.into()))
     }

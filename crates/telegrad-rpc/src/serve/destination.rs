@@ -211,7 +211,17 @@ impl Responder {
         let section = match self.hand_over(&mut outgoing, span) {
             Ok(section) => section,
             Err(error) => {
-                outgoing = self.bad_result(&error.to_string());
+                outgoing = self.unsendable(&error.to_string(), span);
+                None
+            }
+        };
+        // Of what is recorded it has to be known before it is sent: then it is over.
+        let limit = || self.serving.worker.link_options().max_message;
+        let section = match span.and_then(|_| outgoing.check(limit()).err()) {
+            None => section,
+            Some(error) => {
+                self.not_sent(section.as_ref());
+                outgoing = self.unsendable(&error.to_string(), span);
                 None
             }
         };
@@ -224,14 +234,29 @@ impl Responder {
         }
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
-        let worker = &self.serving.worker;
-        if let (Err(_), Some(section)) = (&sent, &section) {
-            worker.references.not_given(worker, &section.handed);
-            worker.not_recorded(self.context, section.recorded.as_ref());
+        if sent.is_err() {
+            self.not_sent(section.as_ref());
         }
         if let Err(SendError::Invalid(error)) = sent {
             let failure = self.bad_result(&error.to_string());
             let _ = self.link.send(failure, flush, None);
+        }
+    }
+
+    /// What a result that cannot be sent becomes.
+    fn unsendable(&self, why: &str, span: Option<&Arc<Span>>) -> Outgoing {
+        if let Some(span) = span {
+            recording::unsendable(span, why);
+        }
+        self.bad_result(why)
+    }
+
+    /// What a result was to bring does not come.
+    fn not_sent(&self, section: Option<&Section>) {
+        let worker = &self.serving.worker;
+        if let Some(section) = section {
+            worker.references.not_given(worker, &section.handed);
+            worker.not_recorded(self.context, section.recorded.as_ref());
         }
     }
 
