@@ -107,7 +107,7 @@ impl CallContext {
 
     /// Runs `f` with this as the current call.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
-        let _entered = recording::enter(self.span.as_ref());
+        let _entered = recording::serves(self);
         Self::replace(Some(self.clone()), || in_scope(self.scope, f))
     }
 

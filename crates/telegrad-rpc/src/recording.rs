@@ -12,7 +12,7 @@ use crate::call::Reply;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
 use crate::profile::is_collection;
-use crate::registry::{Registration, Trouble};
+use crate::registry::{Registration, Registry, Trouble};
 use crate::rref::is_control;
 use crate::worker::{Request, Worker};
 use crate::worker_info::WorkerInfo;
@@ -200,7 +200,21 @@ pub(crate) fn acknowledges(context: &CallContext) {
     }
 }
 
-/// Puts this thread where a call is served, for what is done around its function.
+/// Puts this thread where a call is served. One that came when nothing was recorded is no event, but what it does is recorded
+/// once something is.
+pub(crate) fn serves(context: &CallContext) -> Entered {
+    let outside = || {
+        let function = Registry::get().find(context.function)?;
+        let worker = context.worker.upgrade().filter(|_| !is_hidden(function));
+        worker.map(|worker| worker.recorder.clone())
+    };
+    match &context.span {
+        Some(span) => span.enter(),
+        None => telegrad_trace::outside(outside),
+    }
+}
+
+/// Puts this thread where a call is, for what is done about it.
 pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
     match span {
         Some(span) => span.enter(),

@@ -19,9 +19,11 @@ struct Current {
 /// Where a thread is.
 #[derive(Clone, Debug, Default)]
 enum Place {
-    /// It does nothing for anybody.
+    /// It does nothing for anybody that is known.
     #[default]
     Nowhere,
+    /// It works for this worker, on nothing that is recorded.
+    Outside(Arc<Recorder>),
     /// It does something that is not recorded.
     Hidden,
     /// It works for a subscriber, which is recorded nowhere.
@@ -33,6 +35,7 @@ impl Place {
     fn kind(&self) -> u8 {
         match self {
             Self::Nowhere => NOWHERE,
+            Self::Outside(_) => OUTSIDE,
             Self::Hidden => HIDDEN,
             Self::Unseen => UNSEEN,
             Self::At(_) => AT,
@@ -44,10 +47,11 @@ const NOWHERE: u8 = 0;
 const HIDDEN: u8 = 1;
 const AT: u8 = 2;
 const UNSEEN: u8 = 3;
+const OUTSIDE: u8 = 4;
 
 /// Beside any of them: subscribers are shown something on this thread. Wherever else it goes meanwhile, and comes back
 /// from, this stays.
-const MUTED: u8 = 4;
+const MUTED: u8 = 8;
 
 thread_local! {
     static CURRENT: RefCell<Place> = const { RefCell::new(Place::Nowhere) };
@@ -72,7 +76,7 @@ pub(crate) fn thread() -> u64 {
 pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
     match KIND.get() {
         HIDDEN => None,
-        NOWHERE => recorder.outside(0),
+        NOWHERE | OUTSIDE => recorder.outside(0),
         _ => somewhere(recorder),
     }
 }
@@ -102,6 +106,10 @@ pub(crate) fn whereabouts() -> Whereabouts {
     }
     CURRENT.with_borrow(|place| match place {
         Place::Nowhere => Whereabouts::Nowhere,
+        Place::Outside(recorder) => match recorder.outside(0) {
+            Some(at) => Whereabouts::At(recorder.clone(), at),
+            None => Whereabouts::Hidden,
+        },
         Place::Hidden | Place::Unseen => Whereabouts::Hidden,
         Place::At(Current { recorder, at }) => Whereabouts::At(recorder.clone(), *at),
     })
@@ -135,7 +143,7 @@ pub fn is_showing() -> bool {
 pub fn is_recorded() -> bool {
     match KIND.get() {
         AT => true,
-        NOWHERE => watching::is_any(),
+        NOWHERE | OUTSIDE => watching::is_any(),
         _ => false,
     }
 }
@@ -148,6 +156,14 @@ pub struct Entered {
     /// nothing is left to be done where nothing was put in.
     outer: ManuallyDrop<Option<Box<Outer>>>,
     not_send: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// The thread stays where it is.
+    const NOTHING: Self = Self {
+        outer: ManuallyDrop::new(None),
+        not_send: PhantomData,
+    };
 }
 
 /// Where a thread was before.
@@ -215,17 +231,31 @@ impl Here {
     }
 }
 
+/// This thread works for the worker of this recorder from here on, on nothing that is recorded: what it does is, if everything is that
+/// the worker does. Without a recorder, it is not.
+#[inline]
+pub fn outside(recorder: impl FnOnce() -> Option<Arc<Recorder>>) -> Entered {
+    if KIND.get() == NOWHERE && !watching::is_any() {
+        return Entered::NOTHING;
+    }
+    let place = recorder().map_or(Place::Hidden, Place::Outside);
+    replace(place, Shown::default())
+}
+
+/// As [`outside`], unless it is known what this thread works for.
+#[inline]
+pub fn at_home(recorder: &Arc<Recorder>) -> Entered {
+    if KIND.get() != NOWHERE || !watching::is_any() {
+        return Entered::NOTHING;
+    }
+    replace(Place::Outside(recorder.clone()), Shown::default())
+}
+
 /// What this thread does from here on is not recorded. What it has other workers do is, if they record everything
 /// themselves.
 #[inline]
 pub fn hide() -> Entered {
-    if KIND.get() == NOWHERE && !watching::is_any() {
-        return Entered {
-            outer: ManuallyDrop::new(None),
-            not_send: PhantomData,
-        };
-    }
-    replace(Place::Hidden, Shown::default())
+    outside(|| None)
 }
 
 fn replace(with: Place, shown: Shown) -> Entered {

@@ -37,7 +37,7 @@ mod file;
 
 pub use averages::{Average, Averages, SortBy};
 pub use clock::Clock;
-pub use current::{Entered, Here, here, hide, is_recorded, is_showing};
+pub use current::{Entered, Here, at_home, here, hide, is_recorded, is_showing, outside};
 pub use event::{Call, Event, Execution, Kind, Position, Status};
 pub use file::{TraceError, read, read_worlds};
 pub use profile::{Options, Phases, Profile, Worker};

@@ -129,11 +129,14 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         let number = span.as_ref().map_or(0, |span| span.position().span);
         let since = span.as_ref().map_or(0, Span::now);
         let task = Box::new(move || {
-            let entered = span.as_ref().map(|span| {
-                span.start();
-                span.waited(since, source);
-                span.enter()
-            });
+            let entered = match &span {
+                Some(span) => {
+                    span.start();
+                    span.waited(since, source);
+                    span.enter()
+                }
+                None => telegrad_trace::outside(|| Some(target.worker.recorder.clone())),
+            };
             let result = self.take().unwrap_or(Err(Error::ShutDown));
             let value = layer::in_scope(scope, || guarded(f, result));
             drop(entered);

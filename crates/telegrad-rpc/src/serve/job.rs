@@ -206,7 +206,7 @@ fn arrived(
         is_reply: false,
         is_known: true,
     };
-    let _entered = recording::enter(call.span.as_ref());
+    let _entered = recording::serves(call);
     let arrived = layer.arrived(&crossing, recorded, tensors);
     let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
     Ok(arrived.into())

@@ -5,6 +5,7 @@ mod held_up;
 mod phases;
 mod shapes;
 mod waiting;
+mod whose;
 
 use std::time::Duration;
 
