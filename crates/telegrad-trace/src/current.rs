@@ -11,14 +11,14 @@ use crate::shown::Shown;
 use crate::watching;
 
 #[derive(Clone)]
-struct Current {
+pub(crate) struct Current {
     recorder: Arc<Recorder>,
     at: Position,
 }
 
 /// Where a thread is.
 #[derive(Clone, Debug, Default)]
-enum Place {
+pub(crate) enum Place {
     /// It does nothing for anybody that is known.
     #[default]
     Nowhere,
@@ -191,44 +191,12 @@ pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, shown: Shown) -> Ent
     replace(place, shown)
 }
 
-/// Where a thread is, for another one that works for it.
-#[derive(Clone, Debug)]
-pub struct Here {
-    place: Place,
-    shown: Shown,
-}
-
-/// Where this thread is, also in the spans of `tracing`: the one that it is in goes on for as long as this is kept.
-///
-/// What a thread of one's own does belongs to no profile unless it is told:
-///
-/// ```
-/// let here = telegrad_trace::here();
-/// std::thread::spawn(move || {
-///     here.run(|| {
-///         telegrad_trace::record_function!("helping");
-///     });
-/// });
-/// ```
-pub fn here() -> Here {
+/// Where this thread is, for another one that works for it.
+pub(crate) fn place() -> Place {
     if is_showing() {
-        return Here {
-            place: Place::Unseen,
-            shown: Shown::default(),
-        };
+        return Place::Unseen;
     }
-    Here {
-        place: CURRENT.with_borrow(Clone::clone),
-        shown: Shown::here(),
-    }
-}
-
-impl Here {
-    /// Runs `f` as part of what was recorded there.
-    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _entered = replace(self.place.clone(), self.shown.clone());
-        f()
-    }
+    CURRENT.with_borrow(Clone::clone)
 }
 
 /// This thread works for the worker of this recorder from here on, on nothing that is recorded: what it does is, if everything is that
@@ -258,7 +226,8 @@ pub fn hide() -> Entered {
     outside(|| None)
 }
 
-fn replace(with: Place, shown: Shown) -> Entered {
+/// Puts this thread there, and back when this is dropped.
+pub(crate) fn replace(with: Place, shown: Shown) -> Entered {
     let outer = Outer {
         place: put(with),
         shown,
@@ -314,7 +283,7 @@ mod tests {
             assert_eq!(of(&recorder), Some(Position::UNSEEN));
             crate::record_function!("unseen");
             // Nor what it has another thread do, which may wait.
-            let here = here();
+            let here = crate::here();
             let helper = std::thread::spawn(move || {
                 here.run(|| {
                     crate::record_function!("unseen");

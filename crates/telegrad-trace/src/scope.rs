@@ -134,7 +134,8 @@ pub(crate) static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 mod tests {
     use super::*;
     use crate::Clock;
-    use crate::current::{enter, here, of, thread};
+    use crate::current::{enter, of, thread};
+    use crate::here;
     use crate::shown::Shown;
 
     #[test]

@@ -13,6 +13,7 @@ on_threads_and_processes! { 3 =>
     a_result_that_is_there_when_it_is_asked_for_held_up_nobody
     a_path_goes_from_a_callback_to_what_that_was_given_to
     a_path_goes_from_an_await_to_the_call_whoever_runs_it
+    tasks_of_another_executor_belong_to_what_they_follow
     a_path_goes_from_a_call_on_a_value_to_what_made_it
     a_path_goes_from_a_call_on_a_value_to_what_kept_that_busy
     what_never_begins_keeps_nobody_busy
@@ -133,6 +134,39 @@ fn a_path_goes_from_an_await_to_the_call_whoever_runs_it(cluster: Cluster) {
         .unwrap();
         assert_longest(&away, "w2", "slow");
         assert_eq!(waits_for_calls(&away), 2, "each once: {:#?}", away.events);
+    });
+}
+
+fn tasks_of_another_executor_belong_to_what_they_follow(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).build().unwrap();
+        let (value, profile) = profile(&world, Options::default(), || {
+            let other = world.clone();
+            let task = async move {
+                let first = other.rpc_async(2, slow, ())?.await?;
+                // Perhaps on another thread by now.
+                record_function!("afterwards");
+                Ok::<_, telegrad_rpc::Error>(first)
+            };
+            let untold = {
+                let other = world.clone();
+                async move { other.rpc_async(1, slow, ())?.await }
+            };
+            let untold = runtime.spawn(untold);
+            let value = runtime.block_on(runtime.spawn(telegrad_trace::here().follow(task)));
+            runtime.block_on(untold).unwrap().unwrap();
+            value.unwrap()
+        })
+        .unwrap();
+        assert_eq!(value.unwrap(), 5);
+        let events = events(&profile);
+        let root = of(&events, "scope", "profile", 0);
+        let call = of(&events, "call", "slow", root.span);
+        assert_eq!(of(&events, "execution", "slow", call.span).worker, 2);
+        of(&events, "scope", "afterwards", root.span);
+        assert_eq!(waits_for_calls(&profile), 1, "{:#?}", profile.events);
+        assert_longest(&profile, "w2", "slow");
     });
 }
 
