@@ -43,6 +43,16 @@ pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>)
     Some(Arc::new(span))
 }
 
+/// Says of a call that it has failed if what makes it panics, as what encodes its arguments may. Forgotten if it does not.
+pub(crate) struct IfPanics<'a>(pub(crate) &'a Span);
+
+impl Drop for IfPanics<'_> {
+    fn drop(&mut self) {
+        self.0
+            .finish(|event| event.status = Status::Failed("it panicked".into()));
+    }
+}
+
 /// Its request is about to be handed over to the link.
 pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     let Position { trace, span: number } = span.position();

@@ -94,7 +94,9 @@ impl Worker {
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let at = self.recorder.here();
         let span = at.and_then(|at| recording::of_call(self, at, request));
+        let if_panics = span.as_deref().map(recording::IfPanics);
         let made = self.make_call(request, purpose, encode, span.as_ref());
+        std::mem::forget(if_panics);
         if let (Some(span), Err(error)) = (&span, &made) {
             span.finish(|event| event.status = recording::status(error));
         }

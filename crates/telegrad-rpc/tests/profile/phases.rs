@@ -13,6 +13,7 @@ on_threads_and_processes! { 3 =>
     a_call_leaves_when_there_is_room_for_it
     a_result_that_cannot_be_sent_is_a_failure_at_both_ends
     a_result_that_cannot_be_decoded_is_a_failure
+    what_panics_around_a_function_has_failed
 }
 
 /// How long what is slow takes: longer than everything else.
@@ -193,6 +194,58 @@ fn a_result_that_cannot_be_decoded_is_a_failure(cluster: Cluster) {
         let root = of(&events, "scope", "profile", 0);
         let decoding = of(&events, "codec", "give_one_way", root.span);
         assert_eq!(decoding.status, Status::Failed(told));
+    });
+}
+
+struct Panics;
+
+impl Wire for Panics {
+    fn encode(&self, _: &mut Encoder) {
+        panic!("on purpose");
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        <()>::decode(decoder).map(|()| Self)
+    }
+}
+
+#[remote]
+fn take_panics(_: Panics) {}
+
+/// An error that nobody can read.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("on purpose");
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+#[remote]
+fn fail_unspeakably() -> std::result::Result<(), Unspeakable> {
+    Err(Unspeakable)
+}
+
+fn what_panics_around_a_function_has_failed(cluster: Cluster) {
+    on_first(cluster, |world| {
+        let (_, profile) = profile(&world, Options::default(), || {
+            let encoding = || world.rpc_sync(1, take_panics, (Panics,));
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(encoding));
+            assert!(panicked.is_err());
+            world.rpc_sync(1, fail_unspeakably, ()).unwrap_err();
+        })
+        .unwrap();
+        let events = events(&profile);
+        let root = of(&events, "scope", "profile", 0);
+        let not_made = of(&events, "call", "take_panics", root.span);
+        let call = of(&events, "call", "fail_unspeakably", root.span);
+        let execution = of(&events, "execution", "fail_unspeakably", call.span);
+        for event in [not_made, call, execution] {
+            assert!(matches!(&event.status, Status::Failed(_)), "{event:?}");
+        }
     });
 }
 
