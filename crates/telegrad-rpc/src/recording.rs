@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Call, Cause, Entered, Execution, Kind, Origin, Position, Scope, Span, Status};
+use telegrad_trace::{Cause, Entered, Execution, Kind, Origin, Position, Scope, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
-use crate::call::Reply;
+use crate::call::{Call, Reply};
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
 use crate::profile::is_collection;
@@ -31,7 +31,7 @@ pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>)
         return None;
     }
     let callee = worker.members().ok()?.find(request.to).ok()?.info.rank;
-    let call = Call {
+    let call = telegrad_trace::Call {
         verb: request.verb.into(),
         callee,
         sent: 0,
@@ -111,14 +111,16 @@ pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
 #[inline]
 pub(crate) fn decoding<T>(
     worker: &Arc<Worker>,
-    function: &str,
+    call: &Call,
     reply: Reply,
     decode: impl FnOnce(Reply) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let Some(at) = worker.recorder.here() else {
+    // One look, as long as nothing is recorded.
+    let is_recorded = call.span.is_some();
+    let Some(at) = is_recorded.then(|| worker.recorder.here()).flatten() else {
         return decode(reply);
     };
-    let name = || Cow::from(format!("decode the result of {function}"));
+    let name = || Cow::from(format!("decode the result of {}", call.function));
     if reply.size().0 >= LARGE {
         let scope = telegrad_trace::scope_of(&worker.recorder, Kind::Codec, name);
         return decode(reply).inspect_err(|error| scope.fail(|| error.to_string()));
@@ -279,20 +281,19 @@ pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str)
     }
 }
 
-/// The arguments of the call that this thread serves are decoded: its function is next.
+/// The arguments of the call that this thread serves are decoded: its function is next. Whether that is recorded.
 #[inline]
-pub(crate) fn decoded() {
-    if telegrad_trace::is_recorded() {
+pub(crate) fn decoded() -> bool {
+    let is_recorded = telegrad_trace::is_recorded();
+    if is_recorded {
         note_execution(|execution, now| execution.decoded = now);
     }
+    is_recorded
 }
 
 /// Its function has returned: what that gave is encoded next.
-#[inline]
 pub(crate) fn has_result() {
-    if telegrad_trace::is_recorded() {
-        note_execution(|execution, now| execution.returned = now);
-    }
+    note_execution(|execution, now| execution.returned = now);
 }
 
 #[cold]

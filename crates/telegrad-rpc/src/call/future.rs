@@ -395,8 +395,7 @@ impl Pending {
     /// What the callee gave. That the call has failed after all, if nothing can be made of it, is an event of its own: the call was
     /// over when the reply was there.
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
-        let (worker, function) = (&self.worker, self.call.function);
-        recording::decoding(worker, function, reply, |reply| self.decode_reply(reply))
+        recording::decoding(&self.worker, &self.call, reply, |reply| self.decode_reply(reply))
     }
 
     fn decode_reply<T: Wire>(&self, reply: Reply) -> Result<T> {

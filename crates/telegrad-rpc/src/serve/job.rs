@@ -245,7 +245,9 @@ fn step(
 
 /// A value as a message.
 fn fetched(claim: &Claim, entered: &mut Entered) -> Result<Payload, Trouble> {
-    recording::has_result();
+    if recording::decoded() {
+        recording::has_result();
+    }
     match claim.get() {
         Some(Ok(value)) => value.encode(entered),
         Some(Err(error)) => Err(Trouble::Earlier(error.clone())),
