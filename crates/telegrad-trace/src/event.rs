@@ -83,10 +83,11 @@ pub enum Kind {
     Autograd,
     /// A step of an optimiser.
     Optimizer,
-    /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value.
+    /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value. What has
+    /// yet to begin may wait before it does: a callback, or a method whose object is not there or in use.
     Wait {
-        /// The span of the call or the callback; for an async function, of whatever had it go on. 0 when that is not recorded, or
-        /// it is for something else.
+        /// The span of the call or the callback; for an async function, or one that has yet to begin, of whatever had it go on. 0
+        /// when that is not recorded, or it is for something else.
         call: u64,
     },
     /// A result is decoded by who takes it, if it is large, or if that fails.
