@@ -61,19 +61,29 @@ impl Outgoing {
         Self::new(kind, call, Payload::default())
     }
 
-    /// Computes the table and the lengths. References are not sent from here: whoever made the message
-    /// has put them into its body.
-    pub(crate) fn seal(self) -> Result<Sealed, WireError> {
-        let Self {
-            mut header,
-            payload: Payload { body, tensors, .. },
-        } = self;
+    /// Whether a link would send it that sends no more than this at once.
+    ///
+    /// # Errors
+    /// What [`send`](crate::Link::send) would say.
+    pub fn check(&self, max_message: u64) -> Result<(), WireError> {
+        let length = self.measure()?.0.length;
+        if length > max_message {
+            let limit = max_message;
+            return Err(WireError::FrameTooLong { length, limit });
+        }
+        Ok(())
+    }
+
+    /// The header with the lengths, and the table.
+    fn measure(&self) -> Result<(FrameHeader, Vec<u8>), WireError> {
+        let mut header = self.header;
+        let Payload { body, tensors, .. } = &self.payload;
         let table_len = tensors
             .iter()
             .map(|tensor| TensorTable::entry_len(tensor.shape()));
         let mut table = Vec::with_capacity(table_len.sum());
         let mut data = 0_u64;
-        for tensor in &tensors {
+        for tensor in tensors {
             TensorTable::push(&mut table, tensor.dtype(), tensor.shape())?;
             // A tensor whose length does not fit the machine cannot exist on it.
             data += tensor.byte_len().unwrap_or(0) as u64;
@@ -88,6 +98,14 @@ impl Outgoing {
             ),
         })?;
         header.length = (body.len() + table.len()) as u64 + data;
+        Ok((header, table))
+    }
+
+    /// Computes the table and the lengths. References are not sent from here: whoever made the message
+    /// has put them into its body.
+    pub(crate) fn seal(self) -> Result<Sealed, WireError> {
+        let (header, table) = self.measure()?;
+        let Payload { body, tensors, .. } = self.payload;
         Ok(Sealed {
             header,
             body,

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use telegrad_trace::Span;
 use telegrad_wire::CallId;
 
+use crate::error::RemoteErrorKind;
 use crate::layer::{Scope, in_scope};
 use crate::recording;
 use crate::rref::RefId;
@@ -34,6 +35,8 @@ pub(crate) struct CallContext {
     /// What is recorded of it, if it is.
     pub(crate) span: Option<Arc<Span>>,
     has_begun: AtomicBool,
+    /// Whatever it waits for without a thread is noted by the task that it is.
+    is_task: AtomicBool,
     cancelled: AtomicBool,
     /// Wakes the async function when it is cancelled.
     waker: Mutex<Option<Waker>>,
@@ -64,6 +67,7 @@ impl CallContext {
             scope,
             span,
             has_begun: AtomicBool::new(false),
+            is_task: AtomicBool::new(false),
             cancelled,
             waker,
         })
@@ -82,6 +86,16 @@ impl CallContext {
         self.has_begun.load(Relaxed)
     }
 
+    /// It is run by a task, which notes when it sleeps.
+    pub(crate) fn becomes_task(&self) {
+        self.is_task.store(true, Relaxed);
+    }
+
+    /// Whether a task runs it, which notes when it sleeps.
+    pub(crate) fn is_task(&self) -> bool {
+        self.is_task.load(Relaxed)
+    }
+
     pub(crate) fn current() -> Option<Arc<Self>> {
         CURRENT.with_borrow(Clone::clone)
     }
@@ -93,7 +107,7 @@ impl CallContext {
 
     /// Runs `f` with this as the current call.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
-        let _entered = recording::enter(self.span.as_ref());
+        let _entered = recording::serves(self);
         Self::replace(Some(self.clone()), || in_scope(self.scope, f))
     }
 
@@ -141,6 +155,15 @@ impl CallContext {
     /// Whether the caller has said so, or is gone.
     pub(crate) fn was_cancelled(&self) -> bool {
         self.cancelled.load(SeqCst)
+    }
+
+    /// Why nobody wants it any more, of which it is known that nobody does.
+    pub(crate) fn why_unwanted(&self) -> RemoteErrorKind {
+        if self.is_late() {
+            RemoteErrorKind::TimedOut
+        } else {
+            RemoteErrorKind::Cancelled
+        }
     }
 
     /// Whether its time has run out.

@@ -1,20 +1,24 @@
 //! What calls leave in recordings (S42).
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Call, Cause, Entered, Execution, Kind, Origin, Position, Scope, Span, Status};
+use telegrad_trace::{Cause, Entered, Execution, Kind, Origin, Position, Scope, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
-use crate::call::Reply;
+use crate::call::{Call, Reply};
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
 use crate::profile::is_collection;
-use crate::registry::{Registration, Trouble};
+use crate::registry::{Registration, Registry, Trouble};
 use crate::rref::is_control;
 use crate::worker::{Request, Worker};
 use crate::worker_info::WorkerInfo;
+
+/// What is decoded in no time is smaller.
+const LARGE: usize = 64 << 10;
 
 /// Whether calls of this function are nobody's business: they are made for the sake of others.
 pub(crate) fn is_hidden(function: &Registration) -> bool {
@@ -27,7 +31,7 @@ pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>)
         return None;
     }
     let callee = worker.members().ok()?.find(request.to).ok()?.info.rank;
-    let call = Call {
+    let call = telegrad_trace::Call {
         verb: request.verb.into(),
         callee,
         sent: 0,
@@ -37,6 +41,16 @@ pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>)
     };
     let span = Span::new(&worker.recorder, at, request.function.name, Kind::Call(call));
     Some(Arc::new(span))
+}
+
+/// Says of a call that it has failed if what makes it panics, as what encodes its arguments may. Forgotten if it does not.
+pub(crate) struct IfPanics<'a>(pub(crate) &'a Span);
+
+impl Drop for IfPanics<'_> {
+    fn drop(&mut self) {
+        self.0
+            .finish(|event| event.status = Status::Failed("it panicked".into()));
+    }
 }
 
 /// Its request is about to be handed over to the link.
@@ -61,6 +75,15 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     });
 }
 
+/// It leaves only now: there was no room for it before.
+pub(crate) fn leaves_late(span: &Span) {
+    span.note(|event| {
+        if let Kind::Call(call) = &mut event.kind {
+            call.sent = span.now();
+        }
+    });
+}
+
 /// It is over.
 pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
     span.finish(|event| {
@@ -69,9 +92,9 @@ pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
         if let Kind::Call(call) = &mut event.kind {
             match result {
                 Ok(reply) => {
-                    let tensors: usize = reply.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
+                    let (size, tensors) = reply.size();
                     call.received = now;
-                    call.received_bytes = (HEADER_LEN + reply.body.len() + tensors) as u64;
+                    call.received_bytes = (HEADER_LEN + size) as u64;
                     event.tensor_bytes += tensors as u64;
                 }
                 Err(Error::Remote(_)) => call.received = now,
@@ -82,6 +105,32 @@ pub(crate) fn answered(span: &Span, result: &Result<Reply, Error>) {
             event.status = status(error);
         }
     });
+}
+
+/// The result of a call is decoded, which was over when it came: an event of its own where there is something to be seen.
+#[inline]
+pub(crate) fn decoding<T>(
+    worker: &Arc<Worker>,
+    call: &Call,
+    reply: Reply,
+    decode: impl FnOnce(Reply) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // One look, as long as nothing is recorded.
+    let is_recorded = call.span.is_some();
+    let Some(at) = is_recorded.then(|| worker.recorder.here()).flatten() else {
+        return decode(reply);
+    };
+    let name = || Cow::from(format!("decode the result of {}", call.function));
+    if reply.size().0 >= LARGE {
+        let scope = telegrad_trace::scope_of(&worker.recorder, Kind::Codec, name);
+        return decode(reply).inspect_err(|error| scope.fail(|| error.to_string()));
+    }
+    let since = worker.recorder.clock().now();
+    decode(reply).inspect_err(|error| {
+        let why = Status::Failed(error.to_string());
+        let span = Span::ahead(&worker.recorder, at, name(), Kind::Codec, Cause::Around);
+        span.finish(|event| (event.start, event.status) = (since, why));
+    })
 }
 
 /// How a call ended that gave this error.
@@ -140,6 +189,8 @@ pub(crate) fn of_execution(
     let execution = Execution {
         caller: caller.rank,
         arrived,
+        decoded: 0,
+        returned: 0,
         replied: 0,
     };
     let kind = Kind::Execution(execution);
@@ -161,7 +212,21 @@ pub(crate) fn acknowledges(context: &CallContext) {
     }
 }
 
-/// Puts this thread where a call is served, for what is done around its function.
+/// Puts this thread where a call is served. One that came when nothing was recorded is no event, but what it does is recorded
+/// once something is.
+pub(crate) fn serves(context: &CallContext) -> Entered {
+    let outside = || {
+        let function = Registry::get().find(context.function)?;
+        let worker = context.worker.upgrade().filter(|_| !is_hidden(function));
+        worker.map(|worker| worker.recorder.clone())
+    };
+    match &context.span {
+        Some(span) => span.enter(),
+        None => telegrad_trace::outside(outside),
+    }
+}
+
+/// Puts this thread where a call is, for what is done about it.
 pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
     match span {
         Some(span) => span.enter(),
@@ -180,49 +245,99 @@ pub(crate) fn waits(worker: &Arc<Worker>, call: u64, name: impl FnOnce() -> Cow<
     telegrad_trace::scope_of(&worker.recorder, Kind::Wait { call }, name)
 }
 
-/// How a call ended that its caller has given up.
-fn given_up(context: &CallContext) -> Option<Status> {
-    let status = if context.is_late() {
-        Status::TimedOut
+/// What this thread waits for has been waited for since then, without a thread: the result of the call or callback with this
+/// span. A task of this worker notes that itself.
+pub(crate) fn awaited(worker: &Arc<Worker>, call: u64, name: impl FnOnce() -> String, since: u64) {
+    if let Some(at) = worker.recorder.here() {
+        // Subscribers see what goes on, not what is past.
+        let kind = Kind::Wait { call };
+        let wait = Span::ahead(&worker.recorder, at, name(), kind, Cause::Around);
+        wait.finish(|event| event.start = since);
+    }
+}
+
+/// What time it is for whoever awaits something from now on; 0 where that is not recorded, or by somebody else.
+pub(crate) fn awaits(worker: &Arc<Worker>) -> u64 {
+    let is_ours = worker.recorder.here().is_some();
+    if is_ours && CallContext::of_current(CallContext::is_task) != Some(true) {
+        worker.recorder.clock().now()
     } else {
-        Status::Cancelled
-    };
-    context.was_cancelled().then_some(status)
+        0
+    }
 }
 
 /// It is not run, or not to its end, because nobody wants it any more.
 pub(crate) fn not_run(context: &CallContext) {
-    if let Some(span) = &context.span {
-        span.finish(|event| {
-            event.status = if context.is_late() {
-                Status::TimedOut
-            } else {
-                Status::Cancelled
-            };
-        });
-    }
+    not_made(context, context.why_unwanted(), "");
 }
 
 /// The value that it was to make is not made.
 pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str) {
     if let Some(span) = &context.span {
-        span.finish(|event| event.status = of_kind(kind).unwrap_or_else(|| Status::Failed(text.into())));
+        ends(span, context, || {
+            of_kind(kind).unwrap_or_else(|| Status::Failed(text.into()))
+        });
+        span.finish(|_| ());
     }
 }
 
-/// The function has returned.
-pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
-    span.note(|event| {
-        event.end = span.now();
-        event.status = match trouble {
-            None => given_up(context).unwrap_or_default(),
-            Some(Trouble::User(error)) => Status::Failed(error.to_string()),
-            Some(Trouble::Around(kind, text)) => {
-                of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone()))
-            }
-            Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
-        };
+/// The arguments of the call that this thread serves are decoded: its function is next. Whether that is recorded.
+#[inline]
+pub(crate) fn decoded() -> bool {
+    let is_recorded = telegrad_trace::is_recorded();
+    if is_recorded {
+        note_execution(|execution, now| execution.decoded = now);
+    }
+    is_recorded
+}
+
+/// Its function has returned: what that gave is encoded next.
+pub(crate) fn has_result() {
+    note_execution(|execution, now| execution.returned = now);
+}
+
+#[cold]
+fn note_execution(change: fn(&mut Execution, u64)) {
+    CallContext::of_current(|context| {
+        if let Some(span) = &context.span {
+            note(span, change);
+        }
     });
+}
+
+/// The call is over, but for its answer.
+pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
+    ends(span, context, || match trouble {
+        None if context.was_cancelled() => of_kind(context.why_unwanted()).unwrap_or_default(),
+        None => Status::Ok,
+        Some(Trouble::User(error)) => Status::Failed(shown(error)),
+        Some(Trouble::Around(kind, text)) => of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone())),
+        Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
+    });
+}
+
+/// It ends now, and so. What has not begun takes no time.
+fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
+    let end = span.now();
+    // Before the span is changed: the text may be the user's.
+    let status = status();
+    span.note(|event| {
+        if !context.has_begun() {
+            event.start = end;
+        }
+        (event.end, event.status) = (end, status);
+    });
+}
+
+/// The text of a user's error. Whoever sends it will find out, too, if it panics.
+fn shown(error: &telegrad_wire::BoxError) -> String {
+    let text = catch_unwind(AssertUnwindSafe(|| error.to_string()));
+    text.unwrap_or_else(|_| "its error panicked when it was to be shown".into())
+}
+
+/// The function has returned, but what it gave cannot be sent.
+pub(crate) fn unsendable(span: &Span, why: &str) {
+    span.note(|event| event.status = Status::Failed(why.into()));
 }
 
 /// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks
@@ -239,9 +354,13 @@ fn bytes(payload: &Payload) -> usize {
 }
 
 fn note_reply(span: &Span) {
+    note(span, |execution, now| execution.replied = now);
+}
+
+fn note(span: &Span, change: fn(&mut Execution, u64)) {
     span.note(|event| {
         if let Kind::Execution(execution) = &mut event.kind {
-            execution.replied = span.now();
+            change(execution, span.now());
         }
     });
 }

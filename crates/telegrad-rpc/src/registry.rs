@@ -15,6 +15,7 @@ use telegrad_wire::{Decoder, Encoder, Payload, Wire, WireError};
 
 use crate::error::{Error, RemoteErrorKind};
 use crate::function::{Access, Callable, Ran, Receiver};
+use crate::recording;
 
 /// One remote function, as `#[remote]` leaves it.
 pub struct Registration {
@@ -311,10 +312,20 @@ fn run<M, F: Callable<M>>(
     if let Err(error) = args.finish() {
         return bad(error);
     }
+    let is_recorded = recording::decoded();
     match function.run(values, receiver) {
-        Ran::Now(result) => Step::Done(result.map_err(Trouble::User).and_then(finish)),
+        Ran::Now(result) => {
+            if is_recorded {
+                recording::has_result();
+            }
+            Step::Done(result.map_err(Trouble::User).and_then(finish))
+        }
         Ran::Later(future) => Step::Pending(Box::pin(async move {
-            future.await.map_err(Trouble::User).and_then(finish)
+            let result = future.await;
+            if is_recorded {
+                recording::has_result();
+            }
+            result.map_err(Trouble::User).and_then(finish)
         })),
         Ran::NoObject => {
             let message = "a method needs an object of its type to run on".to_owned();

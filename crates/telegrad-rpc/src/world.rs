@@ -305,6 +305,8 @@ impl World {
     #[doc(hidden)]
     pub fn in_context<R>(&self, context: Option<ContextId>, f: impl FnOnce() -> R) -> R {
         let life = self.worker().identity.incarnation;
+        // Of several workers in a process, this is how a thread of the user's says which one it works for.
+        let _here = telegrad_trace::at_home(&self.worker().recorder);
         in_scope(context.map(|context| (life, context)), f)
     }
 

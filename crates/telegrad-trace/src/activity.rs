@@ -19,7 +19,8 @@ pub(crate) struct Activity {
 /// When something ran on each worker.
 ///
 /// An event works whenever neither waiting nor another event is under it on its thread. So a wait is a pause of what it is under,
-/// and of nothing else: an async function that waits leaves its thread to others, which work there meanwhile.
+/// and of nothing else: an async function that waits leaves its thread to others, which work there meanwhile. What had not begun
+/// when it waited had nothing to pause.
 pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank, Activity> {
     let mut found: FxHashMap<Rank, [Vec<(u64, u64)>; 2]> = FxHashMap::default();
     // What happens during a call is another's, or recorded by itself.
@@ -27,11 +28,19 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
     for event in on_threads {
         let [active, busy] = found.entry(event.worker).or_default();
         let whole = (event.start, event.end);
-        active.push(whole);
-        if !matches!(event.kind, Kind::Wait { .. }) {
+        if matches!(event.kind, Kind::Wait { .. }) {
+            active.push(match index.parent(event) {
+                Some(paused) if paused.worker == event.worker => (whole.0.max(paused.start), whole.1),
+                _ => whole,
+            });
+        } else {
+            active.push(whole);
+            // An async function goes on on whatever thread is free, and may be on another than it began on when it waits.
+            let is_executed = event.as_execution().is_some();
             let is_part = |child: &&&Event| {
-                (child.worker, child.thread) == (event.worker, event.thread)
-                    && !matches!(child.kind, Kind::Call(_))
+                let is_here =
+                    child.thread == event.thread || is_executed && matches!(child.kind, Kind::Wait { .. });
+                child.worker == event.worker && is_here && !matches!(child.kind, Kind::Call(_))
             };
             let parts = index.children(event.span).iter().filter(is_part);
             let parts = union(parts.map(|part| (part.start, part.end)).collect());

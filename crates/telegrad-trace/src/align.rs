@@ -138,7 +138,13 @@ pub(crate) fn shift(event: &mut Event, offset: i64) {
         }
         Kind::Execution(execution) => {
             shifted(&mut execution.arrived);
-            shifted(&mut execution.replied);
+            for stamp in [
+                &mut execution.decoded,
+                &mut execution.returned,
+                &mut execution.replied,
+            ] {
+                shifted(stamp);
+            }
         }
         _ => {}
     }
@@ -185,6 +191,8 @@ mod tests {
         let of_execution = Kind::Execution(Execution {
             caller,
             arrived: on(arrived, callee_ahead),
+            decoded: 0,
+            returned: 0,
             replied: on(replied, callee_ahead),
         });
         [

@@ -11,26 +11,18 @@ pub(crate) type Piece<'a> = (&'a Event, u64, u64);
 /// Finds critical paths among the events of a profile.
 pub(crate) struct Paths<'a> {
     index: &'a Index<'a>,
-    /// Calls that somebody is known to have waited for. They held up that one, and only while it waited.
-    awaited: FxHashSet<u64>,
 }
 
 impl<'a> Paths<'a> {
-    pub(crate) fn new(events: &'a [Event], index: &'a Index<'a>) -> Self {
-        let awaited = events.iter().filter_map(|event| match event.kind {
-            Kind::Wait { call } => Some(call),
-            _ => None,
-        });
-        Self {
-            index,
-            awaited: awaited.collect(),
-        }
+    pub(crate) fn new(index: &'a Index<'a>) -> Self {
+        Self { index }
     }
 
     /// What had to be over for `root` to be over when it was, by time and without gaps.
     ///
     /// It is found from the end: whatever was over last before an event went on is what that had to wait for, and so on from
-    /// there. Where something waited for a call, the path goes over to the call, and from the start of that to whoever made it.
+    /// there. Where something waited for a call, the path goes over to the call, and from the start of that to whoever made it. A
+    /// call that nobody waited for held up nobody, once its request had left.
     pub(crate) fn of<'b>(&'b self, root: &'b Event) -> Vec<Piece<'b>> {
         let mut path = Path {
             root,
@@ -65,24 +57,28 @@ impl<'a> Paths<'a> {
     /// What the event that the path is at had to wait for last, and until when.
     fn last_before(&self, path: &Path<'_>) -> Option<(&'a Event, u64)> {
         let (event, until) = (path.at, path.until);
-        // The execution of a call was waited for, whatever its clock says.
+        // The execution of a call was waited for, whatever its clock says, unless the path is at what was before it.
         if let Some(execution) = self.index.execution(event)
             && execution.end > until
+            && until > event.held_until()
             && path.may_enter(execution)
         {
             return Some((execution, until));
         }
         let children = self.index.children(event.span);
         // What went on after that was not waited for.
-        let over = &children[..children.partition_point(|child| child.end <= until)];
-        let during = over.iter().rev().take_while(|child| child.end > event.start);
+        let over = &children[..children.partition_point(|child| child.held_until() <= until)];
+        // What is served may have waited for a value, or for its turn to use one, before its function began.
+        let from = event
+            .as_execution()
+            .map_or(event.start, |execution| execution.arrived.min(event.start));
+        let during = over.iter().rev().take_while(|child| child.held_until() >= from);
         let mut ends = during.filter_map(|child| match child.kind {
             Kind::Wait { call } => {
                 let call = self.index.get(call).filter(|call| call.end > child.start)?;
                 Some((call, call.end.min(child.end)))
             }
-            Kind::Call(_) if self.awaited.contains(&child.span) => None,
-            _ => Some((*child, child.end)),
+            _ => Some((*child, child.held_until())),
         });
         ends.find(|(event, _)| path.may_enter(event))
     }

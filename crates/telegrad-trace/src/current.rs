@@ -11,17 +11,19 @@ use crate::shown::Shown;
 use crate::watching;
 
 #[derive(Clone)]
-struct Current {
+pub(crate) struct Current {
     recorder: Arc<Recorder>,
     at: Position,
 }
 
 /// Where a thread is.
 #[derive(Clone, Debug, Default)]
-enum Place {
-    /// It does nothing for anybody.
+pub(crate) enum Place {
+    /// It does nothing for anybody that is known.
     #[default]
     Nowhere,
+    /// It works for this worker, on nothing that is recorded.
+    Outside(Arc<Recorder>),
     /// It does something that is not recorded.
     Hidden,
     /// It works for a subscriber, which is recorded nowhere.
@@ -33,6 +35,7 @@ impl Place {
     fn kind(&self) -> u8 {
         match self {
             Self::Nowhere => NOWHERE,
+            Self::Outside(_) => OUTSIDE,
             Self::Hidden => HIDDEN,
             Self::Unseen => UNSEEN,
             Self::At(_) => AT,
@@ -44,10 +47,11 @@ const NOWHERE: u8 = 0;
 const HIDDEN: u8 = 1;
 const AT: u8 = 2;
 const UNSEEN: u8 = 3;
+const OUTSIDE: u8 = 4;
 
 /// Beside any of them: subscribers are shown something on this thread. Wherever else it goes meanwhile, and comes back
 /// from, this stays.
-const MUTED: u8 = 4;
+const MUTED: u8 = 8;
 
 thread_local! {
     static CURRENT: RefCell<Place> = const { RefCell::new(Place::Nowhere) };
@@ -72,7 +76,7 @@ pub(crate) fn thread() -> u64 {
 pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
     match KIND.get() {
         HIDDEN => None,
-        NOWHERE => recorder.outside(0),
+        NOWHERE | OUTSIDE => recorder.outside(0),
         _ => somewhere(recorder),
     }
 }
@@ -102,6 +106,10 @@ pub(crate) fn whereabouts() -> Whereabouts {
     }
     CURRENT.with_borrow(|place| match place {
         Place::Nowhere => Whereabouts::Nowhere,
+        Place::Outside(recorder) => match recorder.outside(0) {
+            Some(at) => Whereabouts::At(recorder.clone(), at),
+            None => Whereabouts::Hidden,
+        },
         Place::Hidden | Place::Unseen => Whereabouts::Hidden,
         Place::At(Current { recorder, at }) => Whereabouts::At(recorder.clone(), *at),
     })
@@ -135,7 +143,7 @@ pub fn is_showing() -> bool {
 pub fn is_recorded() -> bool {
     match KIND.get() {
         AT => true,
-        NOWHERE => watching::is_any(),
+        NOWHERE | OUTSIDE => watching::is_any(),
         _ => false,
     }
 }
@@ -148,6 +156,14 @@ pub struct Entered {
     /// nothing is left to be done where nothing was put in.
     outer: ManuallyDrop<Option<Box<Outer>>>,
     not_send: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// The thread stays where it is.
+    const NOTHING: Self = Self {
+        outer: ManuallyDrop::new(None),
+        not_send: PhantomData,
+    };
 }
 
 /// Where a thread was before.
@@ -175,60 +191,43 @@ pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, shown: Shown) -> Ent
     replace(place, shown)
 }
 
-/// Where a thread is, for another one that works for it.
-#[derive(Clone, Debug)]
-pub struct Here {
-    place: Place,
-    shown: Shown,
-}
-
-/// Where this thread is, also in the spans of `tracing`: the one that it is in goes on for as long as this is kept.
-///
-/// What a thread of one's own does belongs to no profile unless it is told:
-///
-/// ```
-/// let here = telegrad_trace::here();
-/// std::thread::spawn(move || {
-///     here.run(|| {
-///         telegrad_trace::record_function!("helping");
-///     });
-/// });
-/// ```
-pub fn here() -> Here {
+/// Where this thread is, for another one that works for it.
+pub(crate) fn place() -> Place {
     if is_showing() {
-        return Here {
-            place: Place::Unseen,
-            shown: Shown::default(),
-        };
+        return Place::Unseen;
     }
-    Here {
-        place: CURRENT.with_borrow(Clone::clone),
-        shown: Shown::here(),
-    }
+    CURRENT.with_borrow(Clone::clone)
 }
 
-impl Here {
-    /// Runs `f` as part of what was recorded there.
-    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _entered = replace(self.place.clone(), self.shown.clone());
-        f()
+/// This thread works for the worker of this recorder from here on, on nothing that is recorded: what it does is, if everything is that
+/// the worker does. Without a recorder, it is not.
+#[inline]
+pub fn outside(recorder: impl FnOnce() -> Option<Arc<Recorder>>) -> Entered {
+    if KIND.get() == NOWHERE && !watching::is_any() {
+        return Entered::NOTHING;
     }
+    let place = recorder().map_or(Place::Hidden, Place::Outside);
+    replace(place, Shown::default())
+}
+
+/// As [`outside`], unless it is known what this thread works for.
+#[inline]
+pub fn at_home(recorder: &Arc<Recorder>) -> Entered {
+    if KIND.get() != NOWHERE || !watching::is_any() {
+        return Entered::NOTHING;
+    }
+    replace(Place::Outside(recorder.clone()), Shown::default())
 }
 
 /// What this thread does from here on is not recorded. What it has other workers do is, if they record everything
 /// themselves.
 #[inline]
 pub fn hide() -> Entered {
-    if KIND.get() == NOWHERE && !watching::is_any() {
-        return Entered {
-            outer: ManuallyDrop::new(None),
-            not_send: PhantomData,
-        };
-    }
-    replace(Place::Hidden, Shown::default())
+    outside(|| None)
 }
 
-fn replace(with: Place, shown: Shown) -> Entered {
+/// Puts this thread there, and back when this is dropped.
+pub(crate) fn replace(with: Place, shown: Shown) -> Entered {
     let outer = Outer {
         place: put(with),
         shown,
@@ -284,7 +283,7 @@ mod tests {
             assert_eq!(of(&recorder), Some(Position::UNSEEN));
             crate::record_function!("unseen");
             // Nor what it has another thread do, which may wait.
-            let here = here();
+            let here = crate::here();
             let helper = std::thread::spawn(move || {
                 here.run(|| {
                     crate::record_function!("unseen");

@@ -43,6 +43,14 @@ impl Event {
         self.end.saturating_sub(self.start)
     }
 
+    /// Until when whoever caused it could not go on: a call lets its caller go once its request has left.
+    pub(crate) fn held_until(&self) -> u64 {
+        match &self.kind {
+            Kind::Call(Call { sent: sent @ 1.., .. }) => (*sent).min(self.end),
+            _ => self.end,
+        }
+    }
+
     /// As a call, if it is one.
     pub fn as_call(&self) -> Option<&Call> {
         match &self.kind {
@@ -75,15 +83,18 @@ pub enum Kind {
     Autograd,
     /// A step of an optimiser.
     Optimizer,
-    /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value.
+    /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value. What has
+    /// yet to begin may wait before it does: a callback, or a method whose object is not there or in use.
     Wait {
-        /// The span of the call or the callback; for an async function, of whatever had it go on. 0 when that is not recorded, or
-        /// it is for something else.
+        /// The span of the call or the callback; for an async function, or one that has yet to begin, of whatever had it go on. 0
+        /// when that is not recorded, or it is for something else.
         call: u64,
     },
+    /// A result is decoded by who takes it, if it is large, or if that fails.
+    Codec,
     /// A call, seen by the caller.
     Call(Call),
-    /// A call, seen by the callee: from when its function starts to when that returns.
+    /// A call, seen by the callee: from when its arguments are decoded to when its result is encoded.
     Execution(Execution),
 }
 
@@ -97,6 +108,7 @@ impl Kind {
             Self::Autograd => "autograd",
             Self::Optimizer => "optimizer",
             Self::Wait { .. } => "wait",
+            Self::Codec => "codec",
             Self::Call(_) => "call",
             Self::Execution(_) => "execution",
         }
@@ -127,6 +139,12 @@ pub struct Execution {
     pub caller: Rank,
     /// When the request was there.
     pub arrived: u64,
+    /// When its arguments were decoded; 0 when they were not, or that is not known.
+    #[serde(default)]
+    pub decoded: u64,
+    /// When the function returned, before what it gave was encoded; 0 when it did not, or that is not known.
+    #[serde(default)]
+    pub returned: u64,
     /// When the answer was handed over to the link; 0 when there was none.
     pub replied: u64,
 }

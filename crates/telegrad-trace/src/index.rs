@@ -7,7 +7,7 @@ use crate::event::Event;
 /// Finds events by what they are to each other.
 pub(crate) struct Index<'a> {
     by_span: FxHashMap<u64, &'a Event>,
-    /// What each has caused, by when it ended; what nothing known has caused under 0.
+    /// What each has caused, by [until when](Event::held_until) that held it up; what nothing known has caused under 0.
     children: FxHashMap<u64, Vec<&'a Event>>,
     /// Executions by their calls.
     executions: FxHashMap<u64, &'a Event>,
@@ -29,7 +29,7 @@ impl<'a> Index<'a> {
             }
         }
         for children in children.values_mut() {
-            children.sort_by_key(|child| (child.end, child.start));
+            children.sort_by_key(|child| (child.held_until(), child.start));
         }
         Self {
             by_span,
@@ -47,7 +47,7 @@ impl<'a> Index<'a> {
         self.get(event.parent)
     }
 
-    /// What an event has caused, by when it ended; for 0, what nothing known has caused.
+    /// What an event has caused, by [until when](Event::held_until) that held it up; for 0, what nothing known has caused.
     pub(crate) fn children(&self, span: u64) -> &[&'a Event] {
         self.children.get(&span).map_or(&[], |children| children)
     }

@@ -4,7 +4,7 @@
 //! everything from calls to layers records: it stands below them all and knows only what travels.
 //!
 //! Read it in this order: an [`Event`] is something that took time on a worker. A [`Recorder`] keeps those of one worker;
-//! [`Span`] is one that goes on, `current` is where a thread is, [`Scope`] something that it does there. A [`Profile`] is what the recorders of a world
+//! [`Span`] is one that goes on, `current` is where a thread is, [`Here`] tells others, [`Scope`] is something that it does there. A [`Profile`] is what the recorders of a world
 //! have found, put together and brought to one clock (`align`). What it shows: [`Profile::key_averages`], [`Profile::steps`],
 //! and as a file `chrome` and `lines`. What goes on can also be seen while it does: `subscribers`.
 
@@ -14,6 +14,7 @@ mod recorder;
 mod watching;
 mod span;
 mod current;
+mod here;
 mod scope;
 mod subscribers;
 mod shown;
@@ -37,9 +38,10 @@ mod file;
 
 pub use averages::{Average, Averages, SortBy};
 pub use clock::Clock;
-pub use current::{Entered, Here, here, hide, is_recorded, is_showing};
+pub use current::{Entered, at_home, hide, is_recorded, is_showing, outside};
 pub use event::{Call, Event, Execution, Kind, Position, Status};
 pub use file::{TraceError, read, read_worlds};
+pub use here::{Here, here};
 pub use profile::{Options, Phases, Profile, Worker};
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use scope::{Scope, scope, scope_of, scope_with};

@@ -80,11 +80,11 @@ pub struct Phases {
     pub encode: u64,
     /// Until the request was at the callee.
     pub wire: u64,
-    /// Until its function began.
+    /// Until its function began, with its arguments decoded.
     pub queue: u64,
     /// Until that returned.
     pub execute: u64,
-    /// Until the answer was there.
+    /// Until what it gave was encoded and there.
     pub reply: u64,
 }
 
@@ -220,11 +220,14 @@ pub(crate) fn phases(call: &Event, execution: &Event) -> Option<Phases> {
     } else {
         of_call.received
     };
+    let known = |stamp: u64, otherwise: u64| if stamp == 0 { otherwise } else { stamp };
+    let began = known(of_execution.decoded, execution.start);
+    let returned = known(of_execution.returned, execution.end);
     Some(Phases {
         encode: of_call.sent.saturating_sub(call.start),
         wire: of_execution.arrived.saturating_sub(of_call.sent),
-        queue: execution.start.saturating_sub(of_execution.arrived),
-        execute: execution.duration(),
-        reply: end.saturating_sub(execution.end),
+        queue: began.saturating_sub(of_execution.arrived),
+        execute: returned.saturating_sub(began),
+        reply: end.saturating_sub(returned),
     })
 }

@@ -83,9 +83,13 @@ impl Scope {
         }
     }
 
-    /// It has failed.
+    /// It has failed. Why is asked for only if it is recorded.
     pub fn fail(&self, why: impl FnOnce() -> String) {
-        self.note(|event| event.status = Status::Failed(why()));
+        if self.0.is_some() {
+            // Before the span is changed: the text may be the user's.
+            let why = why();
+            self.note(|event| event.status = Status::Failed(why));
+        }
     }
 
     /// So many bytes of tensors came of it. They are counted only if it is recorded.
@@ -130,7 +134,8 @@ pub(crate) static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 mod tests {
     use super::*;
     use crate::Clock;
-    use crate::current::{enter, here, of, thread};
+    use crate::current::{enter, of, thread};
+    use crate::here;
     use crate::shown::Shown;
 
     #[test]

@@ -135,7 +135,7 @@ impl<'a> Steps<'a> {
             index,
             names: Names::new(profile, index),
             activities: activities(&profile.events, index),
-            paths: Paths::new(&profile.events, index),
+            paths: Paths::new(index),
         }
     }
 

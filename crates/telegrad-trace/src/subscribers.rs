@@ -153,7 +153,10 @@ pub(crate) fn has_any() -> bool {
 
 /// Whether there is a lot of this kind, and it is nobody but subscribers who could want it, and they do not.
 pub(crate) fn is_too_much(kind: &Kind) -> bool {
-    matches!(kind, Kind::Operator | Kind::Layer | Kind::Wait { .. }) && WANTED.load(Relaxed) & DETAILS == 0
+    matches!(
+        kind,
+        Kind::Operator | Kind::Layer | Kind::Wait { .. } | Kind::Codec
+    ) && WANTED.load(Relaxed) & DETAILS == 0
 }
 
 /// What a span that is shown is under.
@@ -230,7 +233,7 @@ macro_rules! span_of {
                 tensor_bytes = Empty,
             ),
             Kind::Scope | Kind::Autograd | Kind::Optimizer => inside!(debug_span, "scope"),
-            Kind::Operator | Kind::Layer | Kind::Wait { .. } => inside!(trace_span, "detail"),
+            Kind::Operator | Kind::Layer | Kind::Wait { .. } | Kind::Codec => inside!(trace_span, "detail"),
         }
     }};
 }

@@ -62,8 +62,8 @@ pub(crate) fn is_any() -> bool {
     WATCHERS.load(Relaxed) > 0
 }
 
-/// The worker that a thread that is nowhere must be working for, where somebody wants something of this kind. Of several
-/// workers, nobody knows which one.
+/// The worker that a thread that is nowhere must be working for, where somebody wants something of this kind. Where there are
+/// several, nobody knows which one, whoever records.
 pub(crate) fn only(kind: &Kind) -> Option<Arc<Recorder>> {
     // Before the lock: there are a lot of these.
     if RECORDINGS.load(Relaxed) == 0 && subscribers::is_too_much(kind) {
@@ -71,15 +71,8 @@ pub(crate) fn only(kind: &Kind) -> Option<Arc<Recorder>> {
     }
     // Let go of outside of the lock: one of them may end here.
     let known: Vec<_> = RECORDERS.lock().iter().filter_map(Weak::upgrade).collect();
-    let is_recorded = known.iter().any(|recorder| recorder.has_recordings());
-    let is_candidate = |recorder: &&Arc<Recorder>| {
-        if is_recorded {
-            recorder.has_recordings()
-        } else {
-            recorder.is_watched()
-        }
-    };
-    let mut candidates = known.iter().filter(is_candidate);
-    let first = candidates.next()?;
-    candidates.next().is_none().then(|| first.clone())
+    match &known[..] {
+        [only] if only.is_watched() => Some(only.clone()),
+        _ => None,
+    }
 }

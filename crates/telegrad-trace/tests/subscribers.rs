@@ -204,6 +204,8 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
         let execution = Execution {
             caller: 1,
             arrived: 0,
+            decoded: 0,
+            returned: 0,
             replied: 0,
         };
         let served = Span::ahead(

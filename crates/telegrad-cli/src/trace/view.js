@@ -42,7 +42,7 @@ async function readData() {
   }
 }
 
-const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "call", "execution"];
+const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "codec", "call", "execution"];
 /** The phases of a call, each with the kind whose colour it has. */
 const PHASES = [["encode", "optimizer"], ["wire", "call"], ["queue", "scope"], ["execute", "execution"], ["reply", "autograd"]];
 

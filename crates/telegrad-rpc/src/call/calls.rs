@@ -131,6 +131,11 @@ impl Call {
         self.recorded.get()
     }
 
+    /// The number of what is recorded of it; 0 if nothing is.
+    pub(crate) fn number(&self) -> u64 {
+        self.span.as_ref().map_or(0, |span| span.position().span)
+    }
+
     /// Runs `f`, which waits for the result.
     pub(crate) fn awaited<R>(&self, f: impl FnOnce() -> R) -> R {
         self.awaited.store(true, Relaxed);
@@ -164,6 +169,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// Its bytes, and those of tensors among them.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let tensors = self.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
+        (self.body.len() + tensors, tensors)
+    }
+
     pub(crate) fn decode<T: Wire>(self, function: &str, worker: &str) -> Result<T, Error> {
         self.decode_with(function, worker, |tensors, _| Ok(tensors.into()))
     }

@@ -31,6 +31,8 @@ use crate::worker::Worker;
 #[must_use = "dropping the future cancels the call"]
 pub struct RpcFuture<T> {
     state: State<T>,
+    /// Since when it has been awaited, on the clock of what is recorded; 0 when it has not been, or nobody wants to know.
+    awaited_since: u64,
 }
 
 enum State<T> {
@@ -63,16 +65,21 @@ struct Pending {
 
 impl<T: Wire> RpcFuture<T> {
     pub(crate) fn new(worker: Arc<Worker>, outbound: Arc<Outbound>, call: Arc<Call>) -> Self {
+        let pending = Pending {
+            worker,
+            outbound,
+            call,
+            watched: false,
+        };
+        Self::of(State::Call(pending, PhantomData))
+    }
+}
+
+impl<T> RpcFuture<T> {
+    fn of(state: State<T>) -> Self {
         Self {
-            state: State::Call(
-                Pending {
-                    worker,
-                    outbound,
-                    call,
-                    watched: false,
-                },
-                PhantomData,
-            ),
+            state,
+            awaited_since: 0,
         }
     }
 }
@@ -87,7 +94,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         f: impl FnOnce(Result<T>) -> Result<U> + Send + 'static,
     ) -> RpcFuture<U> {
         let promise = Arc::new(Promise::new());
-        let (worker, result, awaited) = match &mut self.state {
+        let (worker, result, awaited, source) = match &mut self.state {
             State::Call(pending, _) => {
                 pending.watch();
                 let call = &pending.call;
@@ -95,15 +102,21 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
                     pending.worker.clone(),
                     Source::Call(call.clone()),
                     Arc::downgrade(call),
+                    call.number(),
                 )
             }
             State::Callback(Callback {
                 worker,
                 promise,
                 call,
-                ..
-            }) => (worker.clone(), Source::Callback(promise.clone()), call.clone()),
-            State::Over => return RpcFuture { state: State::Over },
+                span,
+            }) => (
+                worker.clone(),
+                Source::Callback(promise.clone()),
+                call.clone(),
+                *span,
+            ),
+            State::Over => return RpcFuture::of(State::Over),
         };
         let target = Target {
             promise: promise.clone(),
@@ -114,11 +127,16 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         let at = worker.recorder.here();
         let span = at.map(|at| Span::ahead(&worker.recorder, at, "then", Kind::Scope, Cause::here()));
         let number = span.as_ref().map_or(0, |span| span.position().span);
+        let since = span.as_ref().map_or(0, Span::now);
         let task = Box::new(move || {
-            let entered = span.as_ref().map(|span| {
-                span.start();
-                span.enter()
-            });
+            let entered = match &span {
+                Some(span) => {
+                    span.start();
+                    span.waited(since, source);
+                    span.enter()
+                }
+                None => telegrad_trace::outside(|| Some(target.worker.recorder.clone())),
+            };
             let result = self.take().unwrap_or(Err(Error::ShutDown));
             let value = layer::in_scope(scope, || guarded(f, result));
             drop(entered);
@@ -138,14 +156,12 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         if let Some(task) = ready {
             worker.executor.spawn(task);
         }
-        RpcFuture {
-            state: State::Callback(Callback {
-                worker,
-                promise,
-                call: awaited,
-                span: number,
-            }),
-        }
+        RpcFuture::of(State::Callback(Callback {
+            worker,
+            promise,
+            call: awaited,
+            span: number,
+        }))
     }
 }
 
@@ -252,6 +268,35 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
+    /// Somebody awaits it from now on, or has done so.
+    fn is_awaited(&mut self) {
+        if self.awaited_since == 0 {
+            self.awaited_since = match &self.state {
+                State::Call(pending, _) => recording::awaits(&pending.worker),
+                State::Callback(callback) => recording::awaits(&callback.worker),
+                State::Over => 0,
+            };
+        }
+    }
+
+    /// Nobody has to await it any longer.
+    fn has_been_awaited(&mut self) {
+        let since = std::mem::take(&mut self.awaited_since);
+        if since == 0 {
+            return;
+        }
+        match &self.state {
+            State::Call(Pending { worker, call, .. }, _) => {
+                let name = || format!("wait for {}", call.function);
+                recording::awaited(worker, call.number(), name, since);
+            }
+            State::Callback(callback) => {
+                recording::awaited(&callback.worker, callback.span, || "wait for then".into(), since);
+            }
+            State::Over => {}
+        }
+    }
+
     /// Takes the result if it is there.
     fn take(&mut self) -> Option<Result<T>> {
         let result = match &self.state {
@@ -272,6 +317,9 @@ impl<T: Wire> Future for RpcFuture<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_set() {
+            self.has_been_awaited();
+        }
         if let Some(result) = self.take() {
             return Poll::Ready(result);
         }
@@ -292,8 +340,10 @@ impl<T: Wire> Future for RpcFuture<T> {
             State::Over => return Poll::Ready(Err(Error::other("this future has been awaited before"))),
         };
         if waits {
+            self.is_awaited();
             return Poll::Pending;
         }
+        self.has_been_awaited();
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -327,9 +377,8 @@ impl Pending {
             (Some(until), Some(deadline)) => Some(until.min(deadline)),
             (until, deadline) => until.or(deadline),
         };
-        let span = call.span.as_ref().map_or(0, |span| span.position().span);
         let name = || format!("wait for {}", call.function).into();
-        let _waits = recording::waits(&self.worker, span, name);
+        let _waits = recording::waits(&self.worker, call.number(), name);
         let wait = || {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
@@ -343,7 +392,13 @@ impl Pending {
         }
     }
 
+    /// What the callee gave. That the call has failed after all, if nothing can be made of it, is an event of its own: the call was
+    /// over when the reply was there.
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
+        recording::decoding(&self.worker, &self.call, reply, |reply| self.decode_reply(reply))
+    }
+
+    fn decode_reply<T: Wire>(&self, reply: Reply) -> Result<T> {
         let (function, peer) = (self.call.function, &*self.outbound.calls.peer);
         match (self.call.context, &self.worker.layer) {
             (Some(context), Some(layer)) => {

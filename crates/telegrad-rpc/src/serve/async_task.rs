@@ -54,6 +54,7 @@ impl AsyncTask {
             asleep_since: AtomicU64::new(0),
             woken_by: AtomicU64::new(0),
         });
+        task.context.becomes_task();
         task.context.set_waker(&Waker::from(task.clone()));
         task.poll();
     }

@@ -122,6 +122,8 @@ impl Making {
         if let Some(span) = &context.span {
             span.finish(|_| ());
         }
+        // Whoever waits for the value is woken from here: recordings say what it has waited for.
+        let _entered = context.span.as_ref().map(|span| span.enter());
         self.claim.fulfil(value);
     }
 }
@@ -131,10 +133,11 @@ impl Drop for Making {
         if self.claim.get().is_none() {
             let (kind, text) = if std::thread::panicking() {
                 (RemoteErrorKind::Panicked, "the worker could not keep its value")
-            } else if self.context.is_late() {
-                (RemoteErrorKind::TimedOut, "")
             } else {
-                (RemoteErrorKind::Cancelled, "nobody wanted its value any more")
+                match self.context.why_unwanted() {
+                    RemoteErrorKind::TimedOut => (RemoteErrorKind::TimedOut, ""),
+                    kind => (kind, "nobody wanted its value any more"),
+                }
             };
             recording::not_made(&self.context, kind, text);
             let worker = self.serving.worker.name();
@@ -208,7 +211,17 @@ impl Responder {
         let section = match self.hand_over(&mut outgoing, span) {
             Ok(section) => section,
             Err(error) => {
-                outgoing = self.bad_result(&error.to_string());
+                outgoing = self.unsendable(&error.to_string(), span);
+                None
+            }
+        };
+        // Of what is recorded it has to be known before it is sent: then it is over.
+        let limit = || self.serving.worker.link_options().max_message;
+        let section = match span.and_then(|_| outgoing.check(limit()).err()) {
+            None => section,
+            Some(error) => {
+                self.not_sent(section.as_ref());
+                outgoing = self.unsendable(&error.to_string(), span);
                 None
             }
         };
@@ -221,14 +234,29 @@ impl Responder {
         }
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
-        let worker = &self.serving.worker;
-        if let (Err(_), Some(section)) = (&sent, &section) {
-            worker.references.not_given(worker, &section.handed);
-            worker.not_recorded(self.context, section.recorded.as_ref());
+        if sent.is_err() {
+            self.not_sent(section.as_ref());
         }
         if let Err(SendError::Invalid(error)) = sent {
             let failure = self.bad_result(&error.to_string());
             let _ = self.link.send(failure, flush, None);
+        }
+    }
+
+    /// What a result that cannot be sent becomes.
+    fn unsendable(&self, why: &str, span: Option<&Arc<Span>>) -> Outgoing {
+        if let Some(span) = span {
+            recording::unsendable(span, why);
+        }
+        self.bad_result(why)
+    }
+
+    /// What a result was to bring does not come.
+    fn not_sent(&self, section: Option<&Section>) {
+        let worker = &self.serving.worker;
+        if let Some(section) = section {
+            worker.references.not_given(worker, &section.handed);
+            worker.not_recorded(self.context, section.recorded.as_ref());
         }
     }
 

@@ -206,7 +206,7 @@ fn arrived(
         is_reply: false,
         is_known: true,
     };
-    let _entered = recording::enter(call.span.as_ref());
+    let _entered = recording::serves(call);
     let arrived = layer.arrived(&crossing, recorded, tensors);
     let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
     Ok(arrived.into())
@@ -224,24 +224,30 @@ fn step(
     want: Want,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
-    let run = || match &mut object {
-        Some((entered, claim)) if is_fetch(function) => {
-            Step::Done(fetched(claim, entered).map(Output::Message))
-        }
-        object => (function.invoke)(Invocation {
-            args,
-            receiver: object.as_mut().map(|(entered, _)| entered.receiver()),
-            want,
-        }),
-    };
-    context.enter(|| {
-        catch_unwind(AssertUnwindSafe(run))
-            .map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
-    })
+    let (stepped, _claim) = context.enter(|| {
+        let run = || match &mut object {
+            Some((entered, claim)) if is_fetch(function) => {
+                Step::Done(fetched(claim, entered).map(Output::Message))
+            }
+            object => (function.invoke)(Invocation {
+                args,
+                receiver: object.as_mut().map(|(entered, _)| entered.receiver()),
+                want,
+            }),
+        };
+        let stepped = catch_unwind(AssertUnwindSafe(run));
+        // Whoever is next to use the value is woken from here: recordings say what it has waited for.
+        let claim = object.map(|(_entered, claim)| claim);
+        (stepped, claim)
+    });
+    stepped.map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
 }
 
 /// A value as a message.
 fn fetched(claim: &Claim, entered: &mut Entered) -> Result<Payload, Trouble> {
+    if recording::decoded() {
+        recording::has_result();
+    }
     match claim.get() {
         Some(Ok(value)) => value.encode(entered),
         Some(Err(error)) => Err(Trouble::Earlier(error.clone())),

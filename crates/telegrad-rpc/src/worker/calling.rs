@@ -94,7 +94,9 @@ impl Worker {
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let at = self.recorder.here();
         let span = at.and_then(|at| recording::of_call(self, at, request));
+        let if_panics = span.as_deref().map(recording::IfPanics);
         let made = self.make_call(request, purpose, encode, span.as_ref());
+        std::mem::forget(if_panics);
         if let (Some(span), Err(error)) = (&span, &made) {
             span.finish(|event| event.status = recording::status(error));
         }
@@ -236,7 +238,7 @@ impl Worker {
             // After it is on the books, so that the timer cannot come by in between and miss it.
             let look = started + LOOK;
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
-            match self.send(&outbound, message, options, (left, deadline)) {
+            match self.send(&outbound, message, options, (left, deadline), span) {
                 Ok(()) => {
                     if !is_gathering(function.name) {
                         self.activity.made.fetch_add(1, SeqCst);
@@ -284,6 +286,7 @@ impl Worker {
         mut message: Outgoing,
         options: CallOptions,
         (mut until_then, deadline): (Option<Duration>, Option<Instant>),
+        span: Option<&Arc<Span>>,
     ) -> Result<(), NotSent> {
         loop {
             if let Some(left) = until_then {
@@ -295,8 +298,13 @@ impl Worker {
                 Err(SendError::Full(back)) => {
                     Executor::may_wait().map_err(|_| NotSent::Inline)?;
                     let name = || format!("wait for room at {}", outbound.calls.peer).into();
-                    let _waits = waits(self, back.header.span, name);
-                    match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
+                    let waits = waits(self, back.header.span, name);
+                    let has_room = Executor::blocking(|| outbound.link.wait_for_credit(deadline));
+                    drop(waits);
+                    if let Some(span) = span {
+                        recording::leaves_late(span);
+                    }
+                    match has_room {
                         Ok(true) => (message, until_then) = (*back, left(deadline)),
                         Ok(false) => return Err(NotSent::Late),
                         Err(closed) => return Err(NotSent::Closed(closed)),

@@ -2,9 +2,11 @@
 
 mod ending;
 mod losing;
+mod held_up;
 mod phases;
 mod shapes;
 mod waiting;
+mod whose;
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! What can be seen in a profile, of events that are made by hand.
 
 mod files;
+mod held_up;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,8 @@ fn execution(caller: u32, (arrived, replied): (u64, u64)) -> Kind {
     Kind::Execution(Execution {
         caller,
         arrived: arrived * 1000,
+        decoded: 0,
+        returned: 0,
         replied: replied * 1000,
     })
 }
