@@ -9,7 +9,8 @@ use crate::event::Event;
 use crate::index::Index;
 use crate::intervals::union;
 use crate::names::Names;
-use crate::profile::{Phases, Profile, phases};
+use crate::phases::{Phases, phases};
+use crate::profile::Profile;
 
 /// All events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]

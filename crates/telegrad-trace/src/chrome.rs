@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::event::{Event, Kind};
 use crate::lanes::lanes;
-use crate::profile::{Profile, Worker};
+use crate::profile::Profile;
+use crate::worker::Worker;
 
 /// What viewers do not need and reading back does.
 #[derive(Serialize, Deserialize)]

@@ -19,7 +19,10 @@ mod subscribers;
 mod shown;
 mod align;
 mod sound;
+mod worker;
 mod profile;
+mod phases;
+mod doubts;
 mod index;
 mod names;
 mod averages;
@@ -40,7 +43,8 @@ pub use clock::Clock;
 pub use current::{Entered, Here, here, hide, is_recorded, is_showing};
 pub use event::{Call, Event, Execution, Kind, Position, Status};
 pub use file::{TraceError, read, read_worlds};
-pub use profile::{Options, Phases, Profile, Worker};
+pub use phases::Phases;
+pub use profile::{Options, Profile};
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use scope::{Scope, scope, scope_of, scope_with};
 pub use sink::{FOLDER, SHAPES, Sink, write_worker};
@@ -48,6 +52,7 @@ pub use span::Span;
 pub use step::{Segment, Step, Usage};
 pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
 pub use view::View;
+pub use worker::{Alignment, Drift, Worker};
 
 /// Records what follows, to the end of the block, under a name of your choice.
 ///

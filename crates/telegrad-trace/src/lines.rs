@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use telegrad_wire::Rank;
 
 use crate::event::Event;
-use crate::profile::{Profile, Worker};
+use crate::profile::Profile;
 use crate::recorder::Collected;
+use crate::worker::Worker;
 
 /// One line of a file that is no event.
 #[derive(Serialize, Deserialize)]

@@ -13,7 +13,8 @@ use crate::critical::{Paths, Piece};
 use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::names::Names;
-use crate::profile::{Profile, Worker};
+use crate::profile::Profile;
+use crate::worker::Worker;
 
 /// A part of a profile from one moment to another, on all workers.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,8 @@ use telegrad_wire::Rank;
 use crate::event::Event;
 use crate::lanes::lanes;
 use crate::names::Names;
-use crate::profile::{Phases, Profile, phases};
+use crate::phases::{Phases, phases};
+use crate::profile::Profile;
 use crate::step::{Steps, Usage, bubble_ratio};
 
 /// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand; the table of the

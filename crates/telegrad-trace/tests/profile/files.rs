@@ -281,6 +281,57 @@ fn profiles_of_two_hosts_are_brought_to_one_clock() {
 }
 
 #[test]
+fn recordings_of_clocks_that_drift_can_be_put_together_again_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    // A call every ten seconds, to a worker whose clock gains 20 µs a second and is a day ahead.
+    let there = |time: u64| time + time / 50_000 + 86_400_000_000;
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for n in 0..100 {
+        let at = 1_000_000 + n * 10_000_000;
+        let span = 10 + n;
+        a.push(event(span, 0, 0, call(1, (at, at + 400)), "f", (at, at + 400)));
+        let (start, end) = (there(at + 100), there(at + 300));
+        b.push(event(
+            1000 + n,
+            span,
+            1,
+            execution(0, (start, end)),
+            "f",
+            (start, end),
+        ));
+    }
+    let folders = ["one", "two"].map(|name| folder.path().join(name));
+    write_part(&folders[0], 7, (0, "a"), &a, END);
+    write_part(&folders[1], 7, (1, "b"), &b, END);
+    let mut last = read(&folders).unwrap();
+    assert!(last.workers[1].drift.is_some());
+    for is_chrome in [true, false] {
+        for call in last.events.iter().filter(|event| event.as_call().is_some()) {
+            let phases = last.phases(call).unwrap();
+            assert!(
+                phases.wire.abs_diff(100_000) < 50_000 && phases.reply.abs_diff(100_000) < 50_000,
+                "{phases:?}"
+            );
+        }
+        assert!(last.doubts().is_empty());
+        let merged = folder.path().join("merged");
+        let file = std::fs::File::create(&merged).unwrap();
+        if is_chrome {
+            last.write_chrome(file).unwrap();
+        } else {
+            last.write_lines(file).unwrap();
+        }
+        assert_eq!(read(std::slice::from_ref(&merged)).unwrap(), last);
+        let [one, two] = folders.clone();
+        let again = read(&[merged, two, one]).unwrap();
+        for (event, before) in again.events.iter().zip(&last.events) {
+            assert!(event.span == before.span && event.start.abs_diff(before.start) <= 2);
+        }
+        last = again;
+    }
+}
+
+#[test]
 fn files_that_contradict_each_other_do_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     let scope = |span, parent| event(span, parent, 0, Kind::Scope, "x", (1, 9));
