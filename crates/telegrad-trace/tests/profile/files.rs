@@ -332,6 +332,39 @@ fn recordings_of_clocks_that_drift_can_be_put_together_again_and_again() {
 }
 
 #[test]
+fn events_that_there_was_no_room_for_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = |name: &str, profile: &Profile| {
+        let path = folder.path().join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        profile.write_lines(file).unwrap();
+        path
+    };
+    let of = |span, dropped| {
+        let collected = Collected {
+            events: vec![event(span, 0, 0, Kind::Scope, "x", (0, 10))],
+            threads: vec![(span, "x".into())],
+            dropped,
+            ..Collected::default()
+        };
+        Profile::new(0, vec![(0, "a".into(), collected)], Vec::new())
+    };
+    let (one, two) = (written("1", &of(1, 5)), written("2", &of(2, 7)));
+    let both = written("12", &read(&[one.clone(), two.clone()]).unwrap());
+    for files in [
+        vec![&one, &two, &one],
+        vec![&both, &one],
+        vec![&one, &both, &two],
+        vec![&two, &one, &both, &both],
+    ] {
+        let files: Vec<PathBuf> = files.into_iter().cloned().collect();
+        assert_eq!(read(&files).unwrap().workers[0].dropped, 12, "{files:?}");
+    }
+    let many = [written("3", &of(3, u64::MAX)), written("4", &of(4, u64::MAX))];
+    assert_eq!(read(&many).unwrap().workers[0].dropped, u64::MAX);
+}
+
+#[test]
 fn files_that_contradict_each_other_do_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     let scope = |span, parent| event(span, parent, 0, Kind::Scope, "x", (1, 9));
