@@ -1,6 +1,7 @@
 //! What to know about the times of a profile.
 
 use crate::profile::Profile;
+use crate::text::printable;
 use crate::worker::Alignment;
 
 /// Workers whose names are told where all are meant. Nobody reads a thousand.
@@ -29,7 +30,9 @@ impl Profile {
     /// The names of the workers whose clocks are related to the profile's in this way, if there are any.
     fn named(&self, alignment: Alignment) -> Option<String> {
         let workers = self.workers.iter().filter(|worker| worker.alignment == alignment);
-        let names: Vec<String> = workers.map(|worker| format!("`{}`", worker.name)).collect();
+        let names: Vec<String> = workers
+            .map(|worker| format!("`{}`", printable(&worker.name)))
+            .collect();
         let (first, more) = names.split_at(names.len().min(NAMED));
         let first = first.join(", ");
         match more.len() {

@@ -25,6 +25,7 @@ mod phases;
 mod doubts;
 mod index;
 mod names;
+mod text;
 mod averages;
 mod step;
 mod intervals;
@@ -51,6 +52,7 @@ pub use sink::{FOLDER, SHAPES, Sink, write_worker};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
 pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
+pub use text::printable;
 pub use view::View;
 pub use worker::{Alignment, Drift, Worker};
 

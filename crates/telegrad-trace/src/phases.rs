@@ -3,6 +3,9 @@
 use crate::event::{Event, Kind};
 
 /// Where the time of a call went, in nanoseconds.
+///
+/// What happens after its answer was there, or after nobody waited for one any more, is no part of it: the phases never add up to more
+/// than the call. The answer of `remote` does not wait for the function, so that executing it takes none of its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     /// From the start of the call until its request was handed over to the link.
@@ -22,16 +25,20 @@ pub(crate) fn phases(call: &Event, execution: &Event) -> Option<Phases> {
     let (Kind::Call(of_call), Kind::Execution(of_execution)) = (&call.kind, &execution.kind) else {
         return None;
     };
-    let end = if of_call.received == 0 {
-        call.end
-    } else {
-        of_call.received
+    let known = |time: u64| if time == 0 { u64::MAX } else { time };
+    let end = known(of_call.received).min(call.end);
+    let answered = known(of_execution.replied);
+    let mut before = call.start.min(end);
+    // Each from where the one before it ended, whatever the clocks say.
+    let mut until = |time: u64| {
+        let now = time.clamp(before, end);
+        now - std::mem::replace(&mut before, now)
     };
     Some(Phases {
-        encode: of_call.sent.saturating_sub(call.start),
-        wire: of_execution.arrived.saturating_sub(of_call.sent),
-        queue: execution.start.saturating_sub(of_execution.arrived),
-        execute: execution.duration(),
-        reply: end.saturating_sub(execution.end),
+        encode: until(of_call.sent),
+        wire: until(of_execution.arrived),
+        queue: until(execution.start.min(answered)),
+        execute: until(execution.end.min(answered)),
+        reply: until(end),
     })
 }
