@@ -21,7 +21,7 @@ pub struct Worker {
     /// How its clock is related to that of the profile.
     #[serde(default)]
     pub alignment: Alignment,
-    /// The names of its threads, by their numbers.
+    /// The names of its threads, in the order of their numbers.
     pub threads: Vec<(u64, String)>,
     /// Events that there was no room for.
     pub dropped: u64,

@@ -1,5 +1,6 @@
 //! Profiles in files (S44), and several of them as one (S43).
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use telegrad_trace::{read, read_worlds};
@@ -27,6 +28,75 @@ fn files_of_both_kinds_are_read_back_as_they_were() {
 }
 
 #[test]
+fn what_other_programs_have_written_again_is_read_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = profile();
+    let mut file = Vec::new();
+    profile.write_chrome(&mut file).unwrap();
+    let value: Value = serde_json::from_slice(&file).unwrap();
+    // Other orders of keys, on one line and on many, and other ways to write the same text.
+    let (events, about) = (&value["traceEvents"], &value["telegrad"]);
+    let first = format!("{{\"traceEvents\":{events},\"other\":[1],\"telegrad\":{about}}}");
+    let pretty = serde_json::to_string_pretty(&value).unwrap();
+    let escaped = first.replace("\"ph\":\"X\"", "\"ph\":\"\\u0058\"");
+    assert_ne!(first, escaped);
+    for text in [first, pretty, escaped] {
+        let path = folder.path().join("again.json");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(read(&[path]).unwrap(), profile);
+    }
+    let mut lines = Vec::new();
+    profile.write_lines(&mut lines).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    let path = folder.path().join("again.jsonl");
+    std::fs::write(&path, lines.replace('\n', "\r\n\r\n")).unwrap();
+    assert_eq!(read(&[path]).unwrap(), profile);
+}
+
+#[test]
+fn workers_and_threads_may_be_in_any_order_and_more_than_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.jsonl");
+    let mut text = String::new();
+    for (rank, name, thread) in [(1, "b", 101), (0, "a", 7), (0, "a", 100), (0, "a", 5)] {
+        let threads = serde_json::json!([[200, "last"], [thread, format!("thread-{thread}")]]);
+        let worker =
+            serde_json::json!({ "rank": rank, "name": name, "ahead": 0, "threads": threads, "dropped": 0 });
+        text += &format!("{worker}\n");
+    }
+    for event in events() {
+        text += &(serde_json::to_string(&event).unwrap() + "\n");
+    }
+    std::fs::write(&path, text).unwrap();
+    let profile = read(&[path]).unwrap();
+    assert_eq!(
+        (profile.worker(0), profile.worker(1), profile.workers.len()),
+        ("a", "b", 2)
+    );
+    let view = view(&profile);
+    for (rank, name) in [(0, "thread-100"), (1, "thread-101")] {
+        assert_eq!(view["workers"][rank]["rows"], serde_json::json!([name]));
+    }
+}
+
+#[test]
+fn recordings_come_through_pipes() {
+    let profile = profile();
+    for is_chrome in [true, false] {
+        let (from, mut to) = std::io::pipe().unwrap();
+        // It fits into the pipe.
+        if is_chrome {
+            profile.write_chrome(&mut to).unwrap();
+        } else {
+            profile.write_lines(&mut to).unwrap();
+        }
+        drop(to);
+        let path = PathBuf::from(format!("/proc/self/fd/{}", from.as_raw_fd()));
+        assert_eq!(read(&[path]).unwrap(), profile);
+    }
+}
+
+#[test]
 fn what_is_no_recording_is_refused_with_the_reason() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().to_owned();
@@ -39,11 +109,32 @@ fn what_is_no_recording_is_refused_with_the_reason() {
             "not written by telegrad",
         ),
         ("{\"displayTimeUnit\":", "EOF"),
+        ("[{\"ph\":\"X\"}]", "it is a list"),
+        (
+            "{\"hello\":1}\n{}\n",
+            "line 1 makes no sense: nothing in a recording",
+        ),
+        (
+            "{\"span\":1,\"parent\":0}\n{}\n",
+            "line 1 makes no sense: of an event, missing field `name`",
+        ),
+        (
+            "{\"rank\":1,\"ahead\":-0.5}\n{}\n",
+            "line 1 makes no sense: of a worker, invalid type",
+        ),
+        ("{\"profile\":{}}\n{}\n", "of a profile, missing field"),
     ] {
         std::fs::write(&file, content).unwrap();
         let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
         assert!(error.contains(why) && error.contains("x.json"), "{error}");
     }
+    let event = serde_json::to_string(&events()[0]).unwrap();
+    std::fs::write(&file, event + "\n").unwrap();
+    let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
+    assert!(error.contains("which workers they are of"), "{error}");
+    std::fs::write(&file, b"\x1f\x8b\x08\0\n\0").unwrap();
+    let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
+    assert!(error.contains("it is compressed"), "{error}");
     let error = read(&[folder.join("nobody")]).unwrap_err().to_string();
     assert!(error.starts_with("cannot read "), "{error}");
     let error = read(std::slice::from_ref(&folder)).unwrap_err().to_string();
