@@ -6,9 +6,11 @@
 //!
 //! Over hours, clocks of different hosts drift apart, and no amounts agree with all calls. Then each is first brought to the rate of the root's.
 //! Between two workers, the calls bound that too (`rates`), and for all of them it is the same question as
-//! before: logarithms of rates add up from worker to worker as amounts do. Those that may run at the same rate do.
+//! before: logarithms of rates add up from worker to worker as amounts do. Those that may run at the same rate do. Where that leaves no
+//! amounts for three workers and more, the rates are changed until it does (`refine`).
 
 mod rates;
+mod refine;
 mod settle;
 mod system;
 #[cfg(test)]
@@ -22,6 +24,7 @@ use telegrad_wire::Rank;
 use crate::event::{Call, Event, Execution, Kind};
 use crate::worker::{Alignment, Drift, Worker};
 use rates::{Reports, gain};
+use refine::{Reported, refine};
 use settle::{Bounds, Pair, Settled, settle, settle_most};
 
 /// Finds out by how much the clocks of the workers are ahead of `root`'s, and brings the times of the events to that one.
@@ -174,20 +177,24 @@ impl<'a> Clocks<'a> {
                 }
             }
         }
-        // Clocks that do not run steadily say nothing about rates.
-        let pairs = pairs.into_iter();
-        let pairs = pairs.filter_map(|((one, other), reports)| Some((one, other, reports.rates()?)));
-        let rates = settle_most(self.ranks.len(), &pairs.collect::<Vec<_>>())
-            .amounts
-            .into_iter();
-        let drifts = rates.zip(&self.since).map(|(rate, since)| {
-            let drift = Drift {
-                rate: gain(rate),
-                since: *since,
-            };
-            (drift.rate != 0).then_some(drift)
+        let mut reported: Vec<Reported> = Vec::new();
+        let mut rates: Vec<Pair> = Vec::new();
+        for ((one, other), mut reports) in pairs {
+            reports.reduce();
+            // Clocks that do not run steadily say nothing about rates.
+            if let Some(bounds) = reports.rates() {
+                rates.push((one, other, bounds));
+                reported.push((one, other, reports));
+            }
+        }
+        let rates = settle_most(self.ranks.len(), &rates).amounts.into_iter();
+        let drifts = rates.zip(&self.since).map(|(rate, since)| Drift {
+            rate: gain(rate),
+            since: *since,
         });
-        drifts.collect()
+        let drifts: Vec<Drift> = drifts.collect();
+        let drifts = refine(&reported, &drifts).unwrap_or(drifts).into_iter();
+        drifts.map(|drift| (drift.rate != 0).then_some(drift)).collect()
     }
 }
 

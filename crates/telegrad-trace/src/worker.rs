@@ -115,8 +115,12 @@ impl Drift {
 
     /// What it has gained when it shows this.
     pub(crate) fn gained(self, time: u64) -> i128 {
+        self.gained_at(time.into())
+    }
+
+    pub(crate) fn gained_at(self, time: i128) -> i128 {
         let rate = i128::from(self.rate.clamp(-Self::MOST, Self::MOST));
-        ((i128::from(time) - i128::from(self.since)) * rate).div_euclid(Self::PERIOD)
+        ((time - i128::from(self.since)) * rate).div_euclid(Self::PERIOD)
     }
 
     /// What it shows when it would show this, had it gained nothing.

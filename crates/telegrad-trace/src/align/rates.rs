@@ -11,9 +11,9 @@ const MOST: i128 = Drift::PERIOD / 1000;
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     /// By how much the second clock was ahead at most.
-    most: Vec<(i128, i128)>,
+    pub(super) most: Vec<(i128, i128)>,
     /// By how much it was behind at most.
-    least: Vec<(i128, i128)>,
+    pub(super) least: Vec<(i128, i128)>,
 }
 
 impl Reports {
@@ -29,19 +29,27 @@ impl Reports {
         self.least.push((one, one - other));
     }
 
+    /// Leaves only those that count, whatever the rates are.
+    ///
+    /// At any rates, a report binds by a straight line in its time and its difference, so that none binds more than one of those on the
+    /// hull of all.
+    pub(super) fn reduce(&mut self) {
+        self.most = lower_hull(std::mem::take(&mut self.most));
+        self.least = lower_hull(std::mem::take(&mut self.least));
+    }
+
     /// By how much faster the second may run: the logarithms of the rates, which add up from clock to clock, in units of
     /// [`Drift::PERIOD`]. Nothing where it cannot run steadily.
     ///
-    /// A line is sought that is below all of one kind and above all of the other. Only their hulls count. For a rate, the room between them is
+    /// A line is sought that is below all of one kind and above all of the other. For a rate, the room between them is
     /// the least of straight lines in it: it grows to a maximum and falls from there.
-    pub(super) fn rates(self) -> Option<Bounds> {
-        let (most, least) = (lower_hull(self.most), lower_hull(self.least));
+    pub(super) fn rates(&self) -> Option<Bounds> {
         // The times by the period, so that all of it is whole.
         let lowest = |hull: &[(i128, i128)], rate: i128| {
             let values = hull.iter().map(|(at, value)| value * Drift::PERIOD - rate * at);
             values.min().unwrap_or(i128::MAX / 4)
         };
-        let room = |rate: i128| lowest(&most, rate) + lowest(&least, -rate);
+        let room = |rate: i128| lowest(&self.most, rate) + lowest(&self.least, -rate);
         // Where it begins to fall.
         let best = first(-MOST, MOST, |rate| room(rate + 1) <= room(rate));
         if room(best) < 0 {

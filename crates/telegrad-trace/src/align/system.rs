@@ -77,30 +77,49 @@ impl System {
 
     /// By how much those may be above `from` at most that are bound that way.
     pub(super) fn most_above(&self, from: usize) -> FxHashMap<usize, i128> {
-        self.search(from, None)
+        let found = self.search(from, None).into_iter();
+        found.map(|(at, (most, _))| (at, most)).collect()
     }
 
     /// By how much `to` may be above `from` at most, if it is bound that way.
     pub(super) fn most(&self, from: usize, to: usize) -> Option<i128> {
-        self.search(from, Some(to)).get(&to).copied()
+        self.search(from, Some(to)).get(&to).map(|(most, _)| *most)
     }
 
-    fn search(&self, from: usize, until: Option<usize>) -> FxHashMap<usize, i128> {
+    /// What binds `to` that way, from `from` on; nothing if it is not bound.
+    pub(super) fn way(&self, from: usize, to: usize) -> Vec<usize> {
+        let found = self.search(from, Some(to));
+        let mut way = Vec::new();
+        let mut at = to;
+        while let Some((_, before)) = found.get(&at) {
+            way.push(at);
+            if at == from {
+                break;
+            }
+            at = *before;
+        }
+        way.reverse();
+        way
+    }
+
+    /// How far each is above `from` at most, and by way of what, as far as `until`.
+    fn search(&self, from: usize, until: Option<usize>) -> FxHashMap<usize, (i128, usize)> {
         let mut found = FxHashMap::default();
-        let mut open = BinaryHeap::from([Reverse((0, from))]);
+        let mut open = BinaryHeap::from([Reverse((0, from, from))]);
         // With the amounts as a measure no edge is shorter than nothing: that is what they keep.
-        while let Some(Reverse((measured, at))) = open.pop() {
+        while let Some(Reverse((measured, at, before))) = open.pop() {
             if found.contains_key(&at) {
                 continue;
             }
-            found.insert(at, measured + self.amounts[at] - self.amounts[from]);
+            let most = measured + self.amounts[at] - self.amounts[from];
+            found.insert(at, (most, before));
             if until == Some(at) {
                 break;
             }
             for (next, most) in &self.edges[at] {
                 if !found.contains_key(next) {
                     let edge = self.amounts[at] + most - self.amounts[*next];
-                    open.push(Reverse((measured + edge, *next)));
+                    open.push(Reverse((measured + edge, *next, at)));
                 }
             }
         }
