@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use rustc_hash::FxHashMap;
 
 use crate::event::Event;
 use crate::index::Index;
 use crate::intervals::union;
 use crate::names::Names;
-use crate::profile::{Phases, Profile, phases};
+use crate::phases::{Phases, phases};
+use crate::profile::Profile;
+use crate::text::{align_right, printable, size, table, time};
 
 /// All events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,7 @@ pub struct Average {
     pub failed: usize,
     /// All of it, in nanoseconds.
     pub total: u64,
-    /// Without what it had others do.
+    /// Without what it had others do, and what went on below it on its thread.
     pub self_time: u64,
     /// Of the times that it took, in nanoseconds.
     pub mean: u64,
@@ -36,8 +37,10 @@ pub struct Average {
     pub bytes: u64,
     /// Bytes of tensors that were made, or went to and fro.
     pub tensor_bytes: u64,
-    /// For calls: where the time went, on average.
+    /// For calls: where the time went, on average, of those whose executions are known.
     pub phases: Option<Phases>,
+    /// How many those are.
+    pub executed: usize,
 }
 
 /// What to sort by; the largest first, names from A to Z.
@@ -85,14 +88,19 @@ impl Profile {
         let mut groups: FxHashMap<(String, u32), Group<'_>> = FxHashMap::default();
         for event in &self.events {
             let group = groups.entry((names.of(event), event.worker)).or_default();
-            group.self_time += self_time(event, &index);
+            group.self_time = group.self_time.saturating_add(self_time(event, &index));
             group.events.push(event);
         }
         let averages = groups.into_iter().map(|((name, worker), group)| {
             let mut times: Vec<u64> = group.events.iter().map(|event| event.duration()).collect();
             times.sort_unstable();
-            let total: u64 = times.iter().sum();
+            let total = sum(times.iter().copied());
             let percentile = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
+            let executed = group
+                .events
+                .iter()
+                .filter_map(|event| phases(event, index.execution(event)?));
+            let executed: Vec<Phases> = executed.collect();
             Average {
                 name,
                 worker: self.worker(worker).to_owned(),
@@ -103,41 +111,55 @@ impl Profile {
                 mean: total / times.len() as u64,
                 p50: percentile(50),
                 p99: percentile(99),
-                bytes: group.events.iter().map(|event| bytes(event)).sum(),
-                tensor_bytes: group.events.iter().map(|event| event.tensor_bytes).sum(),
-                phases: mean_phases(&group.events, &index),
+                bytes: sum(group.events.iter().map(|event| bytes(event))),
+                tensor_bytes: sum(group.events.iter().map(|event| event.tensor_bytes)),
+                phases: mean(&executed),
+                executed: executed.len(),
             }
         });
         Averages(averages.collect()).sorted(SortBy::Total)
     }
 }
 
+/// The sum of what may come from anywhere, as large as it can be told.
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
 fn bytes(event: &Event) -> u64 {
-    event
-        .as_call()
-        .map_or(0, |call| call.sent_bytes + call.received_bytes)
+    let call = event.as_call();
+    call.map_or(0, |call| call.sent_bytes.saturating_add(call.received_bytes))
 }
 
-/// The time of an event in which nothing went on that it had caused.
+/// The time of an event without what it had done.
+///
+/// For what goes on on a thread, that is what went on below it there, waiting included. Calls that are under way do not: the thread does
+/// something else meanwhile, or waits for them. So the times of what happens on one thread add up to that of the whole.
+///
+/// For a call it is what others did for it, too.
 pub(crate) fn self_time(event: &Event, index: &Index<'_>) -> u64 {
-    let clipped = index.children(event.span).iter().map(|child| {
-        let (start, end) = (child.start.max(event.start), child.end.min(event.end));
-        (start, end.max(start))
-    });
-    let children: u64 = union(clipped.collect())
-        .iter()
-        .map(|(start, end)| end - start)
-        .sum();
-    event.duration().saturating_sub(children)
+    let is_call = event.as_call().is_some();
+    let mut parts = Vec::new();
+    // What is done for a call, as encoding is, is done by whoever makes it. A call is looked into once, from where it was made.
+    let mut open = vec![event];
+    while let Some(at) = open.pop() {
+        for child in index.children(at.span) {
+            let is_here = (child.worker, child.thread) == (event.worker, event.thread);
+            if child.as_call().is_some() {
+                open.extend((!is_call).then_some(*child));
+            } else if is_here || is_call && child.as_execution().is_some() {
+                let (start, end) = (child.start.max(event.start), child.end.min(event.end));
+                parts.push((start, end.max(start)));
+            }
+        }
+    }
+    let parts: u64 = union(parts).iter().map(|(start, end)| end - start).sum();
+    event.duration().saturating_sub(parts)
 }
 
-fn mean_phases(events: &[&Event], index: &Index<'_>) -> Option<Phases> {
-    let found: Vec<Phases> = events
-        .iter()
-        .filter_map(|event| phases(event, index.execution(event)?))
-        .collect();
-    let mean = |of: fn(&Phases) -> u64| found.iter().map(of).sum::<u64>() / found.len() as u64;
-    (!found.is_empty()).then(|| Phases {
+fn mean(all: &[Phases]) -> Option<Phases> {
+    let mean = |of: fn(&Phases) -> u64| sum(all.iter().map(of)) / all.len() as u64;
+    (!all.is_empty()).then(|| Phases {
         encode: mean(|phases| phases.encode),
         wire: mean(|phases| phases.wire),
         queue: mean(|phases| phases.queue),
@@ -177,13 +199,13 @@ impl Averages {
 /// A table, and for calls a second one of where their time went.
 impl fmt::Display for Averages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = plain(&[
+        let mut rows = table(&[
             "name", "worker", "calls", "failed", "self", "total", "mean", "p50", "p99", "bytes", "tensors",
         ]);
         for average in &self.0 {
-            table.add_row([
-                average.name.clone(),
-                average.worker.clone(),
+            rows.add_row([
+                printable(&average.name).into_owned(),
+                printable(&average.worker).into_owned(),
                 average.calls.to_string(),
                 if average.failed == 0 {
                     String::new()
@@ -199,8 +221,8 @@ impl fmt::Display for Averages {
                 size(average.tensor_bytes),
             ]);
         }
-        align_right(&mut table, 2);
-        writeln!(f, "{table}")?;
+        align_right(&mut rows, 2);
+        writeln!(f, "{rows}")?;
         let calls: Vec<_> = self
             .0
             .iter()
@@ -209,7 +231,7 @@ impl fmt::Display for Averages {
         if calls.is_empty() {
             return Ok(());
         }
-        let mut table = plain(&[
+        let mut rows = table(&[
             "call, on average",
             "calls",
             "encode",
@@ -226,50 +248,14 @@ impl fmt::Display for Averages {
                 execute,
                 reply,
             } = phases;
-            let mut row = vec![average.name.clone(), average.calls.to_string()];
+            let mut row = vec![
+                printable(&average.name).into_owned(),
+                average.executed.to_string(),
+            ];
             row.extend([encode, wire, queue, execute, reply].map(time));
-            table.add_row(row);
+            rows.add_row(row);
         }
-        align_right(&mut table, 1);
-        write!(f, "\n{table}")
-    }
-}
-
-/// A table in which lines are all that separates.
-pub(crate) fn plain(columns: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(columns);
-    table
-}
-
-pub(crate) fn align_right(table: &mut Table, from: usize) {
-    for column in table.column_iter_mut().skip(from) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-}
-
-/// Nanoseconds for people.
-pub(crate) fn time(nanoseconds: u64) -> String {
-    let value = nanoseconds as f64;
-    match nanoseconds {
-        0..10_000 => format!("{:.2} µs", value / 1e3),
-        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
-    }
-}
-
-/// Bytes for people.
-pub(crate) fn size(bytes: u64) -> String {
-    let value = bytes as f64;
-    match bytes {
-        0 => String::new(),
-        1..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", value / 1e6),
-        _ => format!("{:.1} GB", value / 1e9),
+        align_right(&mut rows, 1);
+        write!(f, "\n{rows}")
     }
 }

@@ -4,6 +4,7 @@
 //! and the backward pass that belong together. Each event has all that is known of it in its arguments, so that the
 //! file can be read back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::event::{Event, Kind};
 use crate::lanes::lanes;
-use crate::profile::{Profile, Worker};
+use crate::profile::Profile;
+use crate::worker::Worker;
 
 /// What viewers do not need and reading back does.
 #[derive(Serialize, Deserialize)]
@@ -125,19 +127,11 @@ impl Profile {
         to.flush()
     }
 
-    pub(crate) fn row_name(&self, event: &Event, lane: usize) -> String {
-        let worker = self.workers.iter().find(|worker| worker.rank == event.worker);
-        let thread =
-            worker.and_then(|worker| worker.threads.iter().find(|(number, _)| *number == event.thread));
-        let name = thread.map_or_else(|| format!("thread {}", event.thread), |(_, name)| name.clone());
-        match lane {
-            0 => name,
-            lane => format!("{name} ({})", lane + 1),
-        }
-    }
-
     /// Reads what [`write_chrome`](Self::write_chrome) has written.
     pub(crate) fn from_chrome(file: &[u8]) -> Result<Self, String> {
+        if file.trim_ascii_start().starts_with(b"[") {
+            return Err("it was not written by telegrad: it is a list, and says nothing of workers".into());
+        }
         let file: Chrome = serde_json::from_slice(file).map_err(|error| error.to_string())?;
         let about = file.telegrad.ok_or("it was not written by telegrad")?;
         let events = file.events.ok_or("it has no events")?.0;
@@ -173,10 +167,8 @@ impl<'de> Deserialize<'de> for Events {
             fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Events, A::Error> {
                 let mut events = Vec::new();
                 while let Some(entry) = entries.next_element::<Entry<'_>>()? {
-                    if let Entry {
-                        ph: "X",
-                        args: Some(args),
-                    } = entry
+                    if let Some(args) = entry.args
+                        && entry.ph == "X"
                     {
                         let event = serde_json::from_str(args.get());
                         events.push(event.map_err(|error| {
@@ -192,9 +184,11 @@ impl<'de> Deserialize<'de> for Events {
     }
 }
 
+/// An entry, as far as it is read. What other programs write again may have any order, and other ways to write the same text.
 #[derive(Deserialize)]
 struct Entry<'a> {
-    ph: &'a str,
+    #[serde(borrow, default)]
+    ph: Cow<'a, str>,
     #[serde(borrow)]
     args: Option<&'a RawValue>,
 }

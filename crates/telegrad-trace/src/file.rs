@@ -1,8 +1,11 @@
 //! Recordings in files (S44).
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::lines::{self, Content};
 use crate::merge::Worlds;
@@ -117,16 +120,40 @@ fn read_file(path: &Path) -> Result<Content, TraceError> {
         path: path.to_owned(),
         why,
     };
-    let mut file = File::open(path).map_err(at)?;
-    let mut start = [0; 512];
-    let count = file.read(&mut start).map_err(at)?;
-    file.rewind().map_err(at)?;
-    // Files in Chrome's format begin with this one.
-    if String::from_utf8_lossy(&start[..count]).contains("\"displayTimeUnit\"") {
-        let mut whole = Vec::new();
-        file.read_to_end(&mut whole).map_err(at)?;
+    // A line at a time, never back: it may be a pipe.
+    let mut file = BufReader::new(File::open(path).map_err(at)?);
+    let mut start = Vec::new();
+    file.read_until(b'\n', &mut start).map_err(at)?;
+    if start.starts_with(GZIP) {
+        return Err(content("it is compressed; `gunzip` it first".into()));
+    }
+    if is_line(&start) {
+        return lines::read(start.chain(file)).map_err(content);
+    }
+    let mut whole = start;
+    file.read_to_end(&mut whole).map_err(at)?;
+    if is_chrome(&whole) {
         Ok(Content::Profile(Profile::from_chrome(&whole).map_err(content)?))
     } else {
-        lines::read(BufReader::new(file)).map_err(content)
+        lines::read(&whole[..]).map_err(content)
     }
+}
+
+/// What compressed files begin with.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Whether this is all of a line, and not all of a file in Chrome's format, which some programs write on one.
+fn is_line(start: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Start {
+        #[serde(rename = "traceEvents")]
+        events: Option<IgnoredAny>,
+    }
+    serde_json::from_slice(start).is_ok_and(|start: Start| start.events.is_none())
+}
+
+/// Whether a file is in Chrome's format: one object with a list of events, wherever that comes in it, or only the list.
+fn is_chrome(whole: &[u8]) -> bool {
+    let has = |key: &[u8]| whole.windows(key.len()).any(|part| part == key);
+    whole.trim_ascii_start().starts_with(b"[") || has(b"\"displayTimeUnit\"") || has(b"\"traceEvents\"")
 }

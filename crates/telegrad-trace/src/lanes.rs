@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use rustc_hash::FxHashMap;
 
 use crate::event::Event;
+use crate::profile::Profile;
 
 /// Rows in which an event is tried one after the other. Beyond them it gets one in which nothing goes on, so that
 /// thousands of calls at once do not take millions of looks.
@@ -22,6 +23,26 @@ pub(crate) fn lanes<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<usize> {
         rows.place(event)
     };
     events.map(place).collect()
+}
+
+impl Profile {
+    /// What a row is called: by the thread, and by its number where that has several.
+    pub(crate) fn row_name(&self, event: &Event, lane: usize) -> String {
+        let thread = self.find(event.worker).and_then(|worker| {
+            let at = worker
+                .threads
+                .partition_point(|(number, _)| *number < event.thread);
+            worker
+                .threads
+                .get(at)
+                .filter(|(number, _)| *number == event.thread)
+        });
+        let name = thread.map_or_else(|| format!("thread {}", event.thread), |(_, name)| name.clone());
+        match lane {
+            0 => name,
+            lane => format!("{name} ({})", lane + 1),
+        }
+    }
 }
 
 /// The rows of a thread.

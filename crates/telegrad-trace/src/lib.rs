@@ -20,9 +20,13 @@ mod subscribers;
 mod shown;
 mod align;
 mod sound;
+mod worker;
 mod profile;
+mod phases;
+mod doubts;
 mod index;
 mod names;
+mod text;
 mod averages;
 mod step;
 mod intervals;
@@ -42,14 +46,17 @@ pub use current::{Entered, at_home, hide, is_recorded, is_showing, outside};
 pub use event::{Call, Event, Execution, Kind, Position, Status};
 pub use file::{TraceError, read, read_worlds};
 pub use here::{Here, here};
-pub use profile::{Options, Phases, Profile, Worker};
+pub use phases::Phases;
+pub use profile::{Options, Profile};
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use scope::{Scope, scope, scope_of, scope_with};
 pub use sink::{FOLDER, SHAPES, Sink, write_worker};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
 pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
+pub use text::printable;
 pub use view::View;
+pub use worker::{Alignment, Drift, Worker};
 
 /// Records what follows, to the end of the block, under a name of your choice.
 ///

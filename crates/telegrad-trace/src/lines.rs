@@ -3,11 +3,13 @@
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use telegrad_wire::Rank;
 
 use crate::event::Event;
-use crate::profile::{Profile, Worker};
+use crate::profile::Profile;
 use crate::recorder::Collected;
+use crate::worker::Worker;
 
 /// One line of a file that is no event.
 #[derive(Serialize, Deserialize)]
@@ -91,6 +93,9 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
         if let Some(broken) = broken {
             return Err(broken);
         }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
         // Nearly all of them are: none of the others is taken for one.
         if let Ok(event) = serde_json::from_slice(&line) {
             events.push(event);
@@ -106,7 +111,13 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
             Ok(Line::Worker(worker)) => workers.push(worker),
             Ok(Line::Threads { threads: names }) => threads = Some(names),
             Ok(Line::Stopped { stopped: why }) => stopped = Some(why),
-            Err(error) => broken = Some(format!("line {} makes no sense: {error}", number + 1)),
+            Err(_) => {
+                broken = Some(format!(
+                    "line {} makes no sense: {}",
+                    number + 1,
+                    what_is_wrong(&line)
+                ))
+            }
         }
     }
     if let Some((world, rank, name)) = of {
@@ -129,7 +140,12 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
         });
     }
     if about.is_none() && workers.is_empty() {
-        return Err(broken.unwrap_or_else(|| "it is empty".into()));
+        let why = if events.is_empty() {
+            "it is empty"
+        } else {
+            "it has events, but not the lines before them that say which workers they are of"
+        };
+        return Err(broken.unwrap_or_else(|| why.into()));
     }
     // Somebody may have picked out lines. Then there is nothing to say about the others.
     let (world, mut missing, count) = match about {
@@ -144,4 +160,30 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
         world,
         ..Profile::of(events, workers, missing)
     }))
+}
+
+/// Why a line is neither an event nor anything else that is in a recording.
+fn what_is_wrong(line: &[u8]) -> String {
+    let value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => return error.to_string(),
+    };
+    let wrong = |what: &str, error: serde_json::Error| format!("of {what}, {error}");
+    // What it was meant to be is seen by what only that has.
+    let found = if value.get("span").is_some() {
+        Event::deserialize(&value)
+            .err()
+            .map(|error| wrong("an event", error))
+    } else if value.get("ahead").is_some() {
+        Worker::deserialize(&value)
+            .err()
+            .map(|error| wrong("a worker", error))
+    } else if let Some(about) = value.get("profile") {
+        About::deserialize(about)
+            .err()
+            .map(|error| wrong("a profile", error))
+    } else {
+        None
+    };
+    found.unwrap_or_else(|| "nothing in a recording looks like this".into())
 }

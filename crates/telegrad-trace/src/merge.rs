@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use telegrad_wire::Rank;
 
-use crate::align;
+use crate::align::shift;
 use crate::file::TraceError;
 use crate::lines::Content;
 use crate::profile::Profile;
@@ -135,7 +135,7 @@ impl World {
 /// A worker whose clock the times of a profile are on.
 fn root_of(profile: &Profile) -> Option<Rank> {
     let mut workers = profile.workers.iter();
-    let root = workers.find(|worker| worker.known && worker.ahead == 0);
+    let root = workers.find(|worker| worker.known && worker.has_the_clock());
     root.map(|worker| worker.rank)
 }
 
@@ -159,7 +159,7 @@ fn apart(profile: Profile) -> Apart {
     for worker in known {
         let mut events = events.remove(&worker.rank).unwrap_or_default();
         for event in &mut events {
-            align::shift(event, worker.ahead.saturating_neg());
+            shift(event, |time| worker.to_own(time));
         }
         let collected = Collected {
             events,

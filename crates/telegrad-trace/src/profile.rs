@@ -5,14 +5,15 @@ use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use rustc_hash::FxHashSet;
-use serde::{Deserialize, Serialize};
 use telegrad_wire::Rank;
 
-use crate::align;
+use crate::align::align;
 use crate::event::{Event, Kind};
 use crate::index::Index;
+use crate::phases::{Phases, phases};
 use crate::recorder::Collected;
 use crate::sound::sound;
+use crate::worker::Worker;
 
 /// What to profile, and how.
 #[derive(Clone, Debug)]
@@ -36,30 +37,6 @@ impl Default for Options {
     }
 }
 
-/// A worker that took part.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Worker {
-    /// Its number.
-    pub rank: Rank,
-    /// Its name.
-    pub name: String,
-    /// By how many nanoseconds its clock was found to be ahead.
-    pub ahead: i64,
-    /// The names of its threads, by their numbers.
-    pub threads: Vec<(u64, String)>,
-    /// Events that there was no room for.
-    pub dropped: u64,
-    /// Whether its events are known. Those of a worker that was lost, or was only called by one that records itself, are not:
-    /// nobody can say what it did.
-    #[serde(default = "is_known")]
-    pub known: bool,
-}
-
-/// What files say that do not say it.
-fn is_known() -> bool {
-    true
-}
-
 /// What happened, on every worker that had to do with it, on one clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
@@ -73,56 +50,44 @@ pub struct Profile {
     pub world: Option<u64>,
 }
 
-/// Where the time of a call went, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Phases {
-    /// From the start of the call until its request was handed over to the link.
-    pub encode: u64,
-    /// Until the request was at the callee.
-    pub wire: u64,
-    /// Until its function began, with its arguments decoded.
-    pub queue: u64,
-    /// Until that returned.
-    pub execute: u64,
-    /// Until what it gave was encoded and there.
-    pub reply: u64,
-}
-
 impl Profile {
     /// Puts together what the workers have recorded, each perhaps in several parts. Times are brought to the clock of `root`.
     pub fn new(root: Rank, parts: Vec<(Rank, String, Collected)>, missing: Vec<(String, String)>) -> Self {
         let mut events = Vec::new();
         let mut workers: BTreeMap<Rank, Worker> = BTreeMap::new();
+        let mut spans: FxHashSet<u64> = FxHashSet::default();
         for (rank, name, collected) in parts {
             let is_lost = collected.events.is_empty() && missing.iter().any(|(lost, _)| *lost == name);
-            events.extend(collected.events);
             let part = Worker {
-                rank,
-                name,
-                ahead: 0,
                 threads: collected.threads,
                 dropped: collected.dropped,
                 known: !is_lost,
+                ..Worker::new(rank, name)
             };
             match workers.entry(rank) {
-                Entry::Occupied(mut known) => known.get_mut().add(part),
+                Entry::Occupied(mut known) => {
+                    let is_known = collected.events.iter().any(|event| spans.contains(&event.span));
+                    known.get_mut().add(part, is_known);
+                }
                 Entry::Vacant(new) => {
                     new.insert(part);
                 }
             }
+            spans.extend(
+                collected
+                    .events
+                    .iter()
+                    .map(|event| event.span)
+                    .filter(|span| *span != 0),
+            );
+            events.extend(collected.events);
         }
         let mut events = sound(events);
-        let ahead = align::offsets(&events, root);
+        align(&mut events, &mut workers, root);
+        events.sort_by_key(|event| (event.start, event.span));
         for worker in workers.values_mut() {
-            worker.ahead = ahead.get(&worker.rank).copied().unwrap_or(0);
             worker.threads.sort_unstable();
         }
-        for event in &mut events {
-            if let Some(offset) = ahead.get(&event.worker) {
-                align::shift(event, *offset);
-            }
-        }
-        events.sort_by_key(|event| (event.start, event.span));
         Self {
             events,
             workers: workers.into_values().collect(),
@@ -133,9 +98,19 @@ impl Profile {
 
     /// A profile of these events, which may come from anywhere.
     pub(crate) fn of(events: Vec<Event>, workers: Vec<Worker>, missing: Vec<(String, String)>) -> Self {
+        let mut by_rank: BTreeMap<Rank, Worker> = BTreeMap::new();
+        for mut worker in workers {
+            worker.threads.sort_unstable();
+            match by_rank.entry(worker.rank) {
+                Entry::Occupied(mut known) => known.get_mut().add(worker, true),
+                Entry::Vacant(new) => {
+                    new.insert(worker);
+                }
+            }
+        }
         Self {
             events: sound(events),
-            workers,
+            workers: by_rank.into_values().collect(),
             missing,
             world: None,
         }
@@ -149,14 +124,7 @@ impl Profile {
         }
         for (rank, name) in workers {
             if named.remove(&rank) {
-                self.workers.push(Worker {
-                    rank,
-                    name,
-                    ahead: 0,
-                    threads: Vec::new(),
-                    dropped: 0,
-                    known: false,
-                });
+                self.workers.push(Worker::new(rank, name));
             }
         }
         self.workers.sort_by_key(|worker| worker.rank);
@@ -164,8 +132,12 @@ impl Profile {
 
     /// The name of a worker.
     pub fn worker(&self, rank: Rank) -> &str {
-        let found = self.workers.iter().find(|worker| worker.rank == rank);
-        found.map_or("?", |worker| &worker.name)
+        self.find(rank).map_or("?", |worker| &worker.name)
+    }
+
+    pub(crate) fn find(&self, rank: Rank) -> Option<&Worker> {
+        let at = self.workers.binary_search_by_key(&rank, |worker| worker.rank);
+        at.ok().map(|at| &self.workers[at])
     }
 
     /// When the first event began and the last one ended.
@@ -187,20 +159,6 @@ impl Profile {
     }
 }
 
-impl Worker {
-    /// Adds what is known of it from elsewhere, or of another of its lives. What is known already is not counted twice.
-    pub(crate) fn add(&mut self, other: Self) {
-        if *self == other {
-            return;
-        }
-        self.threads.extend(other.threads);
-        self.threads.sort_unstable();
-        self.threads.dedup();
-        self.dropped += other.dropped;
-        self.known |= other.known;
-    }
-}
-
 /// The other worker that an event has to do with.
 fn peer(event: &Event) -> Option<Rank> {
     match &event.kind {
@@ -208,26 +166,4 @@ fn peer(event: &Event) -> Option<Rank> {
         Kind::Execution(execution) => Some(execution.caller),
         _ => None,
     }
-}
-
-/// The phases of a call, given its execution.
-pub(crate) fn phases(call: &Event, execution: &Event) -> Option<Phases> {
-    let (Kind::Call(of_call), Kind::Execution(of_execution)) = (&call.kind, &execution.kind) else {
-        return None;
-    };
-    let end = if of_call.received == 0 {
-        call.end
-    } else {
-        of_call.received
-    };
-    let known = |stamp: u64, otherwise: u64| if stamp == 0 { otherwise } else { stamp };
-    let began = known(of_execution.decoded, execution.start);
-    let returned = known(of_execution.returned, execution.end);
-    Some(Phases {
-        encode: of_call.sent.saturating_sub(call.start),
-        wire: of_execution.arrived.saturating_sub(of_call.sent),
-        queue: began.saturating_sub(of_execution.arrived),
-        execute: returned.saturating_sub(began),
-        reply: end.saturating_sub(returned),
-    })
 }

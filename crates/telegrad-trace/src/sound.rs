@@ -2,10 +2,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::event::Event;
+use crate::event::{Event, Kind};
+use crate::worker::LAST_MOMENT;
 
 /// Sees to it that every event has a number of its own, none ends before it begins, none is its own cause, however far off, and
-/// they are in the order of their starts. Whatever reads a profile counts on that, and asks no further.
+/// they are in the order of their starts. No number is so large that the sum of two would not be one. Whatever reads a profile
+/// counts on that, and asks no further.
 ///
 /// Of several events with one number the first counts: it is the same event, found in several places. One without a number gets
 /// one.
@@ -18,11 +20,35 @@ pub(crate) fn sound(mut events: Vec<Event>) -> Vec<Event> {
         if event.span == 0 {
             event.span = free.next().unwrap_or(u64::MAX);
         }
+        clamp(event);
         event.end = event.end.max(event.start);
     }
     without_circles(&mut events);
     events.sort_by_key(|event| (event.start, event.span));
     events
+}
+
+/// Takes from numbers what is too much to count with.
+fn clamp(event: &mut Event) {
+    let mut numbers = vec![&mut event.start, &mut event.end, &mut event.tensor_bytes];
+    match &mut event.kind {
+        Kind::Call(call) => numbers.extend([
+            &mut call.sent,
+            &mut call.received,
+            &mut call.sent_bytes,
+            &mut call.received_bytes,
+        ]),
+        Kind::Execution(execution) => numbers.extend([
+            &mut execution.arrived,
+            &mut execution.decoded,
+            &mut execution.returned,
+            &mut execution.replied,
+        ]),
+        _ => {}
+    }
+    for number in numbers {
+        *number = LAST_MOMENT.min(*number);
+    }
 }
 
 /// Takes away the causes of events that would be their own.
@@ -50,7 +76,7 @@ fn without_circles(events: &mut [Event]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Kind, Status};
+    use crate::event::Status;
 
     fn event(span: u64, parent: u64, name: &'static str) -> Event {
         Event {

@@ -8,12 +8,13 @@ use serde::Serialize;
 use telegrad_wire::Rank;
 
 use crate::activity::{Activity, activities};
-use crate::averages::{align_right, plain, time};
 use crate::critical::{Paths, Piece};
 use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::names::Names;
-use crate::profile::{Profile, Worker};
+use crate::profile::Profile;
+use crate::text::{align_right, printable, table, time};
+use crate::worker::Worker;
 
 /// A part of a profile from one moment to another, on all workers.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,16 +42,16 @@ pub struct Usage {
     pub busy: u64,
     /// Whatever ran on it waited for other workers.
     pub waiting: u64,
-    /// Nothing ran on it.
+    /// Nothing that is recorded ran on it.
     pub idle: u64,
 }
 
 /// A piece of the critical path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
-    /// The event that it is a part of; 0 where it is within none.
+    /// The event that it is a part of; 0 where it is within none, and nothing is recorded.
     pub span: u64,
-    /// Where.
+    /// Where; empty where it is within no event.
     pub worker: String,
     /// What.
     pub name: String,
@@ -94,12 +95,8 @@ impl Step {
 /// The share of the workers' time in which they did not work.
 pub(crate) fn bubble_ratio(duration: u64, workers: &[Usage]) -> f64 {
     let whole = duration as f64 * workers.len() as f64;
-    let busy: u64 = workers.iter().map(|usage| usage.busy).sum();
-    if whole == 0.0 {
-        0.0
-    } else {
-        1.0 - busy as f64 / whole
-    }
+    let busy: f64 = workers.iter().map(|usage| usage.busy as f64).sum();
+    if whole == 0.0 { 0.0 } else { 1.0 - busy / whole }
 }
 
 impl Profile {
@@ -116,6 +113,17 @@ impl Profile {
         let steps = Steps::new(self, &index);
         let outermost = steps.outermost(name).into_iter();
         outermost.map(|event| steps.of(event)).collect()
+    }
+}
+
+impl Profile {
+    /// The name of the worker that an event is on; none for the one that is made up.
+    pub(crate) fn worker_of(&self, event: &Event) -> &str {
+        if is_made_up(event) {
+            ""
+        } else {
+            self.worker(event.worker)
+        }
     }
 }
 
@@ -241,8 +249,12 @@ impl<'a> Steps<'a> {
         let path = self.path(root).into_iter();
         let critical_path = path.map(|(event, start, end)| Segment {
             span: event.span,
-            worker: self.profile.worker(event.worker).to_owned(),
-            name: self.names.of(event),
+            worker: self.profile.worker_of(event).to_owned(),
+            name: if is_made_up(event) {
+                "nothing recorded".into()
+            } else {
+                self.names.of(event)
+            },
             start,
             end,
         });
@@ -257,39 +269,49 @@ impl<'a> Steps<'a> {
     }
 }
 
+/// Whether an event is the one that everything was put into, on no worker. All others have numbers.
+fn is_made_up(event: &Event) -> bool {
+    event.span == 0
+}
+
 /// How each worker spent it, and the critical path by name.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.duration().max(1) as f64;
         let share = |time: u64| format!("{:.1} %", 100.0 * time as f64 / whole);
-        writeln!(f, "{}: {}", self.name, time(self.duration()))?;
-        let mut table = plain(&["worker", "busy", "waiting", "idle"]);
+        writeln!(f, "{}: {}", printable(&self.name), time(self.duration()))?;
+        let mut rows = table(&["worker", "busy", "waiting", "idle"]);
         for usage in &self.workers {
-            table.add_row([
-                usage.worker.clone(),
+            rows.add_row([
+                printable(&usage.worker).into_owned(),
                 share(usage.busy),
                 share(usage.waiting),
                 share(usage.idle),
             ]);
         }
-        align_right(&mut table, 1);
-        writeln!(f, "{table}")?;
+        align_right(&mut rows, 1);
+        writeln!(f, "{rows}")?;
         writeln!(
             f,
             "bubble: {:.1} % of the workers' time was not worked",
             100.0 * self.bubble_ratio()
         )?;
-        let mut table = plain(&["critical path", "worker", "time", "share"]);
+        let mut rows = table(&["critical path", "worker", "time", "share"]);
         let critical = self.critical();
         let shown = 12;
         for (worker, name, spent) in critical.iter().take(shown) {
-            table.add_row([name.clone(), worker.clone(), time(*spent), share(*spent)]);
+            rows.add_row([
+                printable(name).into_owned(),
+                printable(worker).into_owned(),
+                time(*spent),
+                share(*spent),
+            ]);
         }
         let rest: u64 = critical.iter().skip(shown).map(|(_, _, spent)| spent).sum();
         if rest > 0 {
-            table.add_row(["everything else".into(), String::new(), time(rest), share(rest)]);
+            rows.add_row(["everything else".into(), String::new(), time(rest), share(rest)]);
         }
-        align_right(&mut table, 2);
-        write!(f, "{table}")
+        align_right(&mut rows, 2);
+        write!(f, "{rows}")
     }
 }

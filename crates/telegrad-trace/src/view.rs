@@ -9,7 +9,8 @@ use telegrad_wire::Rank;
 use crate::event::Event;
 use crate::lanes::lanes;
 use crate::names::Names;
-use crate::profile::{Phases, Profile, phases};
+use crate::phases::{Phases, phases};
+use crate::profile::Profile;
 use crate::step::{Steps, Usage, bubble_ratio};
 
 /// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand; the table of the
@@ -217,7 +218,7 @@ impl Profile {
             StepView {
                 event: number(event.span).unwrap_or(NONE),
                 name: event.name.clone().into_owned(),
-                worker: self.worker(event.worker),
+                worker: self.worker_of(event),
                 start: event.start - start,
                 duration: event.duration(),
                 bubble: bubble_ratio(event.duration(), &workers),
@@ -254,8 +255,9 @@ impl Profile {
             if let Some(call) = event.as_call() {
                 let there = traffic.entry((event.worker, call.callee)).or_default();
                 there.0 += 1;
-                there.1 += call.sent_bytes;
-                traffic.entry((call.callee, event.worker)).or_default().1 += call.received_bytes;
+                there.1 = there.1.saturating_add(call.sent_bytes);
+                let back = &mut traffic.entry((call.callee, event.worker)).or_default().1;
+                *back = back.saturating_add(call.received_bytes);
             }
         }
         let flow = |((from, to), (calls, bytes))| Flow {

@@ -80,6 +80,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
             worker.dropped, worker.name
         );
     }
+    for doubt in profile.doubts() {
+        text += &format!("\n{doubt}\n");
+    }
     for (worker, why) in &profile.missing {
         text += &format!("\nnot all events of `{worker}` are there: {why}\n");
     }

@@ -1,5 +1,6 @@
 //! Profiles in files (S44), and several of them as one (S43).
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use telegrad_trace::{read, read_worlds};
@@ -27,6 +28,75 @@ fn files_of_both_kinds_are_read_back_as_they_were() {
 }
 
 #[test]
+fn what_other_programs_have_written_again_is_read_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = profile();
+    let mut file = Vec::new();
+    profile.write_chrome(&mut file).unwrap();
+    let value: Value = serde_json::from_slice(&file).unwrap();
+    // Other orders of keys, on one line and on many, and other ways to write the same text.
+    let (events, about) = (&value["traceEvents"], &value["telegrad"]);
+    let first = format!("{{\"traceEvents\":{events},\"other\":[1],\"telegrad\":{about}}}");
+    let pretty = serde_json::to_string_pretty(&value).unwrap();
+    let escaped = first.replace("\"ph\":\"X\"", "\"ph\":\"\\u0058\"");
+    assert_ne!(first, escaped);
+    for text in [first, pretty, escaped] {
+        let path = folder.path().join("again.json");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(read(&[path]).unwrap(), profile);
+    }
+    let mut lines = Vec::new();
+    profile.write_lines(&mut lines).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    let path = folder.path().join("again.jsonl");
+    std::fs::write(&path, lines.replace('\n', "\r\n\r\n")).unwrap();
+    assert_eq!(read(&[path]).unwrap(), profile);
+}
+
+#[test]
+fn workers_and_threads_may_be_in_any_order_and_more_than_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.jsonl");
+    let mut text = String::new();
+    for (rank, name, thread) in [(1, "b", 101), (0, "a", 7), (0, "a", 100), (0, "a", 5)] {
+        let threads = serde_json::json!([[200, "last"], [thread, format!("thread-{thread}")]]);
+        let worker =
+            serde_json::json!({ "rank": rank, "name": name, "ahead": 0, "threads": threads, "dropped": 0 });
+        text += &format!("{worker}\n");
+    }
+    for event in events() {
+        text += &(serde_json::to_string(&event).unwrap() + "\n");
+    }
+    std::fs::write(&path, text).unwrap();
+    let profile = read(&[path]).unwrap();
+    assert_eq!(
+        (profile.worker(0), profile.worker(1), profile.workers.len()),
+        ("a", "b", 2)
+    );
+    let view = view(&profile);
+    for (rank, name) in [(0, "thread-100"), (1, "thread-101")] {
+        assert_eq!(view["workers"][rank]["rows"], serde_json::json!([name]));
+    }
+}
+
+#[test]
+fn recordings_come_through_pipes() {
+    let profile = profile();
+    for is_chrome in [true, false] {
+        let (from, mut to) = std::io::pipe().unwrap();
+        // It fits into the pipe.
+        if is_chrome {
+            profile.write_chrome(&mut to).unwrap();
+        } else {
+            profile.write_lines(&mut to).unwrap();
+        }
+        drop(to);
+        let path = PathBuf::from(format!("/proc/self/fd/{}", from.as_raw_fd()));
+        assert_eq!(read(&[path]).unwrap(), profile);
+    }
+}
+
+#[test]
 fn what_is_no_recording_is_refused_with_the_reason() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().to_owned();
@@ -39,11 +109,32 @@ fn what_is_no_recording_is_refused_with_the_reason() {
             "not written by telegrad",
         ),
         ("{\"displayTimeUnit\":", "EOF"),
+        ("[{\"ph\":\"X\"}]", "it is a list"),
+        (
+            "{\"hello\":1}\n{}\n",
+            "line 1 makes no sense: nothing in a recording",
+        ),
+        (
+            "{\"span\":1,\"parent\":0}\n{}\n",
+            "line 1 makes no sense: of an event, missing field `name`",
+        ),
+        (
+            "{\"rank\":1,\"ahead\":-0.5}\n{}\n",
+            "line 1 makes no sense: of a worker, invalid type",
+        ),
+        ("{\"profile\":{}}\n{}\n", "of a profile, missing field"),
     ] {
         std::fs::write(&file, content).unwrap();
         let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
         assert!(error.contains(why) && error.contains("x.json"), "{error}");
     }
+    let event = serde_json::to_string(&events()[0]).unwrap();
+    std::fs::write(&file, event + "\n").unwrap();
+    let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
+    assert!(error.contains("which workers they are of"), "{error}");
+    std::fs::write(&file, b"\x1f\x8b\x08\0\n\0").unwrap();
+    let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
+    assert!(error.contains("it is compressed"), "{error}");
     let error = read(&[folder.join("nobody")]).unwrap_err().to_string();
     assert!(error.starts_with("cannot read "), "{error}");
     let error = read(std::slice::from_ref(&folder)).unwrap_err().to_string();
@@ -278,6 +369,90 @@ fn profiles_of_two_hosts_are_brought_to_one_clock() {
         .unwrap();
     let [a, b] = files;
     assert_eq!(read(&[merged, b, a]).unwrap(), profile);
+}
+
+#[test]
+fn recordings_of_clocks_that_drift_can_be_put_together_again_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    // A call every ten seconds, to a worker whose clock gains 20 µs a second and is a day ahead.
+    let there = |time: u64| time + time / 50_000 + 86_400_000_000;
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for n in 0..100 {
+        let at = 1_000_000 + n * 10_000_000;
+        let span = 10 + n;
+        a.push(event(span, 0, 0, call(1, (at, at + 400)), "f", (at, at + 400)));
+        let (start, end) = (there(at + 100), there(at + 300));
+        b.push(event(
+            1000 + n,
+            span,
+            1,
+            execution(0, (start, end)),
+            "f",
+            (start, end),
+        ));
+    }
+    let folders = ["one", "two"].map(|name| folder.path().join(name));
+    write_part(&folders[0], 7, (0, "a"), &a, END);
+    write_part(&folders[1], 7, (1, "b"), &b, END);
+    let mut last = read(&folders).unwrap();
+    assert!(last.workers[1].drift.is_some());
+    for is_chrome in [true, false] {
+        for call in last.events.iter().filter(|event| event.as_call().is_some()) {
+            let phases = last.phases(call).unwrap();
+            assert!(
+                phases.wire.abs_diff(100_000) < 50_000 && phases.reply.abs_diff(100_000) < 50_000,
+                "{phases:?}"
+            );
+        }
+        assert!(last.doubts().is_empty());
+        let merged = folder.path().join("merged");
+        let file = std::fs::File::create(&merged).unwrap();
+        if is_chrome {
+            last.write_chrome(file).unwrap();
+        } else {
+            last.write_lines(file).unwrap();
+        }
+        assert_eq!(read(std::slice::from_ref(&merged)).unwrap(), last);
+        let [one, two] = folders.clone();
+        let again = read(&[merged, two, one]).unwrap();
+        for (event, before) in again.events.iter().zip(&last.events) {
+            assert!(event.span == before.span && event.start.abs_diff(before.start) <= 2);
+        }
+        last = again;
+    }
+}
+
+#[test]
+fn events_that_there_was_no_room_for_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = |name: &str, profile: &Profile| {
+        let path = folder.path().join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        profile.write_lines(file).unwrap();
+        path
+    };
+    let of = |span, dropped| {
+        let collected = Collected {
+            events: vec![event(span, 0, 0, Kind::Scope, "x", (0, 10))],
+            threads: vec![(span, "x".into())],
+            dropped,
+            ..Collected::default()
+        };
+        Profile::new(0, vec![(0, "a".into(), collected)], Vec::new())
+    };
+    let (one, two) = (written("1", &of(1, 5)), written("2", &of(2, 7)));
+    let both = written("12", &read(&[one.clone(), two.clone()]).unwrap());
+    for files in [
+        vec![&one, &two, &one],
+        vec![&both, &one],
+        vec![&one, &both, &two],
+        vec![&two, &one, &both, &both],
+    ] {
+        let files: Vec<PathBuf> = files.into_iter().cloned().collect();
+        assert_eq!(read(&files).unwrap().workers[0].dropped, 12, "{files:?}");
+    }
+    let many = [written("3", &of(3, u64::MAX)), written("4", &of(4, u64::MAX))];
+    assert_eq!(read(&many).unwrap().workers[0].dropped, u64::MAX);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What can be seen in a profile, of events that are made by hand.
 
+mod averages;
 mod files;
 mod held_up;
 mod steps;
@@ -7,7 +8,7 @@ mod steps;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use telegrad_trace::{Call, Collected, Event, Execution, Kind, Profile, SortBy, Status};
+use telegrad_trace::{Call, Collected, Event, Execution, Kind, Phases, Profile, SortBy, Status};
 
 /// An event on a worker, from one microsecond to another.
 fn event(
@@ -112,6 +113,8 @@ fn averages_are_named_after_the_calls_that_they_were_for() {
     );
     // 35 µs of it were the execution, and 1 µs in which a tensor was noted.
     assert_eq!(f.self_time, 24_000);
+    // Of the step 55 were waiting, 2 for gradients, and the one in which the tensor was noted; not those in which a call was under way.
+    assert_eq!(averages.get("step").unwrap().self_time, 42_000);
     let phases = f.phases.unwrap();
     let parts = [
         phases.encode,

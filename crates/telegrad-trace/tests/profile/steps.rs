@@ -98,6 +98,17 @@ fn what_is_within_no_event_is_one_step_all_the_same() {
         ("everything", 20_000, 95_000)
     );
     assert_eq!(step.critical_path.last().unwrap().end, 95_000);
+    // Where nothing is recorded, that is so on no worker.
+    let gaps: Vec<_> = step
+        .critical_path
+        .iter()
+        .filter(|piece| piece.span == 0)
+        .collect();
+    assert!(!gaps.is_empty());
+    for gap in gaps {
+        assert_eq!((&*gap.worker, &*gap.name), ("", "nothing recorded"));
+    }
+    assert_eq!(view(&profile)["step"]["worker"], "");
 }
 
 #[test]
@@ -221,7 +232,7 @@ fn whatever_events_say_steps_are_whole_and_found() {
     for round in 0..300 {
         let count = random.u64(1..60);
         let events = (1..=count).map(|_| {
-            // Numbers may be there twice or not at all, causes and waits lead anywhere.
+            // Numbers may be there twice or not at all, causes and waits lead anywhere, and times are far beyond any sense.
             let [span, parent, other] = [(); 3].map(|()| random.u64(0..count + 2));
             let start = random.u64(0..100);
             let times = (start, random.u64(start.saturating_sub(3)..120));
@@ -233,7 +244,29 @@ fn whatever_events_say_steps_are_whole_and_found() {
                 3 => call(random.u32(0..3), times),
                 _ => execution(random.u32(0..3), times),
             };
-            event(span, parent, worker, kind, "x", times)
+            let mut event = event(span, parent, worker, kind, "x", times);
+            let mut make_extreme = |number: &mut u64| {
+                if round % 2 == 1 && random.u8(0..4) == 0 {
+                    *number = [0, 1, 1 << 62, 1 << 63, u64::MAX - 1, u64::MAX][random.usize(0..6)];
+                }
+            };
+            make_extreme(&mut event.start);
+            make_extreme(&mut event.end);
+            make_extreme(&mut event.tensor_bytes);
+            match &mut event.kind {
+                Kind::Call(call) => {
+                    make_extreme(&mut call.sent);
+                    make_extreme(&mut call.received);
+                    make_extreme(&mut call.sent_bytes);
+                    make_extreme(&mut call.received_bytes);
+                }
+                Kind::Execution(execution) => {
+                    make_extreme(&mut execution.arrived);
+                    make_extreme(&mut execution.replied);
+                }
+                _ => {}
+            }
+            event
         });
         let profile = of(events.collect());
         let whole = profile.step().unwrap();
@@ -243,6 +276,21 @@ fn whatever_events_say_steps_are_whole_and_found() {
             path(step);
             for usage in &step.workers {
                 assert_eq!(usage.busy + usage.waiting + usage.idle, step.duration());
+            }
+            assert!((0.0..=1.0).contains(&step.bubble_ratio()), "{step:?}");
+        }
+        assert!(!profile.key_averages().to_string().is_empty() && view(&profile).is_object());
+        assert!(!chrome(&profile).is_empty());
+        for event in &profile.events {
+            if let Some(Phases {
+                encode,
+                wire,
+                queue,
+                execute,
+                reply,
+            }) = profile.phases(event)
+            {
+                assert!(encode + wire + queue + execute + reply <= event.duration());
             }
         }
     }
