@@ -55,18 +55,20 @@ pub(crate) struct Page {
     pub(crate) fetches: Fetches,
     pub(crate) style: &'static str,
     pub(crate) body: &'static str,
-    pub(crate) script: &'static str,
+    /// One after the other they are one script: what comes first is known to those that follow.
+    pub(crate) script: &'static [&'static str],
 }
 
 impl Page {
     /// The whole page.
     pub(crate) fn whole(&self) -> String {
+        let script = [&[SCRIPT], self.script].concat().join("\n");
         let parts = [
             ("policy", self.fetches.policy()),
             ("title", self.title),
             ("style", &[STYLE, self.style].concat()),
             ("body", self.body),
-            ("script", &[SCRIPT, self.script].concat()),
+            ("script", &script),
         ];
         filled(FRAME, &parts)
     }
@@ -193,7 +195,7 @@ mod tests {
             fetches: Fetches::Nothing,
             style: "",
             body: "<script>{{data}}</script>",
-            script: "",
+            script: &[],
         };
         let data = vec!["</script><b>{{title}}"; 1000];
         let whole = page.with(&data).unwrap();

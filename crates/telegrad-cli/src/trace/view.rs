@@ -17,7 +17,7 @@ const PAGE: Page = Page {
     fetches: Fetches::Nothing,
     style: include_str!("view.css"),
     body: include_str!("view.html"),
-    script: include_str!("view.js"),
+    script: &[include_str!("view.js")],
 };
 
 /// Show a recording in the browser.
