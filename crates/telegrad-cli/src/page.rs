@@ -21,7 +21,11 @@ use serde::Serialize;
 const FRAME: &str = include_str!("page/frame.html");
 /// What they share.
 const STYLE: &str = include_str!("page/base.css");
-const SCRIPT: &str = include_str!("page/base.js");
+const SCRIPT: [&str; 3] = [
+    include_str!("page/numbers.js"),
+    include_str!("page/elements.js"),
+    include_str!("page/heat.js"),
+];
 
 /// Nothing but what is in the page itself.
 macro_rules! itself {
@@ -62,7 +66,7 @@ pub(crate) struct Page {
 impl Page {
     /// The whole page.
     pub(crate) fn whole(&self) -> String {
-        let script = [&[SCRIPT], self.script].concat().join("\n");
+        let script = [&SCRIPT, self.script].concat().join("\n");
         let parts = [
             ("policy", self.fetches.policy()),
             ("title", self.title),

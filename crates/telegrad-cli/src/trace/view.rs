@@ -17,7 +17,25 @@ const PAGE: Page = Page {
     fetches: Fetches::Nothing,
     style: include_str!("view.css"),
     body: include_str!("view.html"),
-    script: &[include_str!("view.js")],
+    script: &[
+        include_str!("view/words.js"),
+        include_str!("view/data.js"),
+        include_str!("view/lanes.js"),
+        include_str!("view/crowds.js"),
+        include_str!("view/axis.js"),
+        include_str!("view/profile.js"),
+        include_str!("view/timeline.js"),
+        include_str!("view/lines.js"),
+        include_str!("view/painting.js"),
+        include_str!("view/moving.js"),
+        include_str!("view/finding.js"),
+        include_str!("view/details.js"),
+        include_str!("view/input.js"),
+        include_str!("view/table.js"),
+        include_str!("view/traffic.js"),
+        include_str!("view/steps.js"),
+        include_str!("view/main.js"),
+    ],
 };
 
 /// Show a recording in the browser.

@@ -5,6 +5,7 @@ mod doctor;
 mod live;
 mod perfetto;
 mod recording;
+mod scripts;
 mod trace;
 
 use std::io::{BufRead, BufReader, Read, Write};

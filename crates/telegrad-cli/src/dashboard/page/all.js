@@ -13,7 +13,7 @@ function showAlerts() {
   });
   announce("urgent", "cycles", headline);
   for (const [rank, worker] of workers) worker.silentSince = silent.includes(rank) ? worker.silentSince ?? time : null;
-  const label = (rank) => nameOf(rank) === `rank ${rank}` ? nameOf(rank) : `${nameOf(rank)} (rank ${rank})`;
+  const label = (rank) => nameOf(rank) === unnamed(rank) ? nameOf(rank) : `${nameOf(rank)} (rank ${rank})`;
   const said = silent.length === 0 ? "" : `${silent.length === 1 ? "A worker does" : `${silent.length} workers do`} not answer: `;
   byId("silent").hidden = silent.length === 0;
   // The longest first, and of many some: all of them are in the table.

@@ -29,12 +29,12 @@ function newSeries() {
 function workerOf(rank) {
   let worker = workers.get(rank);
   if (!worker) {
-    worker = { rank, name: `rank ${rank}`, series: newSeries(), isChosen: false, isOpen: false, before: null };
+    worker = { rank, name: unnamed(rank), series: newSeries(), isChosen: false, isOpen: false, before: null };
     workers.set(rank, worker);
   }
   return worker;
 }
-const nameOf = (rank) => workers.get(rank)?.name ?? `rank ${rank}`;
+const nameOf = (rank) => workers.get(rank)?.name ?? unnamed(rank);
 const byRank = () => [...workers.values()].sort((a, b) => a.rank - b.rank);
 const allSeries = () => [everybody, ...workers.values()].map((worker) => worker.series);
 

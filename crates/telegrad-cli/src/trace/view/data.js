@@ -1,0 +1,116 @@
+// The recording, as the rest of the page needs it: made of the columns in which it comes. Nothing here touches the page.
+
+const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "call", "execution"];
+/** The phases of a call, each with the kind whose colour it has. */
+const PHASES = [["encode", "optimizer"], ["wire", "call"], ["queue", "scope"], ["execute", "execution"], ["reply", "autograd"]];
+
+const isBad = (event) => event.status !== "ok";
+const duration = (event) => event.end - event.start;
+const childrenOf = (event) => event.children ?? [];
+
+/** All times are in microseconds from here on; those of the data, in nanoseconds. */
+const inMicros = (thing, fields) => ({ ...thing, ...Object.fromEntries(fields.map((field) => [field, thing[field] / 1e3])) });
+
+/** Everything that is known of a recording; of parts that it does not have, nothing. */
+function readProfile(data) {
+  const workers = (data.workers ?? []).map(newWorker), workerByRank = new Map(workers.map((worker) => [worker.rank, worker]));
+  const nameOf = (rank) => workerByRank.get(rank)?.name ?? unnamed(rank);
+  const events = readEvents(data.events ?? {}, data.strings ?? []), eventsByLink = new Map(), eventsByKey = new Map();
+  readPhases(events, data.phases ?? {});
+  const bounds = { start: 0, end: (data.duration ?? 0) / 1e3 };
+  for (const event of events) {
+    if (!workerByRank.has(event.worker)) {
+      // Nothing else is known of it.
+      workers.push(newWorker({ rank: event.worker, name: nameOf(event.worker) }));
+      workerByRank.set(event.worker, workers.at(-1));
+    }
+    const worker = workerByRank.get(event.worker);
+    (worker.rows[event.row] ??= newRow()).events.push(event);
+    if (event.link) pushTo(eventsByLink, event.link, event);
+    if (!eventsByKey.has(worker.name)) eventsByKey.set(worker.name, new Map());
+    pushTo(eventsByKey.get(worker.name), event.key, event);
+    bounds.start = Math.min(bounds.start, event.start);
+    bounds.end = Math.max(bounds.end, event.end);
+  }
+  if (!(bounds.end > bounds.start)) bounds.end = bounds.start + 1;
+  for (const worker of workers) {
+    for (let number = 0; number < Math.max(worker.rows.length, worker.rowNames.length); number++) {
+      const row = worker.rows[number] ??= newRow();
+      row.name = worker.rowNames[number] ?? `row ${number + 1}`;
+      layLanes(worker, row);
+    }
+  }
+  return {
+    title: data.title ?? "Telegrad trace", duration: (data.duration ?? 0) / 1e3, bounds, workers, workerByRank, nameOf, events, eventsByLink, eventsByKey,
+    lanes: workers.flatMap((worker) => worker.rows.flatMap((row) => row.lanes)), failures: events.filter(isBad).length,
+    averages: (data.averages ?? []).map((average) => inMicros(average, ["self", "total", "mean", "p50", "p99"])),
+    traffic: data.traffic ?? [], missing: data.missing ?? [], steps: readSteps(data, events, nameOf),
+  };
+}
+
+const newWorker = ({ rank, name, rows = [], dropped = 0, known = true }) => ({ rank, name, dropped, isKnown: known, rowNames: rows, rows: [], isCollapsed: false, showsAll: false });
+const newRow = () => ({ events: [], lanes: [], isPinned: false });
+
+/** What the columns say of every event, by when it began. */
+function readEvents({ start = [], ...columns }, strings) {
+  let now = 0;
+  const events = start.map((passed, index) => {
+    now += passed;
+    const peer = columns.peer[index];
+    return {
+      index,
+      start: now / 1e3,
+      end: (now + columns.took[index]) / 1e3,
+      worker: columns.worker[index],
+      row: columns.row[index],
+      kind: strings[columns.kind[index]],
+      name: strings[columns.name[index]],
+      key: strings[columns.key[index]],
+      status: strings[columns.status[index]],
+      shapes: strings[columns.shapes[index]],
+      peer: peer < 0 ? null : peer,
+      link: columns.link[index],
+      bytes: columns.bytes[index],
+      tensorBytes: columns.tensor_bytes[index],
+      phases: null,
+      parent: null,
+      /** Whether there was a parent that is not recorded. */
+      isOrphan: columns.parent[index] === -2,
+      children: null,
+      lane: null,
+      slot: 0,
+    };
+  });
+  for (const event of events) {
+    event.parent = events[columns.parent[event.index]] ?? null;
+    if (event.parent) (event.parent.children ??= []).push(event);
+  }
+  return events;
+}
+
+/** Tells calls where their time went. */
+function readPhases(events, { event: numbers = [], ...columns }) {
+  numbers.forEach((number, at) => {
+    events[number].phases = Object.fromEntries(PHASES.map(([name]) => [name, columns[name][at] / 1e3]));
+  });
+}
+
+/** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */
+function readSteps({ step: whole, steps = [] }, events, nameOf) {
+  const all = [...(whole ? [{ ...whole, isWhole: true }] : []), ...[...steps].sort((a, b) => a.start - b.start)].map((step) => {
+    let now = step.start;
+    const critical = step.critical.event.map((number, at) => {
+      const start = now / 1e3, event = events[number] ?? null;
+      now += step.critical.took[at];
+      return { event, start, end: now / 1e3, worker: event ? nameOf(event.worker) : step.worker, name: event?.key ?? step.name };
+    });
+    const usages = step.workers.map((usage) => inMicros(usage, ["busy", "waiting", "idle"]));
+    return { ...inMicros(step, ["start", "duration"]), end: (step.start + step.duration) / 1e3, usages, critical };
+  });
+  // The third of five of a name.
+  const groups = new Map();
+  for (const step of all) if (!step.isWhole) pushTo(groups, step.name, step);
+  for (const group of groups.values()) group.forEach((step, at) => { step.label = `${step.name} ${at + 1} of ${group.length}`; });
+  for (const step of all) if (step.isWhole) step.label = "whole recording";
+  return all;
+}

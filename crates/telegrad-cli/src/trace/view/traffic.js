@@ -1,0 +1,58 @@
+// Who called whom, and how much went there and back.
+
+const { traffic } = profile;
+const callsBetween = ({ from, to }) => ({ label: `calls ${nameOf(from)} → ${nameOf(to)}`, test: (event) => event.kind === "call" && event.worker === from && event.peer === to });
+const ranks = [...new Set([...workerByRank.keys(), ...traffic.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b);
+const addUp = (flows) => flows.reduce((all, flow) => ({ bytes: all.bytes + flow.bytes, calls: all.calls + flow.calls }), { bytes: 0, calls: 0 });
+const allTraffic = addUp(traffic);
+
+function fillTraffic() {
+  const isMany = ranks.length > MOST_IN_TABLE;
+  byId("no-traffic").hidden = traffic.length > 0;
+  byId("traffic-card").hidden = traffic.length === 0;
+  byId("traffic-bar").hidden = !isMany || traffic.length === 0;
+  byId("traffic-note").textContent = traffic.length === 0 ? "" : isMany ? "The deeper the colour, the more went from the one of the row to the one of the column. Bars: all of a row, and all of a column."
+    : "Bytes of requests and answers, and the number of calls. The deeper the colour, the larger the share of all bytes.";
+  byId("traffic-columns").classList.toggle("map", isMany);
+  byId("traffic").hidden = isMany;
+  byId("traffic-map").hidden = byId("flows-section").hidden = !isMany;
+  if (traffic.length > 0) (isMany ? fillMap : fillMatrix)();
+}
+
+/** Who called whom, in numbers. */
+function fillMatrix() {
+  const flows = new Map(traffic.map((flow) => [`${flow.from} ${flow.to}`, flow])), largest = traffic.reduce((most, flow) => Math.max(most, flow.bytes), 1);
+  const cell = (looks, flow) => {
+    if (!flow || flow.calls === 0 && flow.bytes === 0) return el("td", { class: `none ${looks}` }, "–");
+    const title = `${percent(flow.bytes / (allTraffic.bytes || 1))} of all bytes`;
+    return el("td", { class: looks, title, style: { "--part": flow.bytes / largest } }, el("b", {}, bytes(flow.bytes)), el("small", {}, counted(flow.calls, "call")));
+  };
+  byId("traffic").append(
+    el("caption", { class: "unseen" }, "Bytes and calls from each worker, one per row, to each worker, one per column"),
+    el("thead", {},
+      el("tr", {}, el("th", { rowspan: 2, scope: "col" }, "from"), el("th", { colspan: ranks.length, scope: "colgroup" }, "to"), el("th", { rowspan: 2, scope: "col" }, "all")),
+      el("tr", {}, ranks.map((rank) => el("th", { scope: "col" }, nameOf(rank))))),
+    el("tbody", {}, ranks.map((rank) => el("tr", {}, el("th", { scope: "row" }, nameOf(rank)),
+      ranks.map((other) => cell("", flows.get(`${rank} ${other}`))), cell("sum", addUp(traffic.filter(({ from }) => from === rank)))))),
+    el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "all"), ranks.map((rank) => cell("sum", addUp(traffic.filter(({ to }) => to === rank)))), cell("sum", allTraffic))));
+}
+
+/** The same of many, as a picture, and the largest in numbers. */
+function fillMap() {
+  const said = (flow) => flow ? `${bytes(flow.bytes)}, ${counted(flow.calls, "call")}, ${percent(flow.bytes / (allTraffic.bytes || 1))} of all bytes` : "nothing";
+  const map = heatMap(byId("traffic-map"), { describe: said, choose: (flow) => showHighlight(callsBetween(flow)) });
+  const place = new Map(ranks.map((rank, at) => [rank, at]));
+  const show = (what) => {
+    const largest = traffic.reduce((most, flow) => Math.max(most, flow[what]), 1), some = traffic.filter((flow) => flow[what] > 0);
+    // By the root, so that what is small can be seen beside what is large.
+    map.show(ranks.map(nameOf), some.map((flow) => ({ ...flow, row: place.get(flow.from), column: place.get(flow.to), weight: flow[what], part: Math.sqrt(flow[what] / largest) })));
+    byId("traffic-map").setAttribute("aria-label", `Who called whom: ${counted(some.length, "pair")} of ${ranks.length} workers. The arrow keys go from pair to pair, Enter highlights its calls.`);
+    const ranked = [...some].sort((a, b) => b[what] - a[what]);
+    paged(ranked, 18, byId("flows").tBodies[0], byId("flows-more"), (flow) => el("tr", {},
+      el("td", {}, el("button", { class: "link", onclick: () => showHighlight(callsBetween(flow)) }, `${nameOf(flow.from)} → ${nameOf(flow.to)}`)),
+      el("td", { class: "number" }, grouped(flow.calls)), el("td", { class: "number" }, bytes(flow.bytes)),
+      el("td", { class: "number share", style: { "--part": flow[what] / largest } }, percent(flow[what] / (allTraffic[what] || 1)))));
+  };
+  choice(byId("traffic-kind"), [["bytes", "bytes"], ["calls", "calls"]], "bytes", show);
+  show("bytes");
+}
