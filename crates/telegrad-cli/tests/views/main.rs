@@ -3,6 +3,7 @@
 mod browser;
 mod doctor;
 mod live;
+mod outputs;
 mod perfetto;
 mod recording;
 mod scripts;

@@ -336,14 +336,17 @@ fn recordings_of_two_worlds_are_not_merged() {
     let demo = format!("{PROGRAM} {}", [&DEMO[..], &SHORT].concat().join(" "));
     let script = format!("{demo} && {demo}");
     let record = ["trace", "record", "-o", "t.json", "--", "sh", "-c", &script];
+    std::fs::write(folder.path().join("t-2.json"), "of somebody else").unwrap();
     let said = text(&in_folder(folder.path(), &record).output().unwrap().stderr);
-    assert!(said.contains("are in t-2.json"), "{said}");
-    let merge = ["trace", "merge", "t.json", "t-2.json", "-o", "both.json"];
+    assert!(said.contains("are in t-3.json"), "{said}");
+    let other = std::fs::read_to_string(folder.path().join("t-2.json")).unwrap();
+    assert_eq!(other, "of somebody else");
+    let merge = ["trace", "merge", "t.json", "t-3.json", "-o", "both.json"];
     let output = telegrad(folder.path(), &merge).output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
-        errors.contains("t.json and t-2.json are recordings of different worlds"),
+        errors.contains("t.json and t-3.json are recordings of different worlds"),
         "{errors}"
     );
     assert!(!folder.path().join("both.json").exists());
