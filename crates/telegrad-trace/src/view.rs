@@ -1,19 +1,20 @@
 //! A profile as the page needs it that shows it.
 
+mod spread;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use telegrad_wire::Rank;
 
-use crate::event::Event;
 use crate::lanes::lanes;
 use crate::names::Names;
 use crate::profile::{Phases, Profile, phases};
 use crate::step::{Steps, Usage, bubble_ratio};
+use spread::{Chosen, spread};
 
-/// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand; the table of the
-/// whole has the rest.
+/// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand.
 const MOST_STEPS: usize = 200;
 
 /// Everything that a page needs to show a profile: events in rows, averages, traffic, critical paths. Times are in nanoseconds,
@@ -33,6 +34,8 @@ pub struct View<'a> {
     traffic: Vec<Flow>,
     step: Option<StepView<'a>>,
     steps: Vec<StepView<'a>>,
+    /// How many there are, of which `steps` may be some.
+    all_steps: usize,
     missing: &'a [(String, String)],
 }
 
@@ -125,6 +128,9 @@ struct StepView<'a> {
     event: i64,
     name: String,
     worker: &'a str,
+    /// Which it is of how many of this name on this worker.
+    number: usize,
+    count: usize,
     start: u64,
     duration: u64,
     bubble: f64,
@@ -211,13 +217,19 @@ impl Profile {
             bytes: average.bytes,
             tensor_bytes: average.tensor_bytes,
         });
-        let step = |event: &Event| {
+        let step = |Chosen {
+                        event,
+                        number: at,
+                        count,
+                    }: Chosen<'_>| {
             let path = steps.path(event);
             let workers = steps.usages(event);
             StepView {
                 event: number(event.span).unwrap_or(NONE),
                 name: event.name.clone().into_owned(),
                 worker: self.worker(event.worker),
+                number: at,
+                count,
                 start: event.start - start,
                 duration: event.duration(),
                 bubble: bubble_ratio(event.duration(), &workers),
@@ -231,7 +243,8 @@ impl Profile {
                 },
             }
         };
-        let repeated = steps.repeated().into_iter().take(MOST_STEPS).map(step);
+        let repeated = steps.repeated();
+        let all_steps = repeated.len();
         View {
             title,
             duration: end - start,
@@ -241,8 +254,15 @@ impl Profile {
             phases: phase_columns,
             averages: averages.collect(),
             traffic: self.traffic(),
-            step: steps.whole().map(|event| step(&event)),
-            steps: repeated.collect(),
+            step: steps.whole().map(|event| {
+                step(Chosen {
+                    event: &event,
+                    number: 1,
+                    count: 1,
+                })
+            }),
+            steps: spread(repeated, MOST_STEPS).into_iter().map(step).collect(),
+            all_steps,
             missing: &self.missing,
         }
     }

@@ -45,6 +45,8 @@ function readProfile(data) {
     lanes: workers.flatMap((worker) => worker.rows.flatMap((row) => row.lanes)), failures: events.filter(isBad).length,
     averages: (data.averages ?? []).map((average) => inMicros(average, ["self", "total", "mean", "p50", "p99"])),
     traffic: data.traffic ?? [], missing: data.missing ?? [], steps: readSteps(data, events, nameOf),
+    /** How many steps there are that are not on this page. */
+    leftOut: Math.max((data.all_steps ?? 0) - (data.steps ?? []).length, 0),
   };
 }
 
@@ -95,6 +97,14 @@ function readPhases(events, { event: numbers = [], ...columns }) {
   });
 }
 
+/** Where the time of a call went: its phases, and what is left of it, if anything is. */
+function partsOf(call) {
+  const parts = PHASES.map(([name, kind]) => ({ name, kind, took: call.phases[name] }));
+  const rest = parts.reduce((left, { took }) => left - took, duration(call));
+  // Less than a nanosecond is none.
+  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", took: rest }];
+}
+
 /** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */
 function readSteps({ step: whole, steps = [] }, events, nameOf) {
   const all = [...(whole ? [{ ...whole, isWhole: true }] : []), ...[...steps].sort((a, b) => a.start - b.start)].map((step) => {
@@ -107,10 +117,12 @@ function readSteps({ step: whole, steps = [] }, events, nameOf) {
     const usages = step.workers.map((usage) => inMicros(usage, ["busy", "waiting", "idle"]));
     return { ...inMicros(step, ["start", "duration"]), end: (step.start + step.duration) / 1e3, usages, critical };
   });
-  // The third of five of a name.
-  const groups = new Map();
-  for (const step of all) if (!step.isWhole) pushTo(groups, step.name, step);
-  for (const group of groups.values()) group.forEach((step, at) => { step.label = `${step.name} ${at + 1} of ${group.length}`; });
-  for (const step of all) if (step.isWhole) step.label = "whole recording";
+  const workersOf = new Map();
+  for (const { name, worker } of steps) workersOf.set(name, (workersOf.get(name) ?? new Set()).add(worker));
+  // The third of five of a name, and on whom, where several have some.
+  for (const step of all) {
+    const which = `${grouped(step.number)} of ${grouped(step.count)}${workersOf.get(step.name)?.size > 1 ? ` on ${step.worker}` : ""}`;
+    Object.assign(step, step.isWhole ? { which: "", label: "whole recording" } : { which, label: `${step.name} ${which}` });
+  }
   return all;
 }

@@ -17,13 +17,13 @@ function linkList(heading, list) {
 const factList = (facts) => el("dl", { class: "facts-list" },
   facts.filter(([, value]) => (value ?? "") !== "").flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 
-function phaseBar(phases) {
-  const sum = PHASES.reduce((all, [name]) => all + phases[name], 0);
-  const share = (name) => sum > 0 ? phases[name] / sum : 0;
-  const parts = PHASES.map(([name, kind]) => el("span", { title: name, style: { width: `${100 * share(name)}%`, background: `var(--${kind}-edge)` } }));
-  const rows = PHASES.map(([name, kind]) => el("li", {}, el("span", {}, swatch(kind, "full"), name),
-    el("span", { class: "number" }, `${time(phases[name])} `, el("span", { class: "quiet" }, `· ${percent(share(name))}`))));
-  return [el("h3", {}, "Where its time went"), el("div", { class: "phases", "aria-hidden": true }, parts), el("ul", { class: "plain" }, rows)];
+/** Where the time of a call went, as shares of all that it took. */
+function phaseBar(call) {
+  const parts = partsOf(call), share = ({ took }) => took / (duration(call) || 1);
+  const bar = parts.map((part) => el("span", { title: part.name, style: { width: `${100 * share(part)}%`, background: `var(--${part.kind}-edge)` } }));
+  const rows = parts.map((part) => el("li", {}, el("span", {}, swatch(part.kind, "full"), part.name),
+    el("span", { class: "number" }, `${time(part.took)} `, el("span", { class: "quiet" }, `· ${percent(share(part))}`))));
+  return [el("h3", {}, "Where its time went"), el("div", { class: "phases", "aria-hidden": true }, bar), el("ul", { class: "plain", "data-testid": "phases" }, rows)];
 }
 
 function eventDetails(event) {
@@ -49,7 +49,7 @@ function eventDetails(event) {
       ["Shapes", event.shapes],
       ["Key", event.key === event.name ? null : event.key],
     ]),
-    ...(event.phases ? phaseBar(event.phases) : []),
+    ...(event.phases ? phaseBar(event) : []),
     ...(event.parent ? linkList("Part of", [event.parent]) : event.isOrphan ? [el("h3", {}, "Part of"), "something that was not recorded"] : []),
     ...linkList("Linked, forward and backward", linked),
     ...linkList("Children", childrenOf(event)),

@@ -36,11 +36,13 @@ function writeFragment() {
   if (`#${fragment}` !== (location.hash || "#")) history.replaceState(null, "", `#${fragment}`);
 }
 
+/** A number in the address. It may be anything that somebody has typed; what is no number is nothing. */
+const numberIn = (fragment, name) => /^\d+$/.test(fragment.get(name) ?? "") ? Number(fragment.get(name)) : null;
 function readFragment() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const tab = tabs.some(({ dataset }) => dataset.tab === fragment.get("tab")) ? fragment.get("tab") : "timeline";
-  const event = events[fragment.get("select")] ?? null;
-  if (steps[Number(fragment.get("step"))] !== (step ?? undefined)) chooseStep(Number(fragment.get("step")));
+  const event = events[numberIn(fragment, "select")] ?? null, wanted = steps[numberIn(fragment, "step")] ?? steps[0] ?? null;
+  if (wanted !== step) chooseStep(steps.indexOf(wanted));
   openTab(tab);
   select(event, event !== null, true);
   openTab(tab);

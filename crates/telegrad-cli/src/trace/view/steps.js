@@ -28,7 +28,13 @@ function stepBar() {
   select.value = at;
   const button = (id, label, by) => el("button", { class: "button", id, "aria-label": label, onclick: go(by), ...(steps[at + by] ? {} : { disabled: "" }) }, by < 0 ? "‹" : "›");
   const choice = steps.length < 2 ? [] : [el("label", { for: "step" }, "Step"), select, el("div", { class: "group" }, button("step-before", "Previous step", -1), button("step-after", "Next step", 1))];
-  return el("div", { class: "bar toolbar" }, choice, el("button", { class: "button", id: "step-timeline", "data-testid": "step-timeline", onclick: showStep }, "Show in the timeline"));
+  return el("div", { class: "bar toolbar" }, choice, el("button", { class: "button", id: "step-timeline", "data-testid": "step-timeline", onclick: showStep }, "Show in the timeline"),
+    profile.leftOut === 0 ? null : el("span", { class: "quiet", "data-testid": "steps-note" }, leftOutNote()));
+}
+/** Says which steps are not there, so that nobody takes the rest for all. */
+function leftOutNote() {
+  const here = steps.filter(({ isWhole }) => !isWhole).length;
+  return `${grouped(here)} of ${grouped(here + profile.leftOut)} steps are on this page: the longest, the first, the last, and others between them, as many of each worker.`;
 }
 
 function fillCritical() {
@@ -43,7 +49,7 @@ function fillCritical() {
   const longest = usages.reduce((most, usage) => !most || usage.waiting > most.waiting ? usage : most, null);
   const stat = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)));
   page.append(stepBar(), el("dl", { class: "stats", "data-testid": "step-facts" },
-    stat("Step", step.name, `${step.isWhole ? "" : `${step.label.slice(step.name.length + 1)}, `}${counted(critical.length, "piece")} on its critical path`),
+    stat("Step", step.name, `${step.isWhole ? "" : `${step.which}, `}${counted(critical.length, "piece")} on its critical path`),
     stat("Duration", time(step.duration), "from its start to its end"),
     stat("Bubble", percent(step.bubble ?? NaN), "of the workers' time was not worked"),
     longest?.waiting > 0 ? stat("Waits most", longest.worker, `${time(longest.waiting)}, ${percent(longest.waiting / full)} of the step`) : stat("Waits most", "nobody", "no worker waited for another")));

@@ -236,6 +236,53 @@ fn complete() -> (Value, u64, bool) {
 }
 
 #[test]
+fn a_page_is_shown_whatever_its_address_says() {
+    let folder = tempfile::tempdir().unwrap();
+    record_steps(folder.path(), complete());
+    for wanted in [
+        "select=length",
+        "select=-1&step=x",
+        "select=1e9&tab=nothing&step=99",
+    ] {
+        // Beside the tab, which is one that there is.
+        let Some(page) = page_shown(folder.path(), &format!("timeline&{wanted}"), "") else {
+            return;
+        };
+        let details = between(&page, "data-testid=\"details\"", "</aside>");
+        assert!(details.contains("Kinds of events"), "{wanted}: {details}");
+    }
+    let page = page_shown(folder.path(), "timeline&select=1&step=2", "").unwrap();
+    let details = between(&page, "data-testid=\"details\"", "</aside>");
+    assert!(details.contains("<h2>work</h2>"), "{details}");
+    assert!(between(&page, "data-testid=\"step-facts\"", "</dl>").contains("2 of 3"));
+}
+
+#[test]
+fn a_page_says_which_of_many_steps_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines =
+        vec![json!({ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": 0 })];
+    lines.extend((1..=500_u64).map(|n| {
+        json!({
+            "span": n, "parent": 0, "name": "train step", "kind": "scope", "worker": 0, "thread": 0, "start": n * 1000,
+            "end": n * 1000 + 500 + u64::from(n == 123), "status": "ok", "shapes": [], "link": 0,
+        })
+    }));
+    let lines = lines.iter().map(|line| format!("{line}\n"));
+    std::fs::write(folder.path().join("t.jsonl"), lines.collect::<String>()).unwrap();
+    let Some(page) = page_shown(folder.path(), "critical", "") else {
+        return;
+    };
+    let select = between(&page, "id=\"step\"", "</select>");
+    assert_eq!(select.matches("<option").count(), 201, "these, and the whole");
+    for choice in ["step 1 of 500,", "step 123 of 500,", "step 500 of 500,"] {
+        assert!(select.contains(choice), "no {choice} in {select}");
+    }
+    let note = between(&page, "data-testid=\"steps-note\"", "</span>");
+    assert!(note.contains("200 of 500 steps are on this page"), "{note}");
+}
+
+#[test]
 fn only_what_is_on_the_critical_path_is_marked_as_critical() {
     let script = "document.getElementById('show-critical').click();";
     let Some(page) = steps_shown(complete(), "timeline", script) else {

@@ -20,6 +20,9 @@ equal(execution.parent, call);
 deepEqual(childrenOf(call), [execution]);
 deepEqual([call.isOrphan, failed.isOrphan, failed.parent, failed.peer], [false, true, null, null]);
 deepEqual(call.phases, { encode: 0.001, wire: 0.499, queue: 0, execute: 0.5, reply: 2 });
+// Shares are of all that it took, not only of what is known.
+deepEqual(partsOf(call).map(({ name, took }) => [name, took]), [["encode", 0.001], ["wire", 0.499], ["queue", 0], ["execute", 0.5], ["reply", 2]]);
+deepEqual(partsOf({ ...call, end: call.end + 1 }).at(-1), { name: "rest", kind: "wait", took: 1 });
 equal(profile.failures, 1);
 deepEqual(profile.averages.map(({ self, p99 }) => [self, p99]), [[3, 3]]);
 deepEqual(profile.bounds, { start: 0, end: 5 });
@@ -28,6 +31,14 @@ deepEqual(profile.bounds, { start: 0, end: 5 });
 deepEqual(profile.workers.map(({ rank, name, isKnown }) => [rank, name, isKnown]), [[0, "a", true], [2, "c", false], [1, "rank 1", true]]);
 deepEqual(profile.workers.map(({ rows }) => rows.map((row) => [row.name, row.events.length])), [[["main", 2]], [], [["row 1", 1]]]);
 equal(profile.nameOf(7), "rank 7");
+
+// Steps say which they are of all that there were; and on whom, where several workers have some of the name.
+const step = (name, worker, number, count, start) => ({ event: -1, name, worker, number, count, start, duration: 1000, bubble: 0, workers: [], critical: { event: [0, -1], took: [400, 600] } });
+const stepped = readProfile({ ...data, step: step("run", "a", 1, 1, 0), steps: [step("s", "b", 500, 500, 9000), step("s", "a", 1, 500, 1000), step("t", "a", 2, 2, 2000)], all_steps: 1002 });
+deepEqual(stepped.steps.map(({ label }) => label), ["whole recording", "s 1 of 500 on a", "t 2 of 2", "s 500 of 500 on b"]);
+equal(stepped.leftOut, 999);
+// Without gaps from its start on.
+deepEqual(stepped.steps[1].critical.map(({ start, end, name, worker }) => [start, end, name, worker]), [[1, 1.4, "work", "a"], [1.4, 2, "s", "a"]]);
 
 // Of nothing, nothing.
 const none = readProfile({});
