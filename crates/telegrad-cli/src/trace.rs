@@ -3,6 +3,7 @@
 mod merge;
 mod output;
 mod record;
+mod signals;
 mod summary;
 mod view;
 

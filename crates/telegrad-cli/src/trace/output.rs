@@ -6,11 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use telegrad::trace::Profile;
 use tempfile::NamedTempFile;
 
+use super::signals::ending;
 use crate::Error;
 
 /// Where recordings go when nobody says.
@@ -164,11 +163,11 @@ pub(super) fn abandon() {
 
 /// From now on, signals end this command in such a way that nothing unfinished is left.
 pub(super) fn abandon_when_ended() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = ending()?;
     std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
+        if let Some(origin) = signals.forever().next() {
             abandon();
-            std::process::exit(128 + signal);
+            std::process::exit(128 + origin.signal);
         }
     });
     Ok(())

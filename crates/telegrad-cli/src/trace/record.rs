@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
 use telegrad::trace::{self, Profile};
 use tempfile::TempDir;
 
 use super::output::{Output, abandon};
+use super::signals::{ending, is_of_terminal};
 use crate::Error;
 
 /// Record everything that the workers of a world do.
@@ -58,7 +60,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let folder = tempfile::Builder::new().prefix("telegrad-trace-").tempdir()?;
     let mut command = command(args)?;
     command.env(trace::FOLDER, folder.path());
-    let signals = Signals::new([SIGINT, SIGTERM])?;
+    let signals = ending()?;
     let program = command.get_program().to_owned();
     let mut child = command
         .spawn()
@@ -107,23 +109,26 @@ fn command(args: Args) -> Result<Command, Error> {
 /// until then is still wanted. After that they end this command, and say where to find what it was about to put together.
 ///
 /// By hand, because a signal that was caught once never again does what it would by itself.
-fn pass_on(mut signals: Signals, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
+fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
     let process = Pid::from_child(child);
     let is_over = Arc::new(AtomicBool::new(false));
     let is_over_there = is_over.clone();
     std::thread::spawn(move || {
-        for signal in &mut signals {
+        for origin in &mut signals {
             if is_over_there.load(SeqCst) {
                 abandon();
                 say(&format!(
                     "interrupted; what the workers have written is in {}",
                     folder.display()
                 ));
-                std::process::exit(128 + signal);
+                std::process::exit(128 + origin.signal);
             }
-            // A terminal sends Ctrl-C to the program itself.
-            if signal == SIGTERM {
-                let _ = kill_process(process, Signal::TERM);
+            match origin.signal {
+                // The program has had it already, and may take a second one to mean that it shall end at once.
+                SIGINT if is_of_terminal(&origin) => (),
+                SIGINT => drop(kill_process(process, Signal::INT)),
+                // Also when the terminal is gone: what has been recorded is still wanted, and the program may not know.
+                _ => drop(kill_process(process, Signal::TERM)),
             }
         }
     });
