@@ -2,6 +2,7 @@
 
 mod merge;
 mod output;
+mod printable;
 mod record;
 mod signals;
 mod summary;
@@ -11,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::fail;
+use printable::printable;
+
+use crate::{Error, fail};
 
 /// Record what the workers of a world do, and look at recordings.
 #[derive(Debug, clap::Args)]
@@ -36,5 +39,6 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Merge(args) => merge::run(args),
         Command::View(args) => view::run(args),
     };
-    done.unwrap_or_else(|error| fail(&*error, 1))
+    // What is wrong with a file may be what it says.
+    done.unwrap_or_else(|error| fail(&*Error::from(printable(&error.to_string())), 1))
 }

@@ -16,6 +16,7 @@ use telegrad::trace::{self, Profile};
 use tempfile::TempDir;
 
 use super::output::{Output, abandon};
+use super::printable;
 use super::signals::{ending, is_of_terminal};
 use crate::Error;
 
@@ -171,7 +172,7 @@ fn report(profile: &Profile, file: &Path) {
 
 fn say(what: &str) {
     // With standard error closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "telegrad: {what}");
+    let _ = writeln!(std::io::stderr(), "telegrad: {}", printable(what));
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

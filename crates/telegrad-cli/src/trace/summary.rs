@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use telegrad::trace::{self, Profile, SortBy};
 
+use super::printable;
 use crate::{Error, print};
 
 /// Print what a recording shows: the events by name, how the workers spent the time, and the critical path.
@@ -77,10 +78,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     for worker in profile.workers.iter().filter(|worker| worker.dropped > 0) {
         text += &format!(
             "\n{} events of `{}` are missing: there was no room for them\n",
-            worker.dropped, worker.name
+            worker.dropped,
+            printable(&worker.name)
         );
     }
     for (worker, why) in &profile.missing {
+        let (worker, why) = (printable(worker), printable(why));
         text += &format!("\nnot all events of `{worker}` are there: {why}\n");
     }
     Ok(print(text.as_bytes()))
