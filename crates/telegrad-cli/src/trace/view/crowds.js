@@ -22,6 +22,11 @@ function crowdOf(lanes, test = null) {
   }
   return { starts, ends, most, startSums: sumsOf(starts), endSums: sumsOf(ends) };
 }
+/** When what did not go well began: in some lanes, and in those below them of the same rows. */
+function failuresOf(lanes) {
+  const all = lanes.flatMap((lane) => lane.row.lanes.slice(lane.depth)).filter((lane) => lane.failed.at(-1) > 0);
+  return Float64Array.from(all.flatMap((lane) => lane.events.filter(isBad)), (event) => event.start).sort();
+}
 
 /** How many events go on in each pixel, on average. */
 function crowdIn(crowd, shown, width) {

@@ -1,8 +1,11 @@
 // The recording, as the rest of the page needs it: made of the columns in which it comes. Nothing here touches the page.
 
 const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "call", "execution"];
-/** The phases of a call, each with the kind whose colour it has. */
-const PHASES = [["encode", "optimizer"], ["wire", "call"], ["queue", "scope"], ["execute", "execution"], ["reply", "autograd"]];
+/** The phases of a call, each with the kind whose colour it has, and when it is over. */
+const PHASES = [
+  ["encode", "optimizer", "until its request is handed over to the link"], ["wire", "call", "until it is at the callee"], ["queue", "scope", "until its function begins"],
+  ["execute", "execution", "until that returns"], ["reply", "autograd", "until the answer is at the caller"],
+];
 
 const isBad = (event) => event.status !== "ok";
 const duration = (event) => event.end - event.start;
@@ -37,8 +40,9 @@ function readProfile(data) {
     for (let number = 0; number < Math.max(worker.rows.length, worker.rowNames.length); number++) {
       const row = worker.rows[number] ??= newRow();
       row.name = worker.rowNames[number] ?? `row ${number + 1}`;
-      layLanes(worker, row);
     }
+    worker.rows = joinRows(worker.rows);
+    for (const row of worker.rows) layLanes(worker, row);
   }
   return {
     title: data.title ?? "Telegrad trace", duration: (data.duration ?? 0) / 1e3, bounds, workers, workerByRank, nameOf, events, eventsByLink, eventsByKey,
@@ -99,10 +103,10 @@ function readPhases(events, { event: numbers = [], ...columns }) {
 
 /** Where the time of a call went: its phases, and what is left of it, if anything is. */
 function partsOf(call) {
-  const parts = PHASES.map(([name, kind]) => ({ name, kind, took: call.phases[name] }));
+  const parts = PHASES.map(([name, kind, until]) => ({ name, kind, until, took: call.phases[name] }));
   const rest = parts.reduce((left, { took }) => left - took, duration(call));
   // Less than a nanosecond is none.
-  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", took: rest }];
+  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", until: "of which nothing is known", took: rest }];
 }
 
 /** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */

@@ -3,7 +3,7 @@
 const swatch = (kind, looks = "") => el("span", { class: `swatch ${kind} ${looks}`, style: { "--fill": `var(--${kind})`, "--edge": `var(--${kind}-edge)` } });
 
 function eventLink(event) {
-  const link = el("button", { class: "link", onclick: () => select(event, true) }, labelOf(event));
+  const link = el("button", { class: "link", onclick: () => select(event, true) }, breakable(labelOf(event)));
   return el("li", {}, el("span", {}, swatch(isBad(event) ? "failed" : event.kind), link), el("span", { class: "quiet number" }, time(duration(event))));
 }
 
@@ -20,8 +20,8 @@ const factList = (facts) => el("dl", { class: "facts-list" },
 /** Where the time of a call went, as shares of all that it took. */
 function phaseBar(call) {
   const parts = partsOf(call), share = ({ took }) => took / (duration(call) || 1);
-  const bar = parts.map((part) => el("span", { title: part.name, style: { width: `${100 * share(part)}%`, background: `var(--${part.kind}-edge)` } }));
-  const rows = parts.map((part) => el("li", {}, el("span", {}, swatch(part.kind, "full"), part.name),
+  const bar = parts.map((part) => el("span", { style: { width: `${100 * share(part)}%`, background: `var(--${part.kind}-edge)` } }));
+  const rows = parts.map((part) => el("li", { title: `${part.name}: ${part.until}` }, el("span", {}, swatch(part.kind, "full"), part.name),
     el("span", { class: "number" }, `${time(part.took)} `, el("span", { class: "quiet" }, `· ${percent(share(part))}`))));
   return [el("h3", {}, "Where its time went"), el("div", { class: "phases", "aria-hidden": true }, bar), el("ul", { class: "plain", "data-testid": "phases" }, rows)];
 }
@@ -30,7 +30,7 @@ function eventDetails(event) {
   const worker = nameOf(event.worker);
   const linked = (profile.eventsByLink.get(event.link) ?? []).filter((other) => other !== event);
   return [
-    el("h2", {}, event.name),
+    el("h2", {}, breakable(event.name)),
     el("div", { class: "bar" },
       el("button", { class: "button", onclick: () => zoomTo(event) }, "Zoom to it"),
       el("button", { class: "button", onclick: () => setHighlight(alike(event.key, worker)) }, "Highlight alike"),
@@ -47,7 +47,7 @@ function eventDetails(event) {
       ["Bytes", event.bytes > 0 ? bytes(event.bytes) + (event.bytes >= 1e3 ? ` (${grouped(event.bytes)})` : "") : null],
       ["Tensors", event.tensorBytes > 0 ? bytes(event.tensorBytes) : null],
       ["Shapes", event.shapes],
-      ["Key", event.key === event.name ? null : event.key],
+      ["Key", event.key === event.name ? null : el("span", {}, breakable(event.key))],
     ]),
     ...(event.phases ? phaseBar(event) : []),
     ...(event.parent ? linkList("Part of", [event.parent]) : event.isOrphan ? [el("h3", {}, "Part of"), "something that was not recorded"] : []),

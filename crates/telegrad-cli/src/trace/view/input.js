@@ -3,7 +3,7 @@
 /** The event at a place of the canvas; narrow ones can be missed by a little. */
 function eventAt(x, y) {
   const height = y + scroller.scrollTop, lane = placed[lowerBound(placedAt, height + 1e-6) - 1];
-  if (!lane || x < GUTTER || y < AXIS || height >= lane.y + LANE) return null;
+  if (!lane || x < gutter || y < AXIS || height >= lane.y + LANE) return null;
   const at = toTime(x), slack = 3 * (view.end - view.start) / plotWidth();
   const distance = (event) => Math.max(event.start - at, at - event.end, 0);
   const first = lowerBound(lane.ends, at - slack);
@@ -20,7 +20,7 @@ function pointAt(event, x, y) {
 
 /** What goes on at a place where rows are drawn as one, in words. */
 function crowdAt(x, y) {
-  const height = y + scroller.scrollTop, worker = x < GUTTER || y < AXIS ? undefined : workers.find((worker) => height >= worker.y && height < worker.bottom);
+  const height = y + scroller.scrollTop, worker = x < gutter || y < AXIS ? undefined : workers.find((worker) => height >= worker.y && height < worker.bottom);
   const isWhole = worker?.isCollapsed ?? false;
   if (!worker || !isWhole && (worker.restY === null || height < worker.restY)) return null;
   const { all: { starts, ends, most } } = crowdsOf(worker, isWhole), at = toTime(x), pixel = (view.end - view.start) / plotWidth();
@@ -29,13 +29,13 @@ function crowdAt(x, y) {
 }
 
 canvas.addEventListener("pointerdown", ({ button, pointerId, offsetX, offsetY }) => {
-  if (button !== 0 || offsetX < GUTTER) return;
+  if (button !== 0 || offsetX < gutter) return;
   canvas.setPointerCapture(pointerId);
   drag = { x: offsetX, y: offsetY, start: view.start, end: view.end, scroll: scroller.scrollTop, hasMoved: false };
 });
 
 canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y, clientX, clientY }) => {
-  pointerShare = clamp((x - GUTTER) / plotWidth(), 0, 1);
+  pointerShare = clamp((x - gutter) / plotWidth(), 0, 1);
   if (drag) drag.hasMoved ||= Math.hypot(x - drag.x, y - drag.y) > 4;
   if (drag?.hasMoved) {
     const by = (x - drag.x) / plotWidth() * (drag.end - drag.start);
@@ -64,7 +64,7 @@ canvas.addEventListener("wheel", (wheel) => {
   const dx = wheel.deltaX * unit, dy = wheel.deltaY * unit;
   if (wheel.shiftKey) scroller.scrollTop += dx + dy;
   else if (Math.abs(dx) > Math.abs(dy)) pan(dx / plotWidth(), true);
-  else zoom(Math.exp(clamp(dy, -300, 300) * (wheel.ctrlKey ? 0.01 : 0.002)), clamp((wheel.offsetX - GUTTER) / plotWidth(), 0, 1), true);
+  else zoom(Math.exp(clamp(dy, -300, 300) * (wheel.ctrlKey ? 0.01 : 0.002)), clamp((wheel.offsetX - gutter) / plotWidth(), 0, 1), true);
 }, { passive: false });
 
 scroller.addEventListener("scroll", redraw);

@@ -1,5 +1,25 @@
 // Which events have a place beside each other, and which of these have a place of their own.
 
+/**
+ * Rows of one name, of which one is over before the next begins, as one: threads that come and go would fill the page. They are given
+ * by when they begin, and so are their events.
+ */
+function joinRows(rows) {
+  const joined = [], byName = new Map();
+  for (const row of rows) {
+    const start = row.events[0]?.start ?? -Infinity, end = row.events.reduce((last, event) => Math.max(last, event.end), -Infinity);
+    const free = (byName.get(row.name) ?? []).find((other) => other.end <= start);
+    if (!free) {
+      joined.push(row);
+      pushTo(byName, row.name, Object.assign(row, { end, threads: 1 }));
+      continue;
+    }
+    for (const event of row.events) free.events.push(event);
+    Object.assign(free, { end, threads: free.threads + 1 });
+  }
+  return joined;
+}
+
 /** Lays a row's events into lanes, one for each depth. Events of a lane do not overlap: both of its arrays of times are sorted. */
 function layLanes(worker, row) {
   row.events.sort((a, b) => a.start - b.start || b.end - a.end);

@@ -65,7 +65,7 @@ function paintBox(pen, event, from, to, y, height, left) {
 }
 
 /** How much goes on at once, as an area, or as a shade where there is no room for one; what does not stand out is paler. */
-function paintCrowd(pen, { all, found }, shown, left, width, y, height) {
+function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height) {
   if (all.starts.length === 0) return;
   const counts = crowdIn(all, shown, width), most = counts.reduce((most, count) => Math.max(most, count), 1e-9);
   pen.fillStyle = theme.accent;
@@ -90,18 +90,33 @@ function paintCrowd(pen, { all, found }, shown, left, width, y, height) {
     if (height >= 5) pen.fill();
   }
   pen.globalAlpha = 1;
+  // What did not go well is seen however much goes on around it.
+  const perPixel = (shown.end - shown.start) / width;
+  for (let at = lowerBound(failures, shown.start); failures[at] < shown.end;) {
+    const pixel = Math.floor((failures[at] - shown.start) / perPixel);
+    block(pen, theme.kinds.failed.edge, left + pixel, y, 2, height);
+    at = lowerBound(failures, shown.start + (pixel + 1) * perPixel, at + 1);
+  }
 }
 
-/** As much of a text as there is room for. */
+/** How wide texts are, which takes long to find out. */
 const textWidths = new Map();
-function fitted(pen, text, room) {
-  if (room < 12) return "";
+function widthOf(pen, text) {
   if (!textWidths.has(text)) {
     if (textWidths.size > 20000) textWidths.clear();
     textWidths.set(text, pen.measureText(text).width);
   }
-  const width = textWidths.get(text);
+  return textWidths.get(text);
+}
+/** As much of a text as there is room for. */
+function fitted(pen, text, room) {
+  if (room < 12) return "";
+  const width = widthOf(pen, text);
   if (width <= room) return text;
-  const letters = Math.floor(text.length * (room - 10) / width);
-  return letters < 2 ? "" : `${text.slice(0, letters)}…`;
+  // Letters are of different widths: what is thought to fit may not.
+  for (let letters = Math.floor(text.length * room / width); letters > 1; letters--) {
+    const cut = `${text.slice(0, letters)}…`;
+    if (widthOf(pen, cut) <= room) return cut;
+  }
+  return "";
 }

@@ -8,20 +8,20 @@ function draw() {
   block(pen, theme.surface, 0, 0, width, height);
   pen.save();
   pen.beginPath();
-  pen.rect(GUTTER, 0, plotWidth(), height);
+  pen.rect(gutter, 0, plotWidth(), height);
   pen.clip();
   const axis = axisTicks(view, plotWidth());
   for (const { at } of axis.ticks) block(pen, theme.line, Math.round(toX(at)), AXIS, 1, height, 0.6);
   let painted = 0;
-  const paint = (lane, y, high) => { if (y < height && y + high > AXIS) painted += paintLane(pen, lane, view, GUTTER, plotWidth(), y, high); };
-  const crowd = (crowds, y, high) => { painted += crowds.all.starts.length; paintCrowd(pen, crowds, view, GUTTER, plotWidth(), y, high); };
+  const paint = (lane, y, high) => { if (y < height && y + high > AXIS) painted += paintLane(pen, lane, view, gutter, plotWidth(), y, high); };
+  const crowd = (crowds, y, high) => { painted += crowds.all.starts.length; paintCrowd(pen, crowds, view, gutter, plotWidth(), y, high); };
   const inSight = [];
   for (const worker of workers) {
     const y = worker.y - scroll;
     if (y > height || worker.bottom - scroll < AXIS) continue;
-    block(pen, theme.band, GUTTER, y, plotWidth(), HEADER);
+    block(pen, theme.band, gutter, y, plotWidth(), HEADER);
     pen.fillStyle = theme.muted;
-    if (!worker.isCollapsed || !worker.isKnown) pen.fillText(lackOf(worker).join(", "), GUTTER + 8, y + HEADER / 2);
+    if (!worker.isCollapsed || !worker.isKnown) pen.fillText(lackOf(worker).join(", "), gutter + 8, y + HEADER / 2);
     if (worker.isCollapsed) {
       crowd(crowdsOf(worker, true), y + 4, HEADER - 7);
       continue;
@@ -29,19 +29,19 @@ function draw() {
     for (let at = Math.max(lowerBound(worker.shownAt, scroll + AXIS) - 1, 0); at < worker.shown.length && worker.shown[at].y - scroll < height; at++) {
       const row = worker.shown[at];
       inSight.push(row);
-      block(pen, theme.line, GUTTER, row.y - scroll, plotWidth(), 1);
+      block(pen, theme.line, gutter, row.y - scroll, plotWidth(), 1);
       const above = Math.max(Math.floor((scroll + AXIS - row.y) / LANE) - 1, 0), below = Math.ceil((scroll + height - row.y) / LANE);
       for (const lane of row.lanes.slice(above, Math.min(below, row.depth))) paint(lane, lane.y - scroll, BOX);
     }
     if (worker.restY !== null && worker.restY - scroll < height) {
-      block(pen, theme.line, GUTTER, worker.restY - scroll, plotWidth(), 1);
+      block(pen, theme.line, gutter, worker.restY - scroll, plotWidth(), 1);
       crowd(crowdsOf(worker, false), worker.restY - scroll + 6, REST - 10);
     }
   }
   labelRows(inSight);
   if (events.length === 0) {
     pen.fillStyle = theme.muted;
-    pen.fillText("No events were recorded.", GUTTER + 24, Math.max(AXIS, ...workers.map((worker) => worker.bottom)) + 26);
+    pen.fillText("No events were recorded.", gutter + 24, Math.max(AXIS, ...workers.map((worker) => worker.bottom)) + 26);
   }
   if (showsCritical) paintCritical();
   if (hovered) outline(hovered, theme.muted, 1.5);
@@ -58,8 +58,8 @@ function draw() {
 }
 
 function paintAxis({ ticks, distance }) {
-  block(pen, theme.surface, GUTTER, 0, plotWidth(), AXIS);
-  block(pen, theme.line, GUTTER, AXIS - 1, plotWidth(), 1);
+  block(pen, theme.surface, gutter, 0, plotWidth(), AXIS);
+  block(pen, theme.line, gutter, AXIS - 1, plotWidth(), 1);
   for (let minor = Math.ceil(view.start / distance * 5); minor * distance / 5 <= view.end; minor++) {
     block(pen, theme.line, Math.round(toX(minor * distance / 5)), AXIS - 5, 1, 4);
   }
@@ -71,7 +71,7 @@ function paintAxis({ ticks, distance }) {
 
 function outline(event, colour, thickness) {
   if (!event.lane.isPlaced) return;
-  const from = Math.max(toX(event.start), GUTTER - 8), to = Math.min(toX(event.end), size.width + 8);
+  const from = Math.max(toX(event.start), gutter - 8), to = Math.min(toX(event.end), size.width + 8);
   Object.assign(pen, { strokeStyle: colour, lineWidth: thickness });
   pen.beginPath();
   pen.roundRect(from - 0.5, event.lane.y - scroller.scrollTop - 0.5, Math.max(to - from, 3) + 0.5, BOX + 1, 3.5);
@@ -167,6 +167,7 @@ const redraw = () => later("draw", draw);
 
 function measure() {
   size = { width: scroller.clientWidth || size.width, height: scroller.clientHeight || size.height, ratio: window.devicePixelRatio || 1 };
+  gutter = byId("labels").offsetWidth || gutter;
   canvas.style.height = `${size.height}px`;
   Object.assign(canvas, { width: Math.round(size.width * size.ratio), height: Math.round(size.height * size.ratio) });
   overviewImage = null;

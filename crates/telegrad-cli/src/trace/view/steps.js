@@ -72,7 +72,7 @@ function fillCritical() {
     sums.get(key).spent += end - start;
     sums.get(key).pieces++;
   }
-  const button = (name, onclick) => el("button", { class: "link", title: name, onclick }, splitName(name).what);
+  const button = (name, onclick) => el("button", { class: "link", title: name, onclick }, breakable(splitName(name).what));
   const body = el("tbody"), bodyMore = el("div"), listMore = el("div");
   const ranked = [...sums.values()].sort((a, b) => b.spent - a.spent);
   paged(ranked, 12, body, bodyMore, ({ name, worker, pieces, spent }) => el("tr", {},
@@ -81,7 +81,7 @@ function fillCritical() {
     el("td", { class: "number share", style: { "--part": spent / (ranked[0].spent || 1) } }, percent(spent / full))));
   paged(critical, 100, list, listMore, ({ event, name, worker, start, end }, at) => el("li", {},
     el("span", { class: "quiet number" }, `${at + 1}.`), el("span", {}, worker),
-    event ? button(name, () => select(event, true)) : el("span", { title: name }, splitName(name).what), el("span", { class: "number" }, time(end - start))));
+    event ? button(name, () => select(event, true)) : el("span", { title: name }, breakable(splitName(name).what)), el("span", { class: "number" }, time(end - start))));
   page.append(el("div", { class: "columns" },
     section("What it consists of", tableOf(["name", "worker", "pieces", "time", "share"], body), bodyMore),
     section("Piece by piece", el("div", { class: "card" }, list), listMore)));

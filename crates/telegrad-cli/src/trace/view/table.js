@@ -42,13 +42,13 @@ function sortBy({ name, isText }) {
 function averageRow(average, largest) {
   const { what, calls } = splitName(average.name);
   const choose = () => showHighlight({ ...(average.isMerged ? alikeAnywhere(average.name) : alike(average.name, average.worker)), average });
-  const behalf = calls.length === 0 ? null : el("span", { class: "behalf" }, calls.reverse().map((call) => `for ${call}`).join(", "));
+  const behalf = calls.length === 0 ? null : el("span", { class: "behalf" }, breakable(calls.reverse().map((call) => `for ${call}`).join(", ")));
   const numbers = COLUMNS.slice(2).map(({ name, show, hasShare, looks }) => el("td", {
     class: `number ${looks ?? ""} ${hasShare ? "share" : ""}`,
     style: hasShare ? { "--part": average[name] / (largest[name] || 1) } : {},
   }, show(average[name])));
   return el("tr", { class: highlight?.average === average ? "chosen" : null, onclick: choose },
-    el("td", {}, el("button", { class: "link", title: average.name }, what), behalf), el("td", {}, average.worker), numbers);
+    el("td", {}, el("button", { class: "link", title: average.name }, breakable(what)), behalf), el("td", {}, average.worker), numbers);
 }
 
 function fillAverages() {

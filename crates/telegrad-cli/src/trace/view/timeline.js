@@ -1,6 +1,6 @@
 // The state of the timeline, and where in it everything is.
 
-const AXIS = 30, GUTTER = 168, HEADER = 26, LANE = 20, BOX = 17, PADDING = 5, REST = 52;
+const AXIS = 30, HEADER = 26, LANE = 20, BOX = 17, PADDING = 5, REST = 52;
 /** Events narrower than this many pixels are merged with their neighbours. */
 const MERGE_BELOW = 1.5;
 const SHORTEST_VIEW = 0.02;
@@ -15,6 +15,8 @@ const whole = { start: profile.bounds.start - margin, end: profile.bounds.end + 
 /** What is seen, and where that is on its way to. */
 let view = { ...whole }, goal = { ...whole };
 let size = { width: 1000, height: 600, ratio: 1 };
+/** How much of the width the names of rows take. */
+let gutter = 168;
 let selected = null, hovered = null, drag = null;
 /** Where the pointer is on the canvas, as a share of the plot's width. */
 let pointerShare = 0.5;
@@ -111,7 +113,7 @@ function labelRows(rows) {
   const now = rows.length === 0 ? "" : `${layout} ${rows[0].y} ${rows.at(-1).y}`;
   if (now === labelled) return;
   labelled = now;
-  byId("row-labels").replaceChildren(...rows.map((row) => el("div", { title: row.name, style: { top: `${row.y}px` } }, row.name)));
+  byId("row-labels").replaceChildren(...rows.map((row) => el("div", { title: row.threads > 1 ? `${row.name}: ${row.threads} of this name, one after the other` : row.name, style: { top: `${row.y}px` } }, row.name)));
 }
 
 /** What goes on in all rows of a worker, or only in what has no place of its own: of all events, and of those that stand out. */
@@ -119,12 +121,12 @@ function crowdsOf(worker, isWhole) {
   const name = isWhole ? "wholeCrowd" : "restCrowd", state = isWhole ? 0 : layout, known = worker[name]?.state === state ? worker[name] : null;
   if (known?.standsOut === standsOut) return known;
   const lanes = isWhole ? worker.rows.flatMap((row) => row.lanes[0] ?? []) : worker.rest;
-  worker[name] = { state, standsOut, all: known?.all ?? crowdOf(lanes), found: standsOut && crowdOf(lanes, (event) => standsOut[event.index] === 1) };
+  worker[name] = { state, standsOut, all: known?.all ?? crowdOf(lanes), failures: known?.failures ?? failuresOf(lanes), found: standsOut && crowdOf(lanes, (event) => standsOut[event.index] === 1) };
   return worker[name];
 }
 
-const plotWidth = () => Math.max(size.width - GUTTER, 1);
-const toX = (at) => GUTTER + (at - view.start) / (view.end - view.start) * plotWidth();
-const toTime = (x) => view.start + (x - GUTTER) / plotWidth() * (view.end - view.start);
+const plotWidth = () => Math.max(size.width - gutter, 1);
+const toX = (at) => gutter + (at - view.start) / (view.end - view.start) * plotWidth();
+const toTime = (x) => view.start + (x - gutter) / plotWidth() * (view.end - view.start);
 /** The vertical middle of an event in the window. */
 const middleOf = ({ lane }) => (lane.isPlaced ? lane.y + BOX / 2 : lane.worker.isCollapsed ? lane.worker.y + HEADER / 2 : lane.worker.restY + REST / 2) - scroller.scrollTop;

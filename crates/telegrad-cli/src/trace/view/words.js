@@ -2,7 +2,7 @@
 
 /** Microseconds for people. */
 const time = (micros) => span(micros / 1e6);
-const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
+const percent = (share) => share > 0 && share < 0.0005 ? "<\u00a00.1\u00a0%" : `${(100 * share).toFixed(1)}\u00a0%`;
 /** A moment, to the nanosecond. */
 const moment = (micros) => `${(micros / 1e3).toFixed(6)} ms`;
 function pushTo(map, key, value) {
@@ -14,6 +14,11 @@ function pushTo(map, key, value) {
 function splitName(name) {
   const parts = name.split("#remote_op: ");
   return { what: parts.pop(), calls: parts };
+}
+/** A name for people; a long one with the places where a line may break: between its parts, and not within. */
+function breakable(name) {
+  const text = name.replaceAll(" -> ", "\u00a0→\u00a0"), parts = text.length < 32 ? [text] : text.split(/(?<=::|#)|(?=\()/);
+  return parts.flatMap((part, at) => at > 0 ? [el("wbr"), part] : [part]);
 }
 /** A name without who called whom. */
 const plainNames = new Map();

@@ -11,6 +11,12 @@ for (const { starts, ends } of row.lanes) for (let at = 1; at < starts.length; a
 deepEqual([...row.lanes[1].failed], [0, 0, 1]);
 deepEqual([...row.lanes[1].spent], [0, 3, 7]);
 
+// Threads of one name that come one after the other are one row, those that overlap are several.
+const threads = [["main", 0, 100], ["thread", 1, 5], ["thread", 3, 9], ["thread", 5, 8], ["thread", 9, 12], ["other", 20, 30]];
+const joined = joinRows(threads.map(([name, start, end]) => ({ ...newRow(), name, events: [event(start, end)] })));
+deepEqual(joined.map(({ name, events }) => [name, ...events.map(({ start }) => start)]), [["main", 0], ["thread", 1, 5, 9], ["thread", 3], ["other", 20]]);
+deepEqual(joined.map(({ threads }) => threads), [1, 3, 1, 1]);
+
 equal(layerOf({ name: "main" }), 1);
 equal(layerOf({ name: "main (12)" }), 12);
 

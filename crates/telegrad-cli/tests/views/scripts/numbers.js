@@ -13,5 +13,8 @@ deepEqual([0, 1, 2, 3, 9].map((value) => lowerBound([1, 2, 2, 5], value)), [0, 0
 deepEqual(shortened(["worker10", "worker11"]), { common: "worker", rest: ["10", "11"] });
 deepEqual(shortened(["a", "b"]), { common: "", rest: ["a", "b"] });
 
+deepEqual([0, 0.0001, 0.5, 1].map((share) => percent(share).replaceAll("\u00a0", " ")), ["0.0 %", "< 0.1 %", "50.0 %", "100.0 %"]);
+deepEqual(breakable("f(a -> b)"), ["f(a\u00a0→\u00a0b)"]);
+
 deepEqual(splitName("f(a -> b)#remote_op: g"), { what: "g", calls: ["f(a -> b)"] });
 equal(plainName("f(a -> b)#remote_op: g(b -> c)"), "f#remote_op: g");
