@@ -65,7 +65,9 @@ function paintAxis({ ticks, distance }) {
   }
   for (const { at, text } of ticks) {
     block(pen, theme.muted, Math.round(toX(at)), AXIS - 9, 1, 8);
-    pen.fillText(text, Math.round(toX(at)) + 5, 13);
+    const from = Math.round(toX(at)) + 5;
+    // Half a number would be another one.
+    if (from + widthOf(pen, text) <= size.width) pen.fillText(text, from, 13);
   }
 }
 
