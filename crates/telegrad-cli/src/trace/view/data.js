@@ -106,7 +106,7 @@ function partsOf(call) {
   const parts = PHASES.map(([name, kind, until]) => ({ name, kind, until, took: call.phases[name] }));
   const rest = parts.reduce((left, { took }) => left - took, duration(call));
   // Less than a nanosecond is none.
-  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", until: "of which nothing is known", took: rest }];
+  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", until: "after the answer was there", took: rest }];
 }
 
 /** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */
@@ -116,7 +116,8 @@ function readSteps({ step: whole, steps = [] }, events, nameOf) {
     const critical = step.critical.event.map((number, at) => {
       const start = now / 1e3, event = events[number] ?? null;
       now += step.critical.took[at];
-      return { event, start, end: now / 1e3, worker: event ? nameOf(event.worker) : step.worker, name: event?.key ?? step.name };
+      // Where it is within no event, nobody is known to have done anything.
+      return { event, start, end: now / 1e3, worker: event ? nameOf(event.worker) : "", name: event?.key ?? "nothing recorded" };
     });
     const usages = step.workers.map((usage) => inMicros(usage, ["busy", "waiting", "idle"]));
     return { ...inMicros(step, ["start", "duration"]), end: (step.start + step.duration) / 1e3, usages, critical };

@@ -54,7 +54,7 @@ function fillCritical() {
     stat("Bubble", percent(step.bubble ?? NaN), "of the workers' time was not worked"),
     longest?.waiting > 0 ? stat("Waits most", longest.worker, `${time(longest.waiting)}, ${percent(longest.waiting / full)} of the step`) : stat("Waits most", "nobody", "no worker waited for another")));
 
-  const SHARES = { busy: "something ran", waiting: "for other workers", idle: "nothing ran" };
+  const SHARES = { busy: "something ran", waiting: "for other workers", idle: "nothing that is recorded ran" };
   const usageRow = (usage) => el("tr", {}, el("th", { scope: "row" }, usage.worker),
     el("td", {}, el("div", { class: "usage", "aria-hidden": true }, Object.keys(SHARES).map((name) => el("span", { class: name, style: { width: `${100 * usage[name] / full}%` } })))),
     Object.keys(SHARES).map((name) => el("td", { class: "number", title: time(usage[name]) }, percent(usage[name] / full))));
@@ -63,7 +63,7 @@ function fillCritical() {
   page.append(section("How the workers spent it",
     el("div", { class: "legend" }, Object.entries(SHARES).map(([name, what]) => el("span", {}, el("span", { class: `swatch ${name}` }), `${name}: ${what}`))),
     tableOf(["worker", "share of the step", ...Object.keys(SHARES)], el("tbody", { "data-testid": "usage" }, usages.map(usageRow), workers.filter(({ isKnown }) => !isKnown).map(unknownRow)))));
-  if (critical.length > 0) page.append(section("The path from worker to worker", stairs(critical)));
+  if (critical.some(({ worker }) => worker !== "")) page.append(section("The path from worker to worker", stairs(critical)));
 
   const sums = new Map();
   for (const { worker, name, start, end } of critical) {
@@ -72,26 +72,25 @@ function fillCritical() {
     sums.get(key).spent += end - start;
     sums.get(key).pieces++;
   }
-  const button = (name, onclick) => el("button", { class: "link", title: name, onclick }, breakable(splitName(name).what));
+  const link = (name, worker, onclick) => worker === "" ? el("span", { class: "quiet" }, name) : el("button", { class: "link", title: name, onclick }, breakable(splitName(name).what));
   const body = el("tbody"), bodyMore = el("div"), listMore = el("div");
   const ranked = [...sums.values()].sort((a, b) => b.spent - a.spent);
   paged(ranked, 12, body, bodyMore, ({ name, worker, pieces, spent }) => el("tr", {},
-    el("td", {}, button(name, () => showHighlight(alike(name, worker)))), el("td", {}, worker),
+    el("td", {}, link(name, worker, () => showHighlight(alike(name, worker)))), el("td", {}, worker || "–"),
     el("td", { class: "number" }, grouped(pieces)), el("td", { class: "number" }, time(spent)),
     el("td", { class: "number share", style: { "--part": spent / (ranked[0].spent || 1) } }, percent(spent / full))));
   paged(critical, 100, list, listMore, ({ event, name, worker, start, end }, at) => el("li", {},
-    el("span", { class: "quiet number" }, `${at + 1}.`), el("span", {}, worker),
-    event ? button(name, () => select(event, true)) : el("span", { title: name }, breakable(splitName(name).what)), el("span", { class: "number" }, time(end - start))));
+    el("span", { class: "quiet number" }, `${at + 1}.`), el("span", {}, worker || "–"), link(name, worker, () => select(event, true)), el("span", { class: "number" }, time(end - start))));
   page.append(el("div", { class: "columns" },
     section("What it consists of", tableOf(["name", "worker", "pieces", "time", "share"], body), bodyMore),
     section("Piece by piece", el("div", { class: "card" }, list), listMore)));
 }
 
 /** A small picture of which worker the path was on at what time. The list says the same in words. */
-function stairs(critical) {
-  const onPath = new Set(critical.map((segment) => segment.worker));
+function stairs(path) {
+  const critical = path.filter(({ worker }) => worker !== ""), onPath = new Set(critical.map(({ worker }) => worker));
   const names = [...new Set([...workers.map((worker) => worker.name), ...onPath])].filter((name) => onPath.has(name));
-  const from = critical[0].start, span = Math.max(critical.at(-1).end - from, 1e-9);
+  const from = path[0].start, span = Math.max(path.at(-1).end - from, 1e-9);
   const height = names.length * 22, heights = new Map(names.map((name, at) => [name, at * 22 + 5]));
   const changes = critical.filter(({ worker }, at) => at > 0 && worker !== critical[at - 1].worker).length;
   const picture = (changes > 400 ? shades : boxes)(critical, heights, from, span);
@@ -104,10 +103,10 @@ function boxes(critical, heights, from, span) {
   const x = (at) => Number(((at - from) / span * 1000).toFixed(2));
   let pieces = "", lines = "";
   for (let at = 0; at < critical.length;) {
-    // All that follows on the same worker, as one.
+    // All that follows on the same worker without a gap, as one.
     const { worker } = critical[at], y = heights.get(worker), left = x(critical[at].start);
     if (at > 0) lines += `M${left} ${heights.get(critical[at - 1].worker) + 5.5}V${y + 5.5}`;
-    while (critical[at + 1]?.worker === worker) at++;
+    while (critical[at + 1]?.worker === worker && critical[at + 1].start === critical[at].end) at++;
     pieces += `M${left} ${y}H${Math.max(x(critical[at].end), left + 0.6)}v11H${left}z`;
     at++;
   }

@@ -39,7 +39,7 @@ const stepped = readProfile({ ...data, step: step("run", "a", 1, 1, 0), steps: [
 deepEqual(stepped.steps.map(({ label }) => label), ["whole recording", "s 1 of 500 on a", "t 2 of 2", "s 500 of 500 on b"]);
 equal(stepped.leftOut, 999);
 // Without gaps from its start on.
-deepEqual(stepped.steps[1].critical.map(({ start, end, name, worker }) => [start, end, name, worker]), [[1, 1.4, "work", "a"], [1.4, 2, "s", "a"]]);
+deepEqual(stepped.steps[1].critical.map(({ start, end, name, worker }) => [start, end, name, worker]), [[1, 1.4, "work", "a"], [1.4, 2, "nothing recorded", ""]]);
 
 // Of nothing, nothing.
 const none = readProfile({});
