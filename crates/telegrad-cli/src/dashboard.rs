@@ -25,7 +25,16 @@ const PAGE: Page = Page {
     fetches: Fetches::FromHere,
     style: include_str!("dashboard/page.css"),
     body: include_str!("dashboard/page.html"),
-    script: include_str!("dashboard/page.js"),
+    script: &[
+        include_str!("dashboard/page/words.js"),
+        include_str!("dashboard/page/history.js"),
+        include_str!("dashboard/page/asking.js"),
+        include_str!("dashboard/page/lines.js"),
+        include_str!("dashboard/page/charts.js"),
+        include_str!("dashboard/page/workers.js"),
+        include_str!("dashboard/page/calls.js"),
+        include_str!("dashboard/page/all.js"),
+    ],
 };
 
 /// How old an answer may be: several who look at once do not make the workers answer more often.

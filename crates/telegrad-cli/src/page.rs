@@ -21,7 +21,11 @@ use serde::Serialize;
 const FRAME: &str = include_str!("page/frame.html");
 /// What they share.
 const STYLE: &str = include_str!("page/base.css");
-const SCRIPT: &str = include_str!("page/base.js");
+const SCRIPT: [&str; 3] = [
+    include_str!("page/numbers.js"),
+    include_str!("page/elements.js"),
+    include_str!("page/heat.js"),
+];
 
 /// Nothing but what is in the page itself.
 macro_rules! itself {
@@ -55,18 +59,20 @@ pub(crate) struct Page {
     pub(crate) fetches: Fetches,
     pub(crate) style: &'static str,
     pub(crate) body: &'static str,
-    pub(crate) script: &'static str,
+    /// One after the other they are one script: what comes first is known to those that follow.
+    pub(crate) script: &'static [&'static str],
 }
 
 impl Page {
     /// The whole page.
     pub(crate) fn whole(&self) -> String {
+        let script = [&SCRIPT, self.script].concat().join("\n");
         let parts = [
             ("policy", self.fetches.policy()),
             ("title", self.title),
             ("style", &[STYLE, self.style].concat()),
             ("body", self.body),
-            ("script", &[SCRIPT, self.script].concat()),
+            ("script", &script),
         ];
         filled(FRAME, &parts)
     }
@@ -193,7 +199,7 @@ mod tests {
             fetches: Fetches::Nothing,
             style: "",
             body: "<script>{{data}}</script>",
-            script: "",
+            script: &[],
         };
         let data = vec!["</script><b>{{title}}"; 1000];
         let whole = page.with(&data).unwrap();

@@ -1,17 +1,17 @@
 //! `telegrad trace`: recordings of worlds.
 
 mod merge;
+mod output;
 mod record;
+mod signals;
 mod summary;
 mod view;
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use telegrad::trace::Profile;
+
+use telegrad::trace::printable;
 
 use crate::{Error, fail};
 
@@ -35,19 +35,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let done = match args.command {
         Command::Record(args) => record::run(args),
         Command::Summary(args) => summary::run(&args),
-        Command::Merge(args) => merge::run(&args),
-        Command::View(args) => view::run(&args),
+        Command::Merge(args) => merge::run(args),
+        Command::View(args) => view::run(args),
     };
-    done.unwrap_or_else(|error| fail(&*error, 1))
-}
-
-/// Writes a profile: as lines of JSON where the file's name ends in `.jsonl`, else in Chrome's format.
-fn write(profile: &Profile, path: &Path) -> Result<(), Error> {
-    let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-    let file = BufWriter::new(File::create(path).map_err(cannot)?);
-    let written = match path.extension() {
-        Some(extension) if extension == "jsonl" => profile.write_lines(file),
-        _ => profile.write_chrome(file),
-    };
-    Ok(written.map_err(cannot)?)
+    // What is wrong with a file may be what it says.
+    done.unwrap_or_else(|error| fail(&*Error::from(printable(&error.to_string())), 1))
 }

@@ -1,20 +1,21 @@
 //! A profile as the page needs it that shows it.
 
+mod spread;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use telegrad_wire::Rank;
 
-use crate::event::Event;
 use crate::lanes::lanes;
 use crate::names::Names;
 use crate::phases::{Phases, phases};
 use crate::profile::Profile;
 use crate::step::{Steps, Usage, bubble_ratio};
+use spread::{Chosen, spread};
 
-/// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand; the table of the
-/// whole has the rest.
+/// Steps that a page is told of. Each comes with its critical path, and nobody goes through more of them by hand.
 const MOST_STEPS: usize = 200;
 
 /// Everything that a page needs to show a profile: events in rows, averages, traffic, critical paths. Times are in nanoseconds,
@@ -34,7 +35,11 @@ pub struct View<'a> {
     traffic: Vec<Flow>,
     step: Option<StepView<'a>>,
     steps: Vec<StepView<'a>>,
+    /// How many there are, of which `steps` may be some.
+    all_steps: usize,
     missing: &'a [(String, String)],
+    /// Whose clocks are not on one with the others'.
+    doubts: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -126,6 +131,9 @@ struct StepView<'a> {
     event: i64,
     name: String,
     worker: &'a str,
+    /// Which it is of how many of this name on this worker.
+    number: usize,
+    count: usize,
     start: u64,
     duration: u64,
     bubble: f64,
@@ -212,13 +220,19 @@ impl Profile {
             bytes: average.bytes,
             tensor_bytes: average.tensor_bytes,
         });
-        let step = |event: &Event| {
+        let step = |Chosen {
+                        event,
+                        number: at,
+                        count,
+                    }: Chosen<'_>| {
             let path = steps.path(event);
             let workers = steps.usages(event);
             StepView {
                 event: number(event.span).unwrap_or(NONE),
                 name: event.name.clone().into_owned(),
                 worker: self.worker_of(event),
+                number: at,
+                count,
                 start: event.start - start,
                 duration: event.duration(),
                 bubble: bubble_ratio(event.duration(), &workers),
@@ -232,7 +246,8 @@ impl Profile {
                 },
             }
         };
-        let repeated = steps.repeated().into_iter().take(MOST_STEPS).map(step);
+        let repeated = steps.repeated();
+        let all_steps = repeated.len();
         View {
             title,
             duration: end - start,
@@ -242,9 +257,17 @@ impl Profile {
             phases: phase_columns,
             averages: averages.collect(),
             traffic: self.traffic(),
-            step: steps.whole().map(|event| step(&event)),
-            steps: repeated.collect(),
+            step: steps.whole().map(|event| {
+                step(Chosen {
+                    event: &event,
+                    number: 1,
+                    count: 1,
+                })
+            }),
+            steps: spread(repeated, MOST_STEPS).into_iter().map(step).collect(),
+            all_steps,
             missing: &self.missing,
+            doubts: self.doubts(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use telegrad::trace;
 
-use super::write;
+use super::output::{Output, abandon_when_ended};
 use crate::Error;
 
 /// Put recordings of one world into one file.
@@ -19,12 +19,18 @@ pub(super) struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Where to write it: in Chrome's format, or as lines when the name ends in .jsonl
-    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
-    output: PathBuf,
+    /// Where to write it: in Chrome's format, or as lines when the name ends in .jsonl [default: trace.json]
+    ///
+    /// A file that is named here is replaced, once all of it is written, and may be one of those that are merged. One that is
+    /// there without being named is not.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    write(&trace::read(&args.files)?, &args.output)?;
+pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
+    let output = Output::new(args.output);
+    output.check()?;
+    abandon_when_ended()?;
+    output.write_profile(&trace::read(&args.files)?)?;
     Ok(ExitCode::SUCCESS)
 }

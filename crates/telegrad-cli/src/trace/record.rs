@@ -1,20 +1,22 @@
 //! `telegrad trace record`.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use telegrad::trace::{self, Profile};
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use telegrad::trace::{self, Profile, printable};
 use tempfile::TempDir;
 
-use super::write;
+use super::output::{Output, abandon};
+use super::signals::{ending, is_of_terminal};
 use crate::Error;
 
 /// Record everything that the workers of a world do.
@@ -27,9 +29,12 @@ use crate::Error;
 /// when its name ends in .jsonl.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to write the recording
-    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
-    output: PathBuf,
+    /// Where to write the recording [default: trace.json]
+    ///
+    /// A file that is named here is replaced when all is over; one that is there without being named is not. Of a program that has
+    /// several worlds, one after the other, further ones go to trace-2.json and so on, to the first that is not there.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Start so many workers
     #[arg(short = 'n', long, value_name = "N")]
@@ -50,11 +55,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     // Now, and not after hours of training.
-    let mut output = Output::check(args.output.clone())?;
+    let output = Output::new(args.output.clone());
+    output.check()?;
     let folder = tempfile::Builder::new().prefix("telegrad-trace-").tempdir()?;
     let mut command = command(args)?;
     command.env(trace::FOLDER, folder.path());
-    let signals = Signals::new([SIGINT, SIGTERM])?;
+    let signals = ending()?;
     let program = command.get_program().to_owned();
     let mut child = command
         .spawn()
@@ -62,7 +68,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let is_over = pass_on(signals, &child, folder.path().to_owned());
     let status = child.wait()?;
     is_over.store(true, SeqCst);
-    match save(&mut output, folder.path()) {
+    match save(&output, folder.path()) {
         Ok(()) => Ok(code_of(status)),
         Err(error) => {
             let error = keep(folder, error);
@@ -103,22 +109,26 @@ fn command(args: Args) -> Result<Command, Error> {
 /// until then is still wanted. After that they end this command, and say where to find what it was about to put together.
 ///
 /// By hand, because a signal that was caught once never again does what it would by itself.
-fn pass_on(mut signals: Signals, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
+fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
     let process = Pid::from_child(child);
     let is_over = Arc::new(AtomicBool::new(false));
     let is_over_there = is_over.clone();
     std::thread::spawn(move || {
-        for signal in &mut signals {
+        for origin in &mut signals {
             if is_over_there.load(SeqCst) {
+                abandon();
                 say(&format!(
                     "interrupted; what the workers have written is in {}",
                     folder.display()
                 ));
-                std::process::exit(128 + signal);
+                std::process::exit(128 + origin.signal);
             }
-            // A terminal sends Ctrl-C to the program itself.
-            if signal == SIGTERM {
-                let _ = kill_process(process, Signal::TERM);
+            match origin.signal {
+                // The program has had it already, and may take a second one to mean that it shall end at once.
+                SIGINT if is_of_terminal(&origin) => (),
+                SIGINT => drop(kill_process(process, Signal::INT)),
+                // Also when the terminal is gone: what has been recorded is still wanted, and the program may not know.
+                _ => drop(kill_process(process, Signal::TERM)),
             }
         }
     });
@@ -126,13 +136,13 @@ fn pass_on(mut signals: Signals, child: &Child, folder: PathBuf) -> Arc<AtomicBo
 }
 
 /// Puts together what the workers have written.
-fn save(output: &mut Output, folder: &Path) -> Result<(), Error> {
+fn save(first: &Output, folder: &Path) -> Result<(), Error> {
     let worlds = trace::read_worlds(&[folder.to_owned()])?;
     for (number, profile) in (1..).zip(&worlds) {
-        let file = numbered(&output.path, number);
-        write(profile, &file)?;
-        output.is_empty = false;
-        report(profile, &file);
+        let further = (number > 1).then(|| first.further(number));
+        let output = further.as_ref().unwrap_or(first);
+        output.write_profile(profile)?;
+        report(profile, &output.path);
     }
     Ok(())
 }
@@ -147,58 +157,6 @@ fn keep(folder: TempDir, error: Error) -> Error {
     format!("{error}; what the workers have written is in {}", kept.display()).into()
 }
 
-/// The file that the recording goes to.
-struct Output {
-    path: PathBuf,
-    /// There was no such file before, and nothing has been written to it yet.
-    is_empty: bool,
-}
-
-impl Output {
-    /// Sees to it that it can be written. What is there stays until there is something else to write.
-    fn check(path: PathBuf) -> Result<Self, Error> {
-        let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let is_empty = match fs::metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                options.create_new(true).open(&path).map_err(cannot)?;
-                true
-            }
-            // Whoever reads from a pipe would take it to be over.
-            Ok(found) if !found.is_file() && !found.is_dir() => false,
-            _ => {
-                options.open(&path).map_err(cannot)?;
-                false
-            }
-        };
-        Ok(Self { path, is_empty })
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if self.is_empty {
-            // It was there for a look only. If it stays, it is empty, which whoever reads it is told.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Where the recording of a world goes: the file that was asked for, or for further ones `trace-2.json` and so on.
-fn numbered(output: &Path, number: usize) -> PathBuf {
-    if number == 1 {
-        return output.to_owned();
-    }
-    let mut name = output.file_stem().unwrap_or_default().to_owned();
-    name.push(format!("-{number}"));
-    let path = output.with_file_name(name);
-    match output.extension() {
-        Some(extension) => path.with_added_extension(extension),
-        None => path,
-    }
-}
-
 fn report(profile: &Profile, file: &Path) {
     say(&format!(
         "{} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
@@ -209,11 +167,12 @@ fn report(profile: &Profile, file: &Path) {
     for (worker, why) in &profile.missing {
         say(&format!("not all events of `{worker}` are there: {why}"));
     }
+    profile.doubts().iter().for_each(|doubt| say(doubt));
 }
 
 fn say(what: &str) {
     // With standard error closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "telegrad: {what}");
+    let _ = writeln!(std::io::stderr(), "telegrad: {}", printable(what));
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use telegrad::trace::{self, Profile, SortBy};
+use telegrad::trace::{self, Profile, SortBy, printable};
 
 use crate::{Error, print};
 
@@ -77,13 +77,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     for worker in profile.workers.iter().filter(|worker| worker.dropped > 0) {
         text += &format!(
             "\n{} events of `{}` are missing: there was no room for them\n",
-            worker.dropped, worker.name
+            worker.dropped,
+            printable(&worker.name)
         );
     }
     for doubt in profile.doubts() {
         text += &format!("\n{doubt}\n");
     }
     for (worker, why) in &profile.missing {
+        let (worker, why) = (printable(worker), printable(why));
         text += &format!("\nnot all events of `{worker}` are there: {why}\n");
     }
     Ok(print(text.as_bytes()))

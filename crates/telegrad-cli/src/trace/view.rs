@@ -1,13 +1,15 @@
 //! `telegrad trace view`.
 
+use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use telegrad::trace;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::output::{Output, abandon_when_ended, is_same};
 use crate::Error;
 use crate::page::{Fetches, Page, guarded};
 
@@ -17,7 +19,25 @@ const PAGE: Page = Page {
     fetches: Fetches::Nothing,
     style: include_str!("view.css"),
     body: include_str!("view.html"),
-    script: include_str!("view.js"),
+    script: &[
+        include_str!("view/words.js"),
+        include_str!("view/data.js"),
+        include_str!("view/lanes.js"),
+        include_str!("view/crowds.js"),
+        include_str!("view/axis.js"),
+        include_str!("view/profile.js"),
+        include_str!("view/timeline.js"),
+        include_str!("view/lines.js"),
+        include_str!("view/painting.js"),
+        include_str!("view/moving.js"),
+        include_str!("view/finding.js"),
+        include_str!("view/details.js"),
+        include_str!("view/input.js"),
+        include_str!("view/table.js"),
+        include_str!("view/traffic.js"),
+        include_str!("view/steps.js"),
+        include_str!("view/main.js"),
+    ],
 };
 
 /// Show a recording in the browser.
@@ -34,20 +54,26 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Write the page to a file instead
+    /// Write the page to a file instead, which is replaced, unless it is one of the recordings
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
+    let output = args.output.map(|path| Output::new(Some(path)));
+    if let Some(output) = &output {
+        refuse(&output.path, &args.files)?;
+        output.check()?;
+        abandon_when_ended()?;
+    }
     let profile = trace::read(&args.files)?;
     let title = args.files.iter().map(|file| file.display().to_string());
     let title = title.collect::<Vec<_>>().join(", ");
     let page = PAGE.with(&profile.view(&title))?;
     // Large recordings take a lot of memory.
     drop(profile);
-    if let Some(path) = &args.output {
-        std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    if let Some(output) = output {
+        output.write(|to| to.write_all(page.as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -55,6 +81,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         .build()?;
     runtime.block_on(serve(page, args.listen))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to replace what is shown by what shows it.
+fn refuse(output: &Path, files: &[PathBuf]) -> Result<(), Error> {
+    for file in files {
+        let mut within = fs::read_dir(file).into_iter().flatten().flatten();
+        if is_same(file, output) || within.any(|entry| is_same(&entry.path(), output)) {
+            let output = output.display();
+            return Err(format!("{output} is what is to be shown, and is not replaced by the page").into());
+        }
+    }
+    Ok(())
 }
 
 async fn serve(page: String, address: SocketAddr) -> Result<(), Error> {

@@ -58,11 +58,11 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
 }
 
 /// A terminal, which is gone when this is dropped.
-struct Terminal(String);
+pub(crate) struct Terminal(String);
 
 impl Terminal {
     /// One that runs this; nothing where there is no tmux. `TELEGRAD_TMUX` says that there must be.
-    fn run(name: &str, command: &str) -> Option<Self> {
+    pub(crate) fn run(name: &str, command: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("TELEGRAD_TMUX").is_none(), "there is no tmux");
             return None;
@@ -72,14 +72,14 @@ impl Terminal {
         Some(terminal)
     }
 
-    fn tmux(&self, args: &[&str]) -> String {
+    pub(crate) fn tmux(&self, args: &[&str]) -> String {
         let mut command = Command::new("tmux");
         let output = command.args(["-L", &self.0]).args(args).output().unwrap();
         text(&output.stdout)
     }
 
     /// Waits until all of this is on the screen; what is.
-    fn shows(&self, expected: &[&str]) -> String {
+    pub(crate) fn shows(&self, expected: &[&str]) -> String {
         until(|| {
             let screen = self.tmux(&["capture-pane", "-p", "-t", "it"]);
             let missing = expected.iter().find(|shown| !screen.contains(**shown));

@@ -3,8 +3,10 @@
 mod browser;
 mod doctor;
 mod live;
+mod outputs;
 mod perfetto;
 mod recording;
+mod scripts;
 mod trace;
 
 use std::io::{BufRead, BufReader, Read, Write};

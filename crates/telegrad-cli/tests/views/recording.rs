@@ -295,18 +295,15 @@ fn it_can_be_interrupted_while_it_writes() {
         .status()
         .unwrap();
     assert!(made.success());
-    let script = format!(
-        "echo begun; exec {PROGRAM} {}",
-        [&DEMO[..], &SHORT].concat().join(" ")
-    );
+    let script = format!("{PROGRAM} {}; echo over", [&DEMO[..], &SHORT].concat().join(" "));
     let mut recording = Going::start(&mut in_folder(
         folder.path(),
         &["trace", "record", "-o", "pipe", "--", "sh", "-c", &script],
     ));
     let mut lines = recording.lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "begun");
+    assert!(lines.any(|line| line.unwrap() == "over"));
     let rest = thread::spawn(move || lines.for_each(drop));
-    // Until the program is over, it is left to that.
+    // As long as the shell is not quite over, it is passed on to that.
     until(|| {
         let process = recording.0.id().to_string();
         let _ = Command::new("kill").args(["-INT", &process]).status();
@@ -331,19 +328,99 @@ fn it_can_be_interrupted_while_it_writes() {
 }
 
 #[test]
+fn whoever_ends_it_ends_the_program() {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo begun; exec sleep 1000";
+        let mut recording = Going::start(&mut in_folder(
+            folder.path(),
+            &["trace", "record", "--", "sh", "-c", script],
+        ));
+        let mut lines = recording.lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "begun");
+        // Once, and to this process alone, as a supervisor does.
+        let process = recording.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &process]).status();
+        assert!(sent.unwrap().success());
+        until(|| {
+            let ended = recording.0.try_wait().unwrap();
+            ended.ok_or_else(|| format!("it goes on after {signal}"))
+        });
+        let (said, status) = recording.end();
+        assert_eq!(status.code(), Some(code), "{said}");
+        assert!(said.contains("sh failed: signal"), "{said}");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "nothing is left behind");
+    }
+}
+
+#[test]
+fn it_outlives_its_terminal_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("trap '' HUP; exec {PROGRAM} trace record -- sh -c 'echo begun; exec sleep 1000'");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(folder.path());
+    let mut recording = Going::start(command.env("TMPDIR", folder.path()));
+    assert_eq!(recording.lines().next().unwrap().unwrap(), "begun");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", recording.0.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    assert_eq!(ignored & 1, 1, "SIGHUP is ignored still");
+}
+
+#[test]
+fn the_program_is_told_once_that_the_terminal_wants_it_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let [said, process] = ["said", "process"].map(|name| folder.path().join(name));
+    // It would be ended at once by a second one, as `telegrad run` is, and says what comes, and goes on until it is told otherwise.
+    let script = format!(
+        "trap \"echo INT >> {0}\" INT; trap \"echo TERM >> {0}; exit 0\" TERM; echo $PPID > {1}; echo begun; while :; do sleep 0.1; done",
+        said.display(),
+        process.display(),
+    );
+    let command = format!(
+        "cd {}; {PROGRAM} trace record -o t.json -- sh -c '{script}'",
+        folder.path().display()
+    );
+    let Some(terminal) = live::Terminal::run("interrupted", &command) else {
+        return;
+    };
+    terminal.shows(&["begun"]);
+    let read = || std::fs::read_to_string(&said).unwrap_or_default();
+    for count in 1..=3 {
+        terminal.tmux(&["send-keys", "-t", "it", "C-c"]);
+        until(|| {
+            let said = read();
+            (said.lines().count() >= count).then_some(()).ok_or(said)
+        });
+    }
+    let process = std::fs::read_to_string(process).unwrap();
+    let sent = Command::new("kill").arg(process.trim()).status();
+    assert!(sent.unwrap().success());
+    until(|| {
+        let said = read();
+        said.contains("TERM").then_some(()).ok_or(said)
+    });
+    assert_eq!(read(), "INT\nINT\nINT\nTERM\n");
+}
+
+#[test]
 fn recordings_of_two_worlds_are_not_merged() {
     let folder = tempfile::tempdir().unwrap();
     let demo = format!("{PROGRAM} {}", [&DEMO[..], &SHORT].concat().join(" "));
     let script = format!("{demo} && {demo}");
     let record = ["trace", "record", "-o", "t.json", "--", "sh", "-c", &script];
+    std::fs::write(folder.path().join("t-2.json"), "of somebody else").unwrap();
     let said = text(&in_folder(folder.path(), &record).output().unwrap().stderr);
-    assert!(said.contains("are in t-2.json"), "{said}");
-    let merge = ["trace", "merge", "t.json", "t-2.json", "-o", "both.json"];
+    assert!(said.contains("are in t-3.json"), "{said}");
+    let other = std::fs::read_to_string(folder.path().join("t-2.json")).unwrap();
+    assert_eq!(other, "of somebody else");
+    let merge = ["trace", "merge", "t.json", "t-3.json", "-o", "both.json"];
     let output = telegrad(folder.path(), &merge).output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(
-        errors.contains("t.json and t-2.json are recordings of different worlds"),
+        errors.contains("t.json and t-3.json are recordings of different worlds"),
         "{errors}"
     );
     assert!(!folder.path().join("both.json").exists());

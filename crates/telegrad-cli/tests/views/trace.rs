@@ -5,7 +5,7 @@ use std::process::Stdio;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::browser::{Ended, between};
 use super::*;
@@ -195,6 +195,34 @@ fn what_cannot_be_done_is_said() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
         assert!(errors.contains(said), "{args:?}: {errors}");
     }
+}
+
+/// Names and reasons come from other processes.
+#[test]
+fn what_is_recorded_does_nothing_to_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let missing = json!([["a\u{1b}[2J", "why\nnot\u{7}\u{9b}"]]);
+    let lines = [
+        json!({ "profile": { "world": 7, "missing": missing, "events": 0 } }),
+        json!({ "rank": 0, "name": "b\u{1b}c", "ahead": 0, "threads": [], "dropped": 3, "known": false }),
+    ];
+    let lines = lines.map(|line| format!("{line}\n"));
+    std::fs::write(folder.join("t.jsonl"), lines.concat()).unwrap();
+    let summary = printed(&mut telegrad(folder, &["trace", "summary", "t.jsonl"]));
+    let script = "cp t.jsonl $TELEGRAD_TRACE/";
+    let record = telegrad(folder, &["trace", "record", "--", "sh", "-c", script]).output();
+    let said = text(&record.unwrap().stderr);
+    let lacks = "not all events of `a␛[2J` are there: why␊not␇\u{fffd}\n";
+    for text in [&summary, &said] {
+        assert!(text.contains(lacks), "{text:?}");
+        assert!(!text.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{text:?}");
+    }
+    assert!(summary.contains("3 events of `b␛c` are missing"), "{summary:?}");
+    // Nor does what is wrong with it.
+    let output = telegrad(folder, &["trace", "summary", "\u{1b}c.json"]).output();
+    let errors = text(&output.unwrap().stderr);
+    assert!(errors.contains("cannot read ␛c.json"), "{errors:?}");
 }
 
 #[test]

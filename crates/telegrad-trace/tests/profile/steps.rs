@@ -480,5 +480,10 @@ fn the_page_gets_the_steps_of_a_training_loop() {
 fn the_page_gets_no_more_steps_than_anybody_looks_at() {
     let events = (1..=500).map(|n| event(n, 0, 0, Kind::Scope, "train step", (n * 10, n * 10 + 5)));
     let view = view(&of(events.collect()));
-    assert_eq!(view["steps"].as_array().unwrap().len(), 200);
+    let steps = view["steps"].as_array().unwrap();
+    assert_eq!((steps.len(), &view["all_steps"]), (200, &500.into()));
+    // They say which they are, from the first to the last.
+    for (step, number) in [(&steps[0], 1), (&steps[199], 500)] {
+        assert_eq!((&step["number"], &step["count"]), (&number.into(), &500.into()));
+    }
 }

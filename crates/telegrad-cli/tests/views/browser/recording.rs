@@ -192,7 +192,10 @@ fn record_steps(folder: &Path, (missing, dropped, known): (Value, u64, bool)) {
     let mut lines = vec![
         json!({ "profile": { "world": 7, "missing": missing, "events": 30 } }),
         json!({ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": dropped }),
-        json!({ "rank": 1, "name": "b", "ahead": 0, "threads": [], "dropped": 0, "known": known }),
+        json!({
+            "rank": 1, "name": "b", "ahead": 0, "threads": [], "dropped": 0, "known": known,
+            "alignment": if known { "agrees" } else { "unrelated" },
+        }),
     ];
     let mut event = |span: u64, parent: u64, name: &str, kind: Value, (start, end): (u64, u64)| {
         lines.push(json!({
@@ -233,6 +236,53 @@ fn steps_shown(about: (Value, u64, bool), tab: &str, script: &str) -> Option<Str
 /// Nothing is missing.
 fn complete() -> (Value, u64, bool) {
     (json!([]), 0, true)
+}
+
+#[test]
+fn a_page_is_shown_whatever_its_address_says() {
+    let folder = tempfile::tempdir().unwrap();
+    record_steps(folder.path(), complete());
+    for wanted in [
+        "select=length",
+        "select=-1&step=x",
+        "select=1e9&tab=nothing&step=99",
+    ] {
+        // Beside the tab, which is one that there is.
+        let Some(page) = page_shown(folder.path(), &format!("timeline&{wanted}"), "") else {
+            return;
+        };
+        let details = between(&page, "data-testid=\"details\"", "</aside>");
+        assert!(details.contains("Kinds of events"), "{wanted}: {details}");
+    }
+    let page = page_shown(folder.path(), "timeline&select=1&step=2", "").unwrap();
+    let details = between(&page, "data-testid=\"details\"", "</aside>");
+    assert!(details.contains("<h2>work</h2>"), "{details}");
+    assert!(between(&page, "data-testid=\"step-facts\"", "</dl>").contains("2 of 3"));
+}
+
+#[test]
+fn a_page_says_which_of_many_steps_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines =
+        vec![json!({ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": 0 })];
+    lines.extend((1..=500_u64).map(|n| {
+        json!({
+            "span": n, "parent": 0, "name": "train step", "kind": "scope", "worker": 0, "thread": 0, "start": n * 1000,
+            "end": n * 1000 + 500 + u64::from(n == 123), "status": "ok", "shapes": [], "link": 0,
+        })
+    }));
+    let lines = lines.iter().map(|line| format!("{line}\n"));
+    std::fs::write(folder.path().join("t.jsonl"), lines.collect::<String>()).unwrap();
+    let Some(page) = page_shown(folder.path(), "critical", "") else {
+        return;
+    };
+    let select = between(&page, "id=\"step\"", "</select>");
+    assert_eq!(select.matches("<option").count(), 201, "these, and the whole");
+    for choice in ["step 1 of 500,", "step 123 of 500,", "step 500 of 500,"] {
+        assert!(select.contains(choice), "no {choice} in {select}");
+    }
+    let note = between(&page, "data-testid=\"steps-note\"", "</span>");
+    assert!(note.contains("200 of 500 steps are on this page"), "{note}");
 }
 
 #[test]
@@ -310,6 +360,8 @@ fn a_recording_says_what_it_leaves_out() {
         "<b>b</b>",
         "Not all events of 1 worker are there",
         "<b>c</b>: it was killed",
+        "Some clocks are not on one with the others'",
+        "no call tells how far the clocks of these workers are apart from the others', unless they are of one host: `b`",
     ] {
         assert!(notice.contains(said), "no {said} in {notice}");
     }

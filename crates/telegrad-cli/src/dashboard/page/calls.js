@@ -1,0 +1,156 @@
+// Calls under way: between whom, the oldest, and the chains of those who wait for each other.
+
+/**
+ * All calls that somebody knows of. Those of silent callers are known where they are served; and so are those that make a value
+ * and that the caller has been told have arrived: it does not wait for them, but whoever needs the value does.
+ */
+function callsUnderWay() {
+  const { world } = latest, calls = [], served = new Map(), ageOf = ({ age }) => isNumber(age) ? age : 0;
+  for (const [rank, worker] of world) for (const one of worker.served) served.set(`${one.caller}:${one.call}`, { rank, one });
+  for (const [rank, worker] of world) {
+    for (const one of worker.made) {
+      const { call, function: name, callee, within } = one, there = served.get(`${rank}:${call}`)?.one;
+      served.delete(`${rank}:${call}`);
+      const state = there ? there.has_begun ? "runs" : "has not begun" : world.has(callee) ? "on its way" : latest.silent.includes(callee) ? "callee is silent" : "callee is gone";
+      calls.push({ caller: rank, callee, call, name, age: ageOf(one), within: listOf(within), makes: there?.makes === true, state });
+    }
+  }
+  for (const { rank, one } of served.values()) {
+    if (world.has(one.caller) && one.makes !== true) continue;
+    calls.push({ caller: one.caller, callee: rank, call: one.call, name: one.function, age: ageOf(one), within: [], makes: one.makes === true, state: one.has_begun ? "runs" : "has not begun" });
+  }
+  return calls.sort((a, b) => b.age - a.age);
+}
+
+/** The end of a path: where there is little room, the modules that all have in common say the least. */
+const lastOf = (name) => name.includes("<") ? name : name.split("::").slice(-2).join("::");
+const MOST_CALLS = 60, MOST_CHAINS = 60;
+function showCalls(calls) {
+  const words = byId("call-filter").value.trim().toLowerCase();
+  const texts = (call) => `${call.name}\n${nameOf(call.caller)} → ${nameOf(call.callee)}\n${call.state}`.toLowerCase();
+  const kept = words === "" ? calls : calls.filter((call) => texts(call).includes(words));
+  const make = () => el("tr", {}, el("td", { class: "number" }), el("td", { class: "function" }, el("code"), " ", el("small", { class: "quiet" })), el("td"), el("td"));
+  fill(byId("calls").tBodies[0], kept.slice(0, MOST_CALLS), make, ({ cells }, { age, name, caller, callee, call, state, within, makes }) => {
+    write(cells[0], span(age));
+    write(cells[1].firstElementChild, lastOf(String(name ?? "?")));
+    write(cells[1].lastElementChild, `call ${call ?? "?"}${makes ? ", makes a value" : ""}${within.length === 2 ? `, made within ${within[1]} of ${nameOf(within[0])}` : ""}`);
+    cells[1].title = `${name ?? "?"}, ${cells[1].lastElementChild.textContent}`;
+    write(cells[2], `${nameOf(caller)} → ${nameOf(callee)}`);
+    write(cells[3], state);
+    cells[3].className = state === "runs" ? "quiet" : state.startsWith("callee") ? "bad" : "";
+  });
+  byId("calls").hidden = kept.length === 0;
+  byId("no-calls").hidden = kept.length > 0;
+  write(byId("no-calls"), calls.length > 0 ? "No call under way is like that." : "No call is under way.");
+  write(byId("calls-note"), kept.length > MOST_CALLS ? `${MOST_CALLS} of ${grouped(kept.length)}` : kept.length > 0 ? counted(kept.length, "call") : "");
+}
+byId("call-filter").addEventListener("input", () => showCalls(callsUnderWay()));
+
+let matrixKind = "calls", matrixKey = "";
+const cells = new Map();
+choice(byId("matrix-kind"), [["calls", "calls under way"], ["latency", "latency"]], matrixKind, (kind) => { matrixKind = kind; showMatrix(callsUnderWay()); });
+const map = heatMap(byId("map"), { describe: (pair) => pair?.said ?? (matrixKind === "calls" ? "no call under way" : "no call since the last look") });
+/** Rebuilds the table of who calls whom when there are others than before. */
+function layMatrix(ranks) {
+  const key = JSON.stringify(ranks.map((rank) => [rank, nameOf(rank), latest.world.has(rank)]));
+  if (key === matrixKey) return;
+  matrixKey = key;
+  cells.clear();
+  const table = byId("matrix"), label = (rank) => `${nameOf(rank)}${latest.world.has(rank) ? "" : " ✕"}`;
+  table.tHead.replaceChildren(el("tr", {}, el("th", {}, "from ↓ to →"), ranks.map((rank) => el("th", { scope: "col" }, label(rank)))));
+  table.tBodies[0].replaceChildren(...ranks.map((from) => el("tr", {}, el("th", { scope: "row" }, label(from)), ranks.map((to) => {
+    const cell = el("td", { class: "none" }, "·");
+    cells.set(`${from}:${to}`, cell);
+    return cell;
+  }))));
+}
+/** How deep the colour of a length of time is: on a logarithmic scale, from none at `from` to all at `to`. */
+const depth = (seconds, from, to) => Math.min(Math.max(Math.log(Math.max(seconds, from) / from) / Math.log(to / from), 0.06), 1);
+/** For each pair of workers, what there is to show of it. */
+function pairsOf(calls) {
+  const pairs = new Map();
+  if (matrixKind === "calls") {
+    for (const { caller: from, callee: to, age } of calls) {
+      const pair = pairs.get(`${from}:${to}`);
+      // They come by age: the first is the oldest.
+      if (pair) pair.weight++; else pairs.set(`${from}:${to}`, { from, to, weight: 1, age });
+    }
+    for (const pair of pairs.values()) {
+      const { weight, age } = pair;
+      Object.assign(pair, { strong: grouped(weight), small: span(age), part: depth(age, 1e-3, 60), said: `${counted(weight, "call")}, the oldest ${span(age)}` });
+    }
+    return pairs;
+  }
+  for (const [from, { recent }] of latest.world) {
+    for (const [to, counts] of recent) {
+      const [p50, p99, weight] = [percentile(counts, 0.5), percentile(counts, 0.99), sumOf(counts)];
+      pairs.set(`${from}:${to}`, { from, to, weight, strong: span(p99), small: span(p50), part: depth(p99, 1e-5, 1), said: `p50 ${span(p50)}, p99 ${span(p99)} of ${counted(weight, "call")}` });
+    }
+  }
+  return pairs;
+}
+let filled = new Map();
+function showMatrix(calls) {
+  const { world, silent } = latest, pairs = pairsOf(calls);
+  const ranks = [...new Set([...world.keys(), ...silent, ...calls.flatMap(({ caller, callee }) => [caller, callee])])].filter(isNumber).sort((a, b) => a - b);
+  const isMany = ranks.length > MOST_IN_TABLE;
+  byId("pairs-columns").classList.toggle("map", isMany);
+  byId("no-pairs").hidden = ranks.length > 0;
+  byId("matrix").hidden = isMany || ranks.length === 0;
+  byId("map").hidden = !isMany;
+  const said = ranks.length === 0 ? "" : matrixKind === "calls" ? (isMany ? "the deeper, the older the oldest call; bars: how many" : "how many, and how old the oldest is") : isMany ? "the deeper, the higher the p99 since the last look" : "p99, and p50, since the last look";
+  write(byId("matrix-note"), said);
+  const stuck = matrixKind === "calls" ? stuckPairs() : new Set();
+  if (isMany) {
+    const place = new Map(ranks.map((rank, at) => [rank, at]));
+    map.show(ranks.map(nameOf), [...pairs.values()].filter(({ from, to }) => place.has(from) && place.has(to)).map((pair) => ({
+      ...pair, row: place.get(pair.from), column: place.get(pair.to), isBad: stuck.has(`${pair.from}:${pair.to}`),
+    })));
+    byId("map").setAttribute("aria-label", `Who calls whom: ${counted(pairs.size, "pair")} of ${ranks.length} workers. The arrow keys go from pair to pair.`);
+    return;
+  }
+  layMatrix(ranks);
+  for (const [key, cell] of filled) if (!pairs.has(key)) { cell.className = "none"; write(cell, "·"); cell.style.removeProperty("--part"); }
+  filled = new Map();
+  for (const [key, { strong, small, part }] of pairs) {
+    const cell = cells.get(key);
+    if (!cell) continue;
+    filled.set(key, cell);
+    if (!cell.firstElementChild) cell.replaceChildren(el("b"), el("small"));
+    cell.className = stuck.has(key) ? "stuck" : "";
+    write(cell.firstElementChild, strong);
+    write(cell.lastElementChild, small);
+    cell.style.setProperty("--part", part.toFixed(2));
+  }
+}
+
+/** Pairs of workers of which one waits for the other in a circle. */
+function stuckPairs() {
+  const pairsOf = ({ from, calls }) => calls.map(({ on }, at) => `${at > 0 ? calls[at - 1].on : from}:${on}`);
+  return new Set(latest.chains.filter(({ isCycle }) => isCycle).flatMap(pairsOf));
+}
+/** The chains that were opened, to be read in full. */
+const openChains = new Set();
+function showChains() {
+  const { moreChains } = latest, chains = [...latest.chains].sort((a, b) => b.isCycle - a.isCycle);
+  const make = () => {
+    const details = el("details", { ontoggle() { if (details.open) openChains.add(details.key); else openChains.delete(details.key); } },
+      el("summary", {}, el("span", { class: "age number" }), el("span", { class: "way" }), el("span", { class: "end" })), el("div", { class: "chain" }));
+    return el("li", {}, details);
+  };
+  fill(byId("chains"), chains.slice(0, MOST_CHAINS), make, (item, { from, age, isCycle, text, calls }) => {
+    const details = item.firstElementChild, [when, way, end] = details.firstElementChild.children, last = calls.at(-1);
+    const key = JSON.stringify([from, calls.map(({ name, on }) => [name, on])]), path = [from, ...calls.map(({ on }) => on)].map(nameOf), looks = path.join("\n");
+    item.classList.toggle("round", isCycle);
+    write(when, span(age));
+    if (details.key !== key || details.looks !== looks) way.replaceChildren(...path.flatMap((worker, at) => at > 0 ? [el("i", {}, " → "), worker] : [worker]), " ", el("code", {}, last?.name ?? ""));
+    write(end, isCycle ? "⟳ deadlock" : last?.state ?? "");
+    Object.assign(details, { key, looks, open: openChains.has(key) });
+    if (!details.open || details.text === text) return;
+    details.text = text;
+    details.lastElementChild.replaceChildren(...text.split("\n").map((line) => el("div", { style: { "--level": (line.length - line.trimStart().length) / 2 } }, withCode(line.trim()))));
+  });
+  const all = chains.length + moreChains, shown = Math.min(chains.length, MOST_CHAINS);
+  byId("no-chains").hidden = all > 0;
+  write(byId("chains-note"), all > shown ? `the ${grouped(shown)} longest of ${grouped(all)}, ${grouped(all - shown)} are left out` : all > 0 ? "for more than a second, the longest first" : "");
+}

@@ -1,0 +1,41 @@
+// Numbers for people, and what else needs no page.
+
+const isNumber = Number.isFinite;
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+/** A number with three digits that count, and the largest of some units that it has one of. */
+function scaled(value, units) {
+  if (!isNumber(value)) return "–";
+  const [unit, name] = units.find(([unit]) => value === 0 ? unit === 1 : Math.abs(value) >= unit * 0.9995) ?? units.at(-1);
+  const part = value / unit, digits = Number.isInteger(value) && unit === 1 ? 0 : part < 9.995 ? 2 : part < 99.95 ? 1 : 0;
+  return `${part.toFixed(digits)}${name === "" || name.startsWith("/") ? name : `\u00a0${name}`}`;
+}
+const bytes = (count) => scaled(count, [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
+const grouped = (count) => isNumber(count) ? count.toLocaleString("en-US").replaceAll(",", "\u202f") : "–";
+const counted = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+/** Seconds for people. */
+function span(seconds) {
+  if (!(seconds >= 60)) return scaled(seconds, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** The first index in `low..high` of a sorted array whose value is not below `value`. */
+function lowerBound(values, value, low = 0, high = values.length) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < value) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+/** What a worker is called whose name is not known. */
+const unnamed = (rank) => `rank ${rank}`;
+/** The names without what all of them begin with, where that leaves something of each; and what that is. */
+function shortened(names) {
+  let length = names.length > 1 ? Math.min(...names.map((name) => name.length - 1)) : 0;
+  while (length > 0 && names.some((name) => !name.startsWith(names[0].slice(0, length)))) length--;
+  // A number is not cut in two.
+  while (length > 0 && /\d/.test(names[0][length - 1])) length--;
+  return { common: length > 1 ? names[0].slice(0, length) : "", rest: names.map((name) => length > 1 ? name.slice(length) : name) };
+}

@@ -1,0 +1,16 @@
+// The axis of time: round numbers, as many as there is room for.
+
+/** The moments of the axis of what is shown, so many pixels wide, with what stands at them; and how far they are apart. */
+function axisTicks(shown, width) {
+  const least = (shown.end - shown.start) / width * 100;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const distance = power * ([1, 2, 5].find((factor) => factor * power >= least) ?? 10);
+  const reach = Math.max(Math.abs(shown.start), Math.abs(shown.end));
+  const [unit, name] = reach >= 1e6 ? [1e6, "s"] : reach >= 1e3 ? [1e3, "ms"] : [1, "µs"];
+  const digits = clamp(-Math.floor(Math.log10(distance / unit) + 1e-9), 0, 9);
+  const ticks = [];
+  for (let number = Math.ceil(shown.start / distance); number * distance <= shown.end; number++) {
+    ticks.push({ at: number * distance, text: `${(number * distance / unit).toFixed(digits)} ${name}` });
+  }
+  return { ticks, distance };
+}

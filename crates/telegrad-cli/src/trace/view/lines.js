@@ -1,0 +1,122 @@
+// Paints what a lane has, and what a crowd does.
+
+/**
+ * Paints what a lane has between two moments, and returns how many events that is. What is too narrow to be seen is
+ * merged by pixel, without a look at each: the work is bounded by the width, not by the number of events.
+ */
+function paintLane(pen, lane, shown, left, width, y, height) {
+  const { starts, ends } = lane;
+  const perPixel = (shown.end - shown.start) / width;
+  const x = (at) => left + (at - shown.start) / perPixel;
+  const isWide = (at) => ends[at] - starts[at] >= MERGE_BELOW * perPixel;
+  const first = lowerBound(ends, shown.start), stop = lowerBound(starts, shown.end);
+  let run = null;
+  const flush = () => { if (run) block(pen, run.colour, run.from, y, run.to - run.from, height, run.alpha); run = null; };
+  for (let at = first; at < stop;) {
+    if (isWide(at)) {
+      flush();
+      paintBox(pen, lane.events[at], Math.max(x(starts[at]), left - 8), Math.min(x(ends[at]), left + width + 8), y, height, left);
+      at++;
+      continue;
+    }
+    // All that begins within the pixel; pixels are counted from zero, so that they stay the same while panning.
+    const pixel = Math.floor(starts[at] / perPixel);
+    let end = lowerBound(starts, (pixel + 1) * perPixel, at + 1, stop);
+    if (end - 1 > at && isWide(end - 1)) end--;
+    const isDim = standsOut !== null && lane.matched[end] === lane.matched[at];
+    const fails = lane.failed[end] > lane.failed[at];
+    const cover = Math.min(Math.ceil((lane.spent[end] - lane.spent[at]) / perPixel * 4) / 4, 1);
+    const alpha = (isDim ? DIM : 1) * (fails ? 1 : 0.4 + 0.35 * cover);
+    const colour = fails ? theme.kinds.failed.edge : styleOf(lane.events[at]).edge;
+    const from = Math.round(x(pixel * perPixel)), to = from + (fails ? 2 : 1);
+    if (run && run.colour === colour && run.alpha === alpha && from <= run.to) run.to = to;
+    else { flush(); run = { from, to, colour, alpha }; }
+    at = end;
+  }
+  flush();
+  return stop - first;
+}
+
+/** One event that is wide enough to be a box, with its name from where the box, or the plot, begins. */
+function paintBox(pen, event, from, to, y, height, left) {
+  const style = styleOf(event);
+  const isDim = standsOut !== null && !standsOut[event.index];
+  const width = Math.max(to - from - 0.5, 1);
+  if (width < 6 || height < BOX) {
+    block(pen, style.edge, from, y, width, height, isDim ? DIM : 0.75);
+    return;
+  }
+  pen.globalAlpha = isDim ? DIM : 1;
+  pen.beginPath();
+  pen.roundRect(from + 0.5, y + 0.5, width - 1, height - 1, 3);
+  for (const fill of isBad(event) ? [style.fill, theme.hatch] : [style.fill]) { pen.fillStyle = fill; pen.fill(); }
+  Object.assign(pen, { lineWidth: 1, strokeStyle: style.edge });
+  pen.setLineDash(event.kind === "wait" ? [3, 2] : []);
+  pen.stroke();
+  pen.setLineDash([]);
+  pen.globalAlpha = 1;
+  const textFrom = Math.max(from, left) + 5;
+  const text = isDim ? "" : fitted(pen, labelOf(event, shortOf(event)), to - textFrom - 4);
+  if (text === "") return;
+  // Calm ground, so that the hatching does not disturb the text.
+  if (isBad(event)) block(pen, style.fill, textFrom - 2, y + 2, Math.min(pen.measureText(text).width + 4, to - textFrom), height - 4);
+  pen.fillStyle = theme.text;
+  pen.fillText(text, textFrom, y + height / 2 + 0.5);
+}
+
+/** How much goes on at once, as an area, or as a shade where there is no room for one; what does not stand out is paler. */
+function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height) {
+  if (all.starts.length === 0) return;
+  const counts = crowdIn(all, shown, width), most = counts.reduce((most, count) => Math.max(most, count), 1e-9);
+  pen.fillStyle = theme.accent;
+  for (const [values, alpha] of [[counts, found ? 0.2 : 0.6], [found && crowdIn(found, shown, width), 0.9]]) {
+    if (!values) continue;
+    pen.beginPath();
+    pen.moveTo(left, y + height);
+    values.forEach((count, pixel) => {
+      const share = count / most, isSome = count > 1e-9;
+      if (height < 5) {
+        pen.globalAlpha = alpha * Math.min(0.25 + share, 1);
+        if (isSome) pen.fillRect(left + pixel, y, 1, height);
+        return;
+      }
+      // However little it is, it is seen.
+      const top = y + height - (isSome ? Math.max(share * height, 1) : 0);
+      pen.lineTo(left + pixel, top);
+      pen.lineTo(left + pixel + 1, top);
+    });
+    pen.lineTo(left + width, y + height);
+    pen.globalAlpha = alpha;
+    if (height >= 5) pen.fill();
+  }
+  pen.globalAlpha = 1;
+  // What did not go well is seen however much goes on around it.
+  const perPixel = (shown.end - shown.start) / width;
+  for (let at = lowerBound(failures, shown.start); failures[at] < shown.end;) {
+    const pixel = Math.floor((failures[at] - shown.start) / perPixel);
+    block(pen, theme.kinds.failed.edge, left + pixel, y, 2, height);
+    at = lowerBound(failures, shown.start + (pixel + 1) * perPixel, at + 1);
+  }
+}
+
+/** How wide texts are, which takes long to find out. */
+const textWidths = new Map();
+function widthOf(pen, text) {
+  if (!textWidths.has(text)) {
+    if (textWidths.size > 20000) textWidths.clear();
+    textWidths.set(text, pen.measureText(text).width);
+  }
+  return textWidths.get(text);
+}
+/** As much of a text as there is room for. */
+function fitted(pen, text, room) {
+  if (room < 12) return "";
+  const width = widthOf(pen, text);
+  if (width <= room) return text;
+  // Letters are of different widths: what is thought to fit may not.
+  for (let letters = Math.floor(text.length * room / width); letters > 1; letters--) {
+    const cut = `${text.slice(0, letters)}…`;
+    if (widthOf(pen, cut) <= room) return cut;
+  }
+  return "";
+}
