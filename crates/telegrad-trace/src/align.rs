@@ -4,10 +4,10 @@
 //! of the caller's, from both sides, and the calls between two workers together bound it to less than the shortest of
 //! them took. `settle` finds amounts that keep all of these bounds, if any do, for all workers that calls lead to from one another.
 //!
-//! Over hours, clocks of different hosts drift apart, and no amounts agree with all calls. Then each is first brought to the rate of the root's.
-//! Between two workers, the calls bound that too (`rates`), and for all of them it is the same question as
-//! before: logarithms of rates add up from worker to worker as amounts do. Those that may run at the same rate do. Where that leaves no
-//! amounts for three workers and more, the rates are changed until it does (`refine`).
+//! Over hours, clocks of different hosts drift apart, and no amounts agree with all calls. Then each is first brought to the
+//! rate of the root's. Between two workers, the calls bound that too (`rates`), and for all of them it is the same question
+//! as before: logarithms of rates add up from worker to worker as amounts do. Those that may run at the same rate do. Where
+//! that leaves no amounts for three workers and more, the rates are changed until it does (`refine`).
 
 mod rates;
 mod refine;

@@ -41,12 +41,11 @@ struct Circle {
 /// Changes the rates such that there are amounts that agree with all reports, if that can be done. That of the first worker stays as it is,
 /// and what has one rate keeps one, unless it takes another.
 pub(super) fn refine(reported: &[Reported], drifts: &[Drift]) -> Option<Vec<Drift>> {
-    let by_rate = |at: usize| {
-        // The first of the same rate stands for all.
-        let first = drifts.iter().position(|drift| drift.rate == drifts[at].rate);
-        first.unwrap_or(at)
-    };
-    let together: Vec<usize> = (0..drifts.len()).map(by_rate).collect();
+    // The first of the same rate stands for all.
+    let mut firsts: FxHashMap<i64, usize> = FxHashMap::default();
+    let together = drifts.iter().enumerate();
+    let together = together.map(|(at, drift)| *firsts.entry(drift.rate).or_insert(at));
+    let together: Vec<usize> = together.collect();
     let apart = (0..drifts.len()).collect();
     [together, apart]
         .iter()
