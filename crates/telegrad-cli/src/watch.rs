@@ -10,12 +10,16 @@ use telegrad::status::{Latency, Status};
 
 use crate::Error;
 
-pub(crate) use chains::{Chain, Chains, Waits};
-pub(crate) use worlds::{Which, all, find};
+pub(crate) use chains::{Chain, Chains, UnderWay, Waits};
+pub(crate) use worlds::{Asking, Which};
+
+/// Waits that are worth showing are at least so old.
+pub(crate) const OLD: Duration = Duration::from_secs(1);
 
 /// Looks at one world.
 pub(crate) struct Watch {
     which: Which,
+    asking: Asking,
     /// What was seen last.
     before: BTreeMap<u32, Status>,
 }
@@ -32,13 +36,14 @@ pub(crate) struct Look {
 /// A worker, and what has changed since the look before.
 pub(crate) struct Seen {
     pub(crate) status: Status,
-    pub(crate) rates: Rates,
-    /// Of all calls that have ended since.
-    pub(crate) latency: Latency,
+    /// Nothing when there was none.
+    pub(crate) rates: Option<Rates>,
+    /// Of all calls that have ended since; nothing when that is not known.
+    pub(crate) latency: Option<Latency>,
 }
 
 /// What happened in a second.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Rates {
     pub(crate) made: f64,
     pub(crate) served: f64,
@@ -50,13 +55,18 @@ impl Watch {
     pub(crate) fn new(which: Which) -> Self {
         Self {
             which,
+            asking: Asking::default(),
             before: BTreeMap::new(),
         }
     }
 
     /// Looks now.
     pub(crate) fn look(&mut self) -> Result<Look, Error> {
-        let statuses = find(self.which)?;
+        let statuses = self.asking.find(self.which)?;
+        // Whatever other worlds come and go meanwhile.
+        if let Some(first) = statuses.first() {
+            self.which = Which::world(first.world);
+        }
         let silent = silent(&statuses);
         let known = statuses
             .iter()
@@ -66,7 +76,7 @@ impl Watch {
         let workers = statuses.into_iter().map(|status| {
             let before = before
                 .get(&status.rank)
-                .filter(|before| before.process == status.process);
+                .filter(|before| before.process == status.process && before.world == status.world);
             Seen::new(status, before)
         });
         Ok(Look {
@@ -85,38 +95,38 @@ pub(crate) fn silent(workers: &[Status]) -> Vec<u32> {
 
 impl Seen {
     fn new(status: Status, before: Option<&Status>) -> Self {
-        let rates = before
-            .map(|before| Rates::new(&status, before))
-            .unwrap_or_default();
-        let since: Vec<_> = status
-            .latency
-            .iter()
-            .map(|latency| {
-                let earlier =
-                    before.and_then(|before| before.latency.iter().find(|other| other.to == latency.to));
-                earlier.map_or_else(|| latency.clone(), |earlier| latency.since(earlier))
-            })
-            .collect();
+        let since = |before: &Status| -> Vec<Latency> {
+            let since = |latency: &Latency| match before.latency.iter().find(|other| other.to == latency.to) {
+                Some(earlier) => latency.since(earlier),
+                // It was called for the first time meanwhile.
+                None => Some(latency.clone()),
+            };
+            status.latency.iter().filter_map(since).collect()
+        };
         Self {
-            latency: Latency::merged(&since),
+            rates: before.and_then(|before| Rates::new(&status, before)),
+            latency: before.map(|before| Latency::merged(&since(before))),
             status,
-            rates,
         }
     }
 }
 
 impl Rates {
-    fn new(now: &Status, before: &Status) -> Self {
-        // By the clock of who has counted; one that was set back tells nothing.
-        let elapsed = now.time.saturating_sub(before.time).max(Duration::from_millis(1));
+    /// Nothing when no time has passed.
+    fn new(now: &Status, before: &Status) -> Option<Self> {
+        // By the clock of who has counted.
+        let elapsed = now.uptime.checked_sub(before.uptime)?;
+        if elapsed.is_zero() {
+            return None;
+        }
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed.as_secs_f64();
         let (now, before) = (&now.counters, &before.counters);
-        Self {
+        Some(Self {
             made: rate(now.calls_made, before.calls_made),
             served: rate(now.calls_served, before.calls_served),
             bytes_in: rate(now.bytes_in, before.bytes_in),
             bytes_out: rate(now.bytes_out, before.bytes_out),
-        }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a remote function can find out about the call it serves.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use telegrad_wire::CallId;
 use crate::layer::{Scope, in_scope};
 use crate::recording;
 use crate::rref::RefId;
+use crate::status::{Reached, Stage};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -33,7 +34,8 @@ pub(crate) struct CallContext {
     pub(crate) scope: Option<Scope>,
     /// What is recorded of it, if it is.
     pub(crate) span: Option<Arc<Span>>,
-    has_begun: AtomicBool,
+    /// How far it has come.
+    pub(crate) stage: Reached,
     cancelled: AtomicBool,
     /// Wakes the async function when it is cancelled.
     waker: Mutex<Option<Waker>>,
@@ -63,7 +65,7 @@ impl CallContext {
             deadline,
             scope,
             span,
-            has_begun: AtomicBool::new(false),
+            stage: Reached::new(),
             cancelled,
             waker,
         })
@@ -71,15 +73,21 @@ impl CallContext {
 
     /// Its function begins.
     pub(crate) fn begin(&self) {
-        self.has_begun.store(true, Relaxed);
+        self.stage.set(Stage::Begun);
         if let Some(span) = &self.span {
             span.start();
         }
     }
 
-    /// Whether its function has begun.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Relaxed)
+    /// Whether the worker that serves it is in the same world as this one.
+    pub(crate) fn is_in_world_of(&self, worker: &Worker) -> bool {
+        let world = |worker: &Worker| worker.members().ok().map(|members| members.world());
+        // Almost always it is the worker itself.
+        Weak::ptr_eq(&self.worker, &worker.weak)
+            || self
+                .worker
+                .upgrade()
+                .is_some_and(|serves| world(&serves) == world(worker))
     }
 
     pub(crate) fn current() -> Option<Arc<Self>> {

@@ -96,6 +96,14 @@ pub(super) fn of(counters: &DebugInfo) -> Vec<Metric> {
 /// Everything as Prometheus reads it.
 pub(super) fn text(look: &[Status]) -> String {
     let mut text = String::new();
+    if let Some(first) = look.first() {
+        let name = "telegrad_world_info";
+        let _ = writeln!(
+            text,
+            "# HELP {name} The world that is seen.\n# TYPE {name} gauge\n{name}{{world=\"{:x}\"}} 1",
+            first.world
+        );
+    }
     let workers: Vec<_> = look
         .iter()
         .map(|status| (label(&status.name), of(&status.counters)))
@@ -120,17 +128,31 @@ pub(super) fn text(look: &[Status]) -> String {
         "# HELP {CALLS} How long calls took.\n# TYPE {CALLS} histogram"
     );
     for status in look {
+        let all = Latency::merged(&status.latency);
+        histogram(&mut text, &format!("worker=\"{}\"", label(&status.name)), &all);
+    }
+    let _ = writeln!(
+        text,
+        "# HELP {PAIRS} How long calls took, by callee.\n# TYPE {PAIRS} summary"
+    );
+    for status in look {
         for latency in &status.latency {
-            let callee = look.iter().find(|other| other.rank == latency.to);
-            let callee = callee.map_or_else(|| format!("rank {}", latency.to), |callee| label(&callee.name));
-            let of = format!("worker=\"{}\",callee=\"{callee}\"", label(&status.name));
-            histogram(&mut text, &of, latency);
+            let of = format!(
+                "worker=\"{}\",callee=\"{}\"",
+                label(&status.name),
+                label(&latency.name)
+            );
+            let (sum, count) = (latency.sum.as_secs_f64(), latency.count());
+            let _ = writeln!(text, "{PAIRS}_sum{{{of}}} {sum}\n{PAIRS}_count{{{of}}} {count}");
         }
     }
     text
 }
 
 const CALLS: &str = "telegrad_call_seconds";
+
+/// Without buckets: with them, a hundred workers that all call each other would be tens of megabytes.
+const PAIRS: &str = "telegrad_calls_to_seconds";
 
 /// A histogram. Its buckets are the same for all and at all times, one for each doubling: sums of several, and what they were a minute
 /// ago, make no sense otherwise.
@@ -169,6 +191,7 @@ mod tests {
             let mut text = String::new();
             let latency = Latency {
                 to: 1,
+                name: "b".into(),
                 counts: counts.to_vec(),
                 sum: Duration::from_secs(3),
             };

@@ -119,7 +119,12 @@ impl Worker {
         if self.is_closed() {
             return Err(Error::ShutDown);
         }
-        let outer = CallContext::of_current(|call| (call.deadline, (call.caller.rank, call.call)));
+        let outer = CallContext::of_current(|call| {
+            // The numbers of another world's calls mean nothing in this one.
+            let is_ours = call.is_in_world_of(self);
+            let within = is_ours.then_some((call.caller.rank, call.call));
+            (call.deadline, within)
+        });
         let (until, within) = outer.unzip();
         let timeout = |times: Times| Error::Timeout {
             function: function.name.into(),
@@ -220,7 +225,7 @@ impl Worker {
                 (limit, deadline),
                 purpose.clone(),
                 (context, span.cloned()),
-                within,
+                within.flatten(),
             ));
             if let Some(recorded) = &section.recorded {
                 call.note(recorded.clone());
@@ -236,7 +241,7 @@ impl Worker {
             // After it is on the books, so that the timer cannot come by in between and miss it.
             let look = started + LOOK;
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
-            match self.send(&outbound, message, options, (left, deadline)) {
+            match self.send(&outbound, &call, message, options, (left, deadline)) {
                 Ok(()) => {
                     if !is_gathering(function.name) {
                         self.activity.made.fetch_add(1, SeqCst);
@@ -281,6 +286,7 @@ impl Worker {
     fn send(
         self: &Arc<Self>,
         outbound: &Outbound,
+        call: &Call,
         mut message: Outgoing,
         options: CallOptions,
         (mut until_then, deadline): (Option<Duration>, Option<Instant>),
@@ -296,7 +302,8 @@ impl Worker {
                     Executor::may_wait().map_err(|_| NotSent::Inline)?;
                     let name = || format!("wait for room at {}", outbound.calls.peer).into();
                     let _waits = waits(self, back.header.span, name);
-                    match Executor::blocking(|| outbound.link.wait_for_credit(deadline)) {
+                    let wait = || Executor::blocking(|| outbound.link.wait_for_credit(deadline));
+                    match call.held_up(wait) {
                         Ok(true) => (message, until_then) = (*back, left(deadline)),
                         Ok(false) => return Err(NotSent::Late),
                         Err(closed) => return Err(NotSent::Closed(closed)),

@@ -1,0 +1,168 @@
+//! What waits for what.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use telegrad::status::ValueId;
+
+use super::CallId;
+
+/// What can be waited for.
+///
+/// Values are nodes of their own, between those who wait for them and those who keep them busy: with edges from each of the
+/// one to each of the other, an object with a thousand of both would have a million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Node {
+    Call(CallId),
+    Value(ValueId),
+}
+
+/// Calls and values, and what each of them waits for.
+#[derive(Default)]
+pub(super) struct Graph(BTreeMap<Node, Vec<Node>>);
+
+impl Graph {
+    pub(super) fn join(&mut self, from: Node, to: Node) {
+        self.0.entry(from).or_default().push(to);
+    }
+
+    /// What is waited for.
+    pub(super) fn next(&self, node: Node) -> &[Node] {
+        self.0.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// What any of these waits for, be it for the sake of a value.
+    pub(super) fn waited_for(&self, by: impl Iterator<Item = Node>) -> BTreeSet<Node> {
+        let mut found: BTreeSet<Node> = by.flat_map(|node| self.next(node)).copied().collect();
+        let values: Vec<Node> = found.iter().copied().collect();
+        let values = values.iter().filter(|node| matches!(node, Node::Value(_)));
+        found.extend(values.flat_map(|value| self.next(*value)).copied());
+        found
+    }
+
+    /// Rings of nodes of which each waits for the next and the last for the first: for each node that is in any, one of the shortest
+    /// that it is in, unless it is in one that was found before. Only nodes that are wanted count, and no more than `most` are looked for.
+    pub(super) fn rings(&self, is_wanted: impl Fn(Node) -> bool, most: usize) -> Vec<Vec<Node>> {
+        let left = self.in_circles(is_wanted);
+        let mut covered = BTreeSet::new();
+        let mut rings = Vec::new();
+        for start in left.iter().filter(|node| matches!(node, Node::Call(_))) {
+            if rings.len() == most {
+                break;
+            }
+            if covered.contains(start) {
+                continue;
+            }
+            if let Some(ring) = self.shortest(*start, &left) {
+                covered.extend(ring.iter().copied());
+                rings.push(ring);
+            }
+        }
+        rings
+    }
+
+    /// What remains when all that waits for nothing, or that nothing waits for, is taken away again and again: rings, and what
+    /// leads from one to another.
+    fn in_circles(&self, is_wanted: impl Fn(Node) -> bool) -> BTreeSet<Node> {
+        let mut left: BTreeSet<Node> = self.0.keys().copied().filter(|node| is_wanted(*node)).collect();
+        let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+        for node in &left {
+            for next in self.next(*node).iter().filter(|next| left.contains(next)) {
+                before.entry(*next).or_default().push(*node);
+            }
+        }
+        let ways = |node: Node| self.next(node).iter();
+        let none = Vec::new();
+        let mut open: Vec<Node> = left.iter().copied().collect();
+        while let Some(node) = open.pop() {
+            let comes_from = before.get(&node).unwrap_or(&none);
+            let is_end = !ways(node).any(|next| left.contains(next));
+            let is_start = !comes_from.iter().any(|from| left.contains(from));
+            if (is_end || is_start) && left.remove(&node) {
+                open.extend(ways(node).chain(comes_from).filter(|other| left.contains(other)));
+            }
+        }
+        left
+    }
+
+    /// The shortest way from a node back to itself.
+    fn shortest(&self, start: Node, within: &BTreeSet<Node>) -> Option<Vec<Node>> {
+        let mut came_from: BTreeMap<Node, Node> = BTreeMap::new();
+        let mut open = VecDeque::from([start]);
+        while let Some(node) = open.pop_front() {
+            for next in self.next(node).iter().filter(|next| within.contains(next)) {
+                if *next == start {
+                    let mut ring = vec![node];
+                    while let Some(from) = came_from.get(&ring[ring.len() - 1]) {
+                        ring.push(*from);
+                    }
+                    ring.reverse();
+                    return Some(ring);
+                }
+                if !came_from.contains_key(next) {
+                    came_from.insert(*next, node);
+                    open.push_back(*next);
+                }
+            }
+        }
+        None
+    }
+
+    /// Follows everything that `starts` wait for, each step between two nodes once: from a start down to what waits for nothing, or to
+    /// what was told before. With where a path comes back to, if it comes back to itself.
+    pub(super) fn walk(
+        &self,
+        starts: impl Iterator<Item = Node>,
+        mut tell: impl FnMut(&[Node], Option<usize>),
+    ) {
+        let mut seen = BTreeSet::new();
+        for start in starts {
+            if seen.insert(start) {
+                self.walk_from(start, &mut seen, &mut tell);
+            }
+        }
+    }
+
+    fn walk_from(
+        &self,
+        start: Node,
+        seen: &mut BTreeSet<Node>,
+        tell: &mut impl FnMut(&[Node], Option<usize>),
+    ) {
+        let mut path = vec![start];
+        let mut place = BTreeMap::from([(start, 0)]);
+        // For each node of the path, how much of what it waits for has been followed.
+        let mut followed = vec![0];
+        while let (Some(last), Some(count)) = (path.last().copied(), followed.last_mut()) {
+            let next = self.next(last).get(*count).copied();
+            *count += 1;
+            match next {
+                Some(node) if seen.insert(node) => {
+                    place.insert(node, path.len());
+                    path.push(node);
+                    followed.push(0);
+                }
+                Some(node) => {
+                    let back = place.get(&node).copied();
+                    let length = path.len();
+                    if back.is_none() {
+                        // How it goes on from there has been told. Of a value, one that keeps it busy says enough.
+                        path.push(node);
+                        if matches!(node, Node::Value(_)) {
+                            path.extend(self.next(node).first());
+                        }
+                    }
+                    tell(&path, back);
+                    path.truncate(length);
+                }
+                None => {
+                    if *count == 1 {
+                        tell(&path, None);
+                    }
+                    place.remove(&last);
+                    path.pop();
+                    followed.pop();
+                }
+            }
+        }
+    }
+}
