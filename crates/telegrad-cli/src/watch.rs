@@ -136,3 +136,60 @@ impl Look {
         self.workers.iter().map(|seen| seen.status.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that has been there for so long and has made so many calls.
+    fn worker(seconds: u64, calls: u64) -> Status {
+        let mut counters = telegrad::DebugInfo::default();
+        counters.calls_made = calls;
+        let latency = Latency {
+            to: 1,
+            name: "b".into(),
+            counts: vec![(20, calls)],
+            sum: Duration::from_secs(calls),
+        };
+        Status {
+            world: 1,
+            rank: 0,
+            name: "a".into(),
+            size: 2,
+            uptime: Duration::from_secs(seconds),
+            process: 1,
+            started_by: None,
+            is_leaving: false,
+            counters,
+            made: Vec::new(),
+            served: Vec::new(),
+            gatherings: Vec::new(),
+            latency: vec![latency],
+        }
+    }
+
+    fn seen(now: Status, before: Option<&Status>) -> (Option<f64>, Option<u64>) {
+        let seen = Seen::new(now, before);
+        (
+            seen.rates.map(|rates| rates.made),
+            seen.latency.map(|latency| latency.count()),
+        )
+    }
+
+    #[test]
+    fn what_has_changed_is_known_after_the_second_look() {
+        let before = worker(10, 100);
+        assert_eq!(seen(worker(10, 100), None), (None, None));
+        assert_eq!(seen(worker(12, 300), Some(&before)), (Some(100.0), Some(200)));
+        assert_eq!(
+            seen(worker(10, 300), Some(&before)),
+            (None, Some(200)),
+            "in no time"
+        );
+        assert_eq!(
+            seen(worker(12, 40), Some(&before)).1,
+            Some(0),
+            "what was counted anew tells nothing of the time between"
+        );
+    }
+}

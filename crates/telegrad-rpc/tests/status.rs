@@ -1,16 +1,21 @@
 //! What a worker says of what it does (S46).
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use telegrad_rpc::status::{Made, Stage};
+use telegrad_rpc::status::{self, Made, Stage, Status};
 use telegrad_rpc::{Options, RRef, Result, RpcFuture, World, init_with, remote};
 use telegrad_testkit::{Board, Cluster, break_connections, on_cluster, wait_until};
 
 /// Longer than anything takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Longer than any test may take.
+const FOR_EVER: Duration = Duration::from_secs(3600);
 
 #[remote]
 fn hold(board: Board) {
@@ -294,4 +299,36 @@ fn a_call_in_another_world_is_not_within_the_one_that_makes_it() {
     call.wait().unwrap();
     first.shutdown().unwrap();
     other.shutdown().unwrap();
+}
+
+/// What never answers, under the number of a process that there cannot be; that number.
+fn silent_process() -> (UnixListener, u32) {
+    let process = u32::MAX - std::process::id();
+    let name = format!("telegrad-status-{process}");
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    (UnixListener::bind_addr(&address).unwrap(), process)
+}
+
+#[test]
+fn whoever_has_heard_enough_does_not_wait_for_the_others() {
+    let options = Options {
+        init_method: "mem://status-enough?rank=0&world_size=1".into(),
+        show_status: true,
+        ..Options::default()
+    };
+    let world = init_with("alone", options).unwrap();
+    let (_listener, silent) = silent_process();
+    let ask = |limit| {
+        let processes = [silent, std::process::id()];
+        let is_enough = |workers: &[Status]| limit == FOR_EVER && !workers.is_empty();
+        status::ask(&processes, limit, is_enough).unwrap()
+    };
+    let enough = ask(FOR_EVER);
+    assert_eq!(
+        (enough.workers[0].name.as_str(), enough.silent),
+        ("alone", vec![])
+    );
+    // Otherwise it is waited for, and named.
+    assert_eq!(ask(Duration::from_millis(10)).silent, [silent]);
+    world.shutdown().unwrap();
 }

@@ -102,3 +102,51 @@ fn of_worker(status: &Status) -> Value {
         "latency": latency.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use telegrad::status::Made;
+
+    use super::*;
+
+    #[test]
+    fn of_many_calls_the_oldest_are_told_and_the_others_counted() {
+        let made = |call: u64| Made {
+            call,
+            function: "f".into(),
+            callee: (call % 2) as u32,
+            age: Duration::from_millis(call),
+            within: None,
+            is_awaited: true,
+            is_held_up: false,
+            is_gathering: false,
+        };
+        let busy = Status {
+            world: 0xab,
+            rank: 0,
+            name: "a".into(),
+            size: 1,
+            uptime: Duration::from_secs(5),
+            process: 1,
+            started_by: None,
+            is_leaving: false,
+            counters: telegrad::DebugInfo::default(),
+            made: (0..10_000).map(made).collect(),
+            served: Vec::new(),
+            gatherings: Vec::new(),
+            latency: Vec::new(),
+        };
+        let told = of(&[busy]);
+        assert_eq!(told["id"], "ab");
+        assert_eq!(
+            (&told["all_calls"], &told["world"][0]["time"]),
+            (&json!(10_000), &json!(5.0))
+        );
+        let calls = told["calls"].as_array().unwrap();
+        assert_eq!((calls.len(), &calls[0]["call"]), (CALLS, &json!(9_999)));
+        assert_eq!(calls[0]["state"], "unknown there");
+        assert_eq!(calls[1]["state"], "on its way");
+        assert_eq!(told["pairs"], json!([[0, 0, 5_000, 9.998], [0, 1, 5_000, 9.999]]));
+        assert!(told.to_string().len() < 200_000, "{}", told.to_string().len());
+    }
+}

@@ -185,6 +185,59 @@ mod tests {
 
     use super::*;
 
+    /// A worker that has called so many others.
+    fn worker(rank: u32, callees: u32) -> Status {
+        let latency = |to| Latency {
+            to,
+            name: format!("w{to}"),
+            counts: (0..30).map(|bucket| (bucket, 1000)).collect(),
+            sum: Duration::from_secs(1),
+        };
+        Status {
+            world: 0xab,
+            rank,
+            name: format!("w{rank}"),
+            size: 64,
+            uptime: Duration::ZERO,
+            process: 1,
+            started_by: None,
+            is_leaving: false,
+            counters: DebugInfo::default(),
+            made: Vec::new(),
+            served: Vec::new(),
+            gatherings: Vec::new(),
+            latency: (0..callees).map(latency).collect(),
+        }
+    }
+
+    #[test]
+    fn a_callee_has_the_same_name_whether_it_answers_or_not() {
+        let series = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| line.contains("callee="));
+            lines.map(ToOwned::to_owned).collect()
+        };
+        let both = series(&text(&[worker(0, 2), worker(1, 0)]));
+        assert_eq!(series(&text(&[worker(0, 2)])), both);
+        assert_eq!(both.len(), 4, "{both:?}");
+        assert_eq!(
+            both[2],
+            "telegrad_calls_to_seconds_sum{worker=\"w0\",callee=\"w1\"} 1"
+        );
+    }
+
+    #[test]
+    fn many_workers_that_all_call_each_other_are_told_in_a_few_lines_each() {
+        let workers: Vec<_> = (0..64).map(|rank| worker(rank, 64)).collect();
+        let text = text(&workers);
+        assert!(text.starts_with("# HELP telegrad_world_info"), "{}", &text[..100]);
+        // Two for a pair, and those of the worker itself.
+        assert!(
+            text.lines().count() < 64 * (64 * 2 + 100),
+            "{}",
+            text.lines().count()
+        );
+    }
+
     #[test]
     fn histograms_have_the_same_buckets_whatever_was_counted() {
         let shown = |counts: &[(u32, u64)]| {

@@ -164,3 +164,38 @@ fn several(worlds: &[Vec<Status>]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    use super::*;
+
+    /// Something that is there under the number of a process that there cannot be, and never answers.
+    fn silent_process(number: u32) -> UnixListener {
+        let name = format!("telegrad-status-{number}");
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn who_does_not_answer_is_remembered_and_named() {
+        let process = u32::MAX - std::process::id();
+        let listener = silent_process(process);
+        let mut asking = Asking::default();
+        let nobody = Which::world(0);
+        let said = asking.find(nobody).unwrap_err().to_string();
+        assert!(
+            said.starts_with("world 0 has no worker that can be seen; "),
+            "{said}"
+        );
+        assert!(said.contains(&process.to_string()), "{said}");
+        let since = asking.silent[&process];
+        // Again, without having waited for it again.
+        asking.all(nobody).unwrap();
+        assert_eq!(asking.silent.get(&process), Some(&since));
+        drop(listener);
+        asking.all(nobody).unwrap();
+        assert!(!asking.silent.contains_key(&process));
+    }
+}
