@@ -145,15 +145,8 @@ mod tests {
             rank: 0,
             name: "a".into(),
             size,
-            uptime: Duration::ZERO,
             process: 1,
-            started_by: None,
-            is_leaving: false,
-            counters: telegrad::DebugInfo::default(),
-            made: Vec::new(),
-            served: Vec::new(),
-            gatherings: Vec::new(),
-            latency: Vec::new(),
+            ..Status::default()
         }
     }
 

@@ -158,13 +158,9 @@ mod tests {
             size: 2,
             uptime: Duration::from_secs(seconds),
             process: 1,
-            started_by: None,
-            is_leaving: false,
             counters,
-            made: Vec::new(),
-            served: Vec::new(),
-            gatherings: Vec::new(),
             latency: vec![latency],
+            ..Status::default()
         }
     }
 

@@ -28,7 +28,7 @@ pub use stage::Stage;
 pub const VARIABLE: &str = "TELEGRAD_STATUS";
 
 /// What a worker is doing.
-#[derive(Clone, Debug, PartialEq, Wire)]
+#[derive(Clone, Debug, Default, PartialEq, Wire)]
 pub struct Status {
     /// The world that it is in: the same number for all of its members.
     pub world: u64,

@@ -128,13 +128,8 @@ mod tests {
             size: 1,
             uptime: Duration::from_secs(5),
             process: 1,
-            started_by: None,
-            is_leaving: false,
-            counters: telegrad::DebugInfo::default(),
             made: (0..10_000).map(made).collect(),
-            served: Vec::new(),
-            gatherings: Vec::new(),
-            latency: Vec::new(),
+            ..Status::default()
         };
         let told = of(&[busy]);
         assert_eq!(told["id"], "ab");

@@ -198,15 +198,9 @@ mod tests {
             rank,
             name: format!("w{rank}"),
             size: 64,
-            uptime: Duration::ZERO,
             process: 1,
-            started_by: None,
-            is_leaving: false,
-            counters: DebugInfo::default(),
-            made: Vec::new(),
-            served: Vec::new(),
-            gatherings: Vec::new(),
             latency: (0..callees).map(latency).collect(),
+            ..Status::default()
         }
     }
 

@@ -228,7 +228,6 @@ fn remember(history: &mut Vec<u64>, value: u64) {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use std::time::Duration;
     use telegrad::status::Status;
 
     use super::*;
@@ -243,15 +242,9 @@ mod tests {
                 rank,
                 name: format!("worker-{rank}"),
                 size: 64,
-                uptime: Duration::ZERO,
                 process: 1,
-                started_by: None,
-                is_leaving: false,
                 counters,
-                made: Vec::new(),
-                served: Vec::new(),
-                gatherings: Vec::new(),
-                latency: Vec::new(),
+                ..Status::default()
             },
             rates: None,
             latency: None,

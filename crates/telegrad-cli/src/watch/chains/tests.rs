@@ -9,15 +9,10 @@ fn worker(rank: u32, made: Vec<Made>, served: Vec<Served>) -> Status {
         rank,
         name: format!("w{rank}"),
         size: 3,
-        uptime: Duration::ZERO,
         process: 1,
-        started_by: None,
-        is_leaving: false,
-        counters: telegrad::DebugInfo::default(),
         made,
         served,
-        gatherings: Vec::new(),
-        latency: Vec::new(),
+        ..Status::default()
     }
 }
 

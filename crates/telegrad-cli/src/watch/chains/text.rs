@@ -185,11 +185,10 @@ impl Chains<'_> {
             (_, Some(Stage::Turn)) => "cannot begin before the first has returned",
             _ => return None,
         };
-        // One that has not begun holds nothing: it only waits, as in any queue.
-        let is_there = |id: &CallId| self.what(*id).1 == on && self.state(*id) == State::Waits;
-        let from = before.iter().rposition(is_there);
+        let from = before.iter().rposition(|id| self.what(*id).1 == on);
         let between = &before[from.map_or(0, |from| from + 1)..];
-        // A call of a worker's to itself is nothing special.
+        // A call of a worker's to itself is nothing special. Nor is a queue: whoever waits for an object there has not begun and
+        // holds nothing, and whoever uses it is there, too.
         if age < than || between.iter().all(|id| self.what(*id).1 == on) {
             return None;
         }
