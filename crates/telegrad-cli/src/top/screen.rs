@@ -119,10 +119,13 @@ impl Screen {
 
     fn draw_history(&self, frame: &mut Frame<'_>, area: Rect) {
         let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(area);
-        let last = |history: &[u64]| history.last().map_or("–".into(), |last| short(*last as f64));
         let titles = [
-            format!(" {} calls/s ", last(&self.calls)),
-            format!(" {} B/s ", last(&self.bytes)),
+            self.calls.last().map_or(" – calls/s ".into(), |calls| {
+                format!(" {} calls/s ", short(*calls as f64))
+            }),
+            self.bytes.last().map_or(" – B/s ".into(), |bytes| {
+                format!(" {}B/s ", short(*bytes as f64))
+            }),
         ];
         for ((history, title), area) in [&self.calls, &self.bytes]
             .into_iter()

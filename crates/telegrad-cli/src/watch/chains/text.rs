@@ -20,17 +20,12 @@ impl Chains<'_> {
     /// who has come.
     pub(super) fn meetings(&self, than: Duration) -> Vec<String> {
         let waiting = |rank: u32| {
-            let made = self
-                .made
-                .iter()
-                .filter(|(id, made)| id.0 == rank && made.is_gathering);
-            let there = self
-                .served
-                .iter()
-                .filter(|(id, (_, served))| id.0 == rank && served.is_gathering);
-            let ages = made
-                .map(|(_, made)| made.age)
-                .chain(there.map(|(_, (_, served))| served.age));
+            let of = (rank, 0)..=(rank, u64::MAX);
+            let made = self.made.range(of.clone()).filter(|(_, made)| made.is_gathering);
+            let there = self.served.range(of);
+            let there = there.filter(|(_, (_, served))| served.is_gathering);
+            let ages = made.map(|(_, made)| made.age);
+            let ages = ages.chain(there.map(|(_, (_, served))| served.age));
             ages.max().filter(|_| !self.is_leaving(rank))
         };
         let Some(host) = self.workers.get(&0) else {
@@ -189,7 +184,7 @@ impl Chains<'_> {
         let between = &before[from.map_or(0, |from| from + 1)..];
         // A call of a worker's to itself is nothing special. Nor is a queue: whoever waits for an object there has not begun and
         // holds nothing, and whoever uses it is there, too.
-        if age < than || between.iter().all(|id| self.what(*id).1 == on) {
+        if age < than || between.is_empty() {
             return None;
         }
         let first = chain[0];
