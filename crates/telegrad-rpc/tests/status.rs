@@ -73,6 +73,9 @@ on_cluster! { threads: Cluster::threads(2) =>
 
 on_cluster! { processes: Cluster::processes(2) =>
     how_long_calls_took_outlives_their_links
+    a_variable_shows_the_workers_of_a_process
+    a_variable_that_is_zero_does_not
+    a_variable_that_is_empty_does_not
 }
 
 /// The calls of a function that have no result.
@@ -268,6 +271,26 @@ fn how_long_calls_took_outlives_their_links(cluster: Cluster) {
         assert_eq!(counted(), before + 2);
         board.raise("over");
     });
+}
+
+/// That the workers of a process where the variable is this can be seen, or not.
+fn assert_shown(cluster: Cluster, variable: &str, expected: bool) {
+    cluster.env("TELEGRAD_STATUS", variable).run(move |_| {
+        let shown = status::processes().unwrap();
+        assert_eq!(shown.contains(&std::process::id()), expected);
+    });
+}
+
+fn a_variable_shows_the_workers_of_a_process(cluster: Cluster) {
+    assert_shown(cluster, "1", true);
+}
+
+fn a_variable_that_is_zero_does_not(cluster: Cluster) {
+    assert_shown(cluster, "0", false);
+}
+
+fn a_variable_that_is_empty_does_not(cluster: Cluster) {
+    assert_shown(cluster, "", false);
 }
 
 /// The other world that a function calls in.
