@@ -64,21 +64,31 @@ impl Graph {
     /// leads from one to another.
     fn in_circles(&self, is_wanted: impl Fn(Node) -> bool) -> BTreeSet<Node> {
         let mut left: BTreeSet<Node> = self.0.keys().copied().filter(|node| is_wanted(*node)).collect();
+        // What each is waited for by, and how many of those and of what it waits for are left.
         let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+        let mut counts: BTreeMap<Node, [usize; 2]> = left.iter().map(|node| (*node, [0, 0])).collect();
         for node in &left {
             for next in self.next(*node).iter().filter(|next| left.contains(next)) {
                 before.entry(*next).or_default().push(*node);
+                counts.entry(*next).or_default()[0] += 1;
+                counts.entry(*node).or_default()[1] += 1;
             }
         }
-        let ways = |node: Node| self.next(node).iter();
-        let none = Vec::new();
-        let mut open: Vec<Node> = left.iter().copied().collect();
+        let is_loose = |counts: &[usize; 2]| counts.contains(&0);
+        let loose = counts.iter().filter(|(_, counts)| is_loose(counts));
+        let mut open: Vec<Node> = loose.map(|(node, _)| *node).collect();
         while let Some(node) = open.pop() {
-            let comes_from = before.get(&node).unwrap_or(&none);
-            let is_end = !ways(node).any(|next| left.contains(next));
-            let is_start = !comes_from.iter().any(|from| left.contains(from));
-            if (is_end || is_start) && left.remove(&node) {
-                open.extend(ways(node).chain(comes_from).filter(|other| left.contains(other)));
+            if !left.remove(&node) {
+                continue;
+            }
+            let next = self.next(node).iter().map(|next| (next, 0));
+            let before = before.get(&node).into_iter().flatten().map(|from| (from, 1));
+            for (other, which) in next.chain(before).filter(|(other, _)| left.contains(other)) {
+                let counts = counts.entry(*other).or_default();
+                counts[which] -= 1;
+                if is_loose(counts) {
+                    open.push(*other);
+                }
             }
         }
         left
