@@ -130,7 +130,24 @@ impl Rates {
     }
 }
 
+/// The name of a worker: its own word, or that of one that has called it.
+fn name_of<'a>(rank: u32, workers: impl Iterator<Item = &'a Status> + Clone) -> Option<String> {
+    let own = workers.clone().find(|worker| worker.rank == rank);
+    let called = || {
+        workers
+            .flat_map(|worker| &worker.latency)
+            .find(|latency| latency.to == rank)
+    };
+    own.map(|worker| worker.name.clone())
+        .or_else(|| called().map(|latency| latency.name.clone()))
+}
+
 impl Look {
+    /// The name of a worker, if anybody says it.
+    pub(crate) fn name(&self, rank: u32) -> Option<String> {
+        name_of(rank, self.workers.iter().map(|seen| &seen.status))
+    }
+
     /// What the workers said.
     pub(crate) fn statuses(&self) -> Vec<Status> {
         self.workers.iter().map(|seen| seen.status.clone()).collect()
@@ -170,6 +187,18 @@ mod tests {
             seen.rates.map(|rates| rates.made),
             seen.latency.map(|latency| latency.count()),
         )
+    }
+
+    #[test]
+    fn a_worker_that_does_not_answer_has_its_name_from_others() {
+        let look = Look {
+            workers: vec![Seen::new(worker(1, 1), None)],
+            silent: vec![1, 2],
+        };
+        assert_eq!(
+            [0, 1, 2].map(|rank| look.name(rank)),
+            [Some("a".into()), Some("b".into()), None]
+        );
     }
 
     #[test]

@@ -184,8 +184,7 @@ impl Screen {
     }
 
     fn name(&self, rank: u32) -> String {
-        let known = self.look.workers.iter().find(|seen| seen.status.rank == rank);
-        known.map_or_else(|| format!("rank {rank}"), |seen| seen.status.name.clone())
+        self.look.name(rank).unwrap_or_else(|| format!("rank {rank}"))
     }
 }
 

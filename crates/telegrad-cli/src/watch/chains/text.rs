@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use telegrad::status::Stage;
 
+use super::super::name_of;
 use super::{CallId, Chain, Chains, State};
 
 impl Chains<'_> {
@@ -45,20 +46,25 @@ impl Chains<'_> {
                 .collect();
         };
         let meeting = |came: &Vec<u32>| {
-            // Those that do not answer may be in the shutdown, too.
-            let age = came.iter().filter_map(|rank| waiting(*rank)).max();
+            // Some may have given up since, or be in the shutdown.
+            let here: Vec<(u32, Duration)> = came
+                .iter()
+                .filter_map(|rank| Some((*rank, waiting(*rank)?)))
+                .collect();
+            let age = here.iter().map(|(_, age)| *age).max();
             let age = age.filter(|age| *age >= than)?;
             let came: BTreeSet<u32> = came.iter().copied().collect();
             let missing = (0..host.size as u32).filter(|rank| !came.contains(rank));
+            // The last may have come just now.
+            missing.clone().next()?;
+            let has = |count: usize| if count == 1 { "has" } else { "have" };
             Some(format!(
-                "{} {} been waiting for all others, at a barrier or in a gathering, for {:.1} s: {} not come",
-                self.several(came.iter().copied()),
-                if came.len() == 1 { "has" } else { "have" },
+                "{} {} been waiting for all others, at a barrier or in a gathering, for {:.1} s: {} {} not come",
+                self.several(here.iter().map(|(rank, _)| *rank)),
+                has(here.len()),
                 age.as_secs_f64(),
-                match missing.clone().count() {
-                    1 => format!("{} has", self.several(missing)),
-                    _ => format!("{} have", self.several(missing)),
-                }
+                self.several(missing.clone()),
+                has(missing.count()),
             ))
         };
         host.gatherings.iter().filter_map(meeting).collect()
@@ -85,18 +91,9 @@ impl Chains<'_> {
         format!("`{}`", self.name(rank))
     }
 
-    /// The name of a worker: its own word, or that of somebody who has called it.
     fn name(&self, rank: u32) -> String {
-        let known = self.workers.get(&rank).map(|worker| &worker.name);
-        let called = || {
-            let mut latencies = self.workers.values().flat_map(|worker| &worker.latency);
-            latencies
-                .find(|latency| latency.to == rank)
-                .map(|latency| &latency.name)
-        };
-        known
-            .or_else(called)
-            .map_or_else(|| format!("rank {rank}"), Clone::clone)
+        let name = name_of(rank, self.workers.values().copied());
+        name.unwrap_or_else(|| format!("rank {rank}"))
     }
 
     /// A call, and where.
