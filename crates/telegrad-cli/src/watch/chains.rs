@@ -133,6 +133,10 @@ impl<'a> Chains<'a> {
             for made in &worker.made {
                 let id = (worker.rank, made.call);
                 chains.made.insert(id, made);
+                if made.is_held_up {
+                    let room = Node::Room(worker.rank, made.callee);
+                    chains.graph.join(Node::Call(id), room);
+                }
                 if let Some(outer) = made.within.filter(|_| made.is_awaited) {
                     chains.graph.join(Node::Call(outer), Node::Call(id));
                 }
@@ -149,6 +153,9 @@ impl<'a> Chains<'a> {
         let id = (served.caller, served.call);
         self.served.insert(id, (on, served));
         let call = Node::Call(id);
+        if !served.stage.has_begun() {
+            self.graph.join(Node::Room(served.caller, on), call);
+        }
         if let Some(value) = served.object.map(Node::Value) {
             match served.stage {
                 Stage::Value | Stage::Turn => self.graph.join(call, value),
@@ -196,11 +203,14 @@ impl<'a> Chains<'a> {
     pub(crate) fn older(&self, than: Duration) -> Waits {
         let is_old = |node: Node| match node {
             Node::Call(id) => self.age(id) >= than,
-            Node::Value(_) => true,
+            Node::Value(_) | Node::Room(..) => true,
         };
         // Workers are not asked at the very same moment: what has only just come may be over by now.
         let rings = self.graph.rings(is_old, CYCLES);
-        let cycles = rings.iter().map(|ring| self.cycle(&calls(ring))).collect();
+        let mut cycles: Vec<String> = rings.iter().map(|ring| self.cycle(&calls(ring))).collect();
+        // Those of the same functions on the same workers say the same.
+        let mut told = BTreeSet::new();
+        cycles.retain(|cycle| told.insert(cycle.clone()));
         let (mut round, mut others, mut count) = (Vec::new(), Vec::new(), 0);
         let mut suspects = BTreeSet::new();
         self.graph.walk(self.starts(than), |path, back| {
@@ -254,7 +264,7 @@ impl<'a> Chains<'a> {
         };
         let links = path.iter().enumerate().filter_map(|(at, node)| match node {
             Node::Call(id) => Some(link(at, *id)),
-            Node::Value(_) => None,
+            Node::Value(_) | Node::Room(..) => None,
         });
         Chain {
             from: ids[0].0,
@@ -307,7 +317,7 @@ impl<'a> Chains<'a> {
 fn calls(path: &[Node]) -> Vec<CallId> {
     let id = |node: &Node| match node {
         Node::Call(id) => Some(*id),
-        Node::Value(_) => None,
+        Node::Value(_) | Node::Room(..) => None,
     };
     path.iter().filter_map(id).collect()
 }

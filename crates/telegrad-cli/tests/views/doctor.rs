@@ -56,6 +56,15 @@ impl Slot {
         Ok(())
     }
 
+    /// Has more asked of this than there is room for.
+    fn ask(&mut self, this: RRef<Slot>) -> Result<()> {
+        World::current()?.rpc_sync("a", flood, (this,))
+    }
+
+    fn take(&mut self, bytes: Vec<u8>) -> usize {
+        bytes.len()
+    }
+
     /// Has something done later, and does not wait for it.
     fn go_on(&mut self, this: RRef<Slot>) -> Result<()> {
         this.rpc_async(Slot::last, ())?.detach();
@@ -63,6 +72,15 @@ impl Slot {
         GATE.wait();
         Ok(())
     }
+}
+
+#[remote]
+fn flood(slot: RRef<Slot>) -> Result<()> {
+    let calls: Result<Vec<_>> = (0..100)
+        .map(|_| slot.rpc_async(Slot::take, (vec![1; 8000],)))
+        .collect();
+    calls?.into_iter().for_each(RpcFuture::detach);
+    Ok(())
 }
 
 #[remote]
@@ -179,6 +197,7 @@ fn world_of(place: &str, bodies: [Body; 3]) -> String {
             show_status: true,
             // So that they can be held up.
             num_worker_threads: 1,
+            window: 64 << 10,
             ..Options::default()
         };
         let sender = sender.clone();
@@ -295,6 +314,26 @@ fn a_cycle_is_named_that_nobody_waits_for() {
         GATE.wait();
     });
     says_that(4, &endless, &cycle_of_an_egg());
+}
+
+#[test]
+fn a_cycle_is_named_that_goes_by_way_of_room() {
+    let full = world("room", |world| {
+        let slot = world.remote("b", Slot::new, ()).unwrap();
+        let _ = slot.rpc_sync(Slot::ask, (slot.clone(),));
+    });
+    let take = format!("{} on `b`", of("Slot::take"));
+    let cycle = format!(
+        "cycle: {} on `b` waits for {} on `a` waits for {take} waits for {take}, which cannot begin before the first has returned",
+        of("Slot::ask"),
+        of("flood"),
+    );
+    let said = says_that(4, &full, &cycle);
+    assert_eq!(said.matches("cycle: ").count(), 1, "{said}");
+    assert!(
+        said.contains("which has not been sent: there is no room for more calls there"),
+        "{said}"
+    );
 }
 
 #[test]

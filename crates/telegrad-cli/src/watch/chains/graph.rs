@@ -8,12 +8,21 @@ use super::CallId;
 
 /// What can be waited for.
 ///
-/// Values are nodes of their own, between those who wait for them and those who keep them busy: with edges from each of the
-/// one to each of the other, an object with a thousand of both would have a million.
+/// Values and room are nodes of their own, between those who wait for them and those who keep them busy: with edges from each of
+/// the one to each of the other, an object with a thousand of both would have a million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
     Call(CallId),
     Value(ValueId),
+    /// Room for more requests of a caller at a callee. Any that begins there makes some.
+    Room(u32, u32),
+}
+
+impl Node {
+    /// Whether it can go on as soon as one of those that it waits for does, and not only when all do.
+    fn takes_one(self) -> bool {
+        matches!(self, Self::Room(..))
+    }
 }
 
 /// Calls and values, and what each of them waits for.
@@ -30,12 +39,12 @@ impl Graph {
         self.0.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// What any of these waits for, be it for the sake of a value.
+    /// What any of these waits for, be it for the sake of a value or of room.
     pub(super) fn waited_for(&self, by: impl Iterator<Item = Node>) -> BTreeSet<Node> {
         let mut found: BTreeSet<Node> = by.flat_map(|node| self.next(node)).copied().collect();
-        let values: Vec<Node> = found.iter().copied().collect();
-        let values = values.iter().filter(|node| matches!(node, Node::Value(_)));
-        found.extend(values.flat_map(|value| self.next(*value)).copied());
+        let others: Vec<Node> = found.iter().copied().collect();
+        let others = others.iter().filter(|node| !matches!(node, Node::Call(_)));
+        found.extend(others.flat_map(|other| self.next(*other)).copied());
         found
     }
 
@@ -60,8 +69,8 @@ impl Graph {
         rings
     }
 
-    /// What remains when all that waits for nothing, or that nothing waits for, is taken away again and again: rings, and what
-    /// leads from one to another.
+    /// What remains when all that can go on, or that nothing waits for, is taken away again and again: rings, and what leads from
+    /// one to another.
     fn in_circles(&self, is_wanted: impl Fn(Node) -> bool) -> BTreeSet<Node> {
         let mut left: BTreeSet<Node> = self.0.keys().copied().filter(|node| is_wanted(*node)).collect();
         // What each is waited for by, and how many of those and of what it waits for are left.
@@ -72,6 +81,12 @@ impl Graph {
                 before.entry(*next).or_default().push(*node);
                 counts.entry(*next).or_default()[0] += 1;
                 counts.entry(*node).or_default()[1] += 1;
+            }
+        }
+        for node in left.iter().filter(|node| node.takes_one()) {
+            let ways = counts.entry(*node).or_default();
+            if ways[1] < self.next(*node).len() {
+                ways[1] = 0;
             }
         }
         let is_loose = |counts: &[usize; 2]| counts.contains(&0);
@@ -85,7 +100,9 @@ impl Graph {
             let before = before.get(&node).into_iter().flatten().map(|from| (from, 1));
             for (other, which) in next.chain(before).filter(|(other, _)| left.contains(other)) {
                 let counts = counts.entry(*other).or_default();
-                counts[which] -= 1;
+                // One that takes one is loose with the first, and may be told of others.
+                let is_enough = which == 1 && other.takes_one();
+                counts[which] = if is_enough { 0 } else { counts[which] - 1 };
                 if is_loose(counts) {
                     open.push(*other);
                 }
@@ -155,9 +172,9 @@ impl Graph {
                     let back = place.get(&node).copied();
                     let length = path.len();
                     if back.is_none() {
-                        // How it goes on from there has been told. Of a value, one that keeps it busy says enough.
+                        // How it goes on from there has been told. Of a value, or room, one that keeps it busy says enough.
                         path.push(node);
-                        if matches!(node, Node::Value(_)) {
+                        if !matches!(node, Node::Call(_)) {
                             path.extend(self.next(node).first());
                         }
                     }

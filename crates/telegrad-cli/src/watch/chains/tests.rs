@@ -252,6 +252,44 @@ fn every_circle_is_named_and_nothing_that_leads_to_one() {
     assert_eq!(waits.cycles, [cycle("f2"), cycle("f3")]);
 }
 
+/// A function on 1 that has an object and waits for one on 0, which cannot send what it wants to have done on 1: the room there is
+/// taken by requests of 0, of which one waits for the object and one has come so far.
+fn full(stage: Stage) -> [Status; 2] {
+    let mut held_up = made(3, 1, Some((1, 2)));
+    held_up.is_held_up = true;
+    let on_0 = vec![made(1, 1, None), made(4, 1, None), made(5, 1, None), held_up];
+    let on_1 = vec![
+        served(0, 1, Some(7), Stage::Begun),
+        served(0, 4, Some(7), Stage::Turn),
+        served(0, 5, Some(7), stage),
+    ];
+    [
+        worker(0, on_0, vec![served(1, 2, None, Stage::Begun)]),
+        worker(1, vec![made(2, 0, Some((0, 1)))], on_1),
+    ]
+}
+
+#[test]
+fn calls_that_take_each_others_room_are_a_cycle() {
+    let workers = full(Stage::Turn);
+    let cycle = |last: &str| {
+        format!(
+            "`f1` on `w1` waits for `f2` on `w0` waits for `f3` on `w1` waits for `{last}` on `w1`, which cannot begin before the \
+             first has returned"
+        )
+    };
+    assert_eq!(
+        Chains::new(&workers).older(SECOND).cycles,
+        [cycle("f4"), cycle("f5")]
+    );
+    // One that only waits for a thread makes room when it has one.
+    assert!(Chains::new(&full(Stage::Thread)).older(SECOND).cycles.is_empty());
+    // So may one that has only just come.
+    let mut young = full(Stage::Turn);
+    (young[0].made[2].age, young[1].served[2].age) = (Duration::ZERO, Duration::ZERO);
+    assert!(Chains::new(&young).older(SECOND).cycles.is_empty());
+}
+
 #[test]
 fn calls_that_nobody_waits_for_any_more_are_seen_where_they_run() {
     let workers = [
