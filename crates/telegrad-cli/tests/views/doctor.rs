@@ -2,182 +2,18 @@
 //!
 //! Those that are stuck stay so until the process ends, so that however slow the machine is, there is time to look.
 
-use std::pin::Pin;
+mod waiting;
+
 use std::process::{Command, Output};
 use std::sync::mpsc::channel;
-use std::sync::{Condvar, Mutex};
-use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use telegrad::prelude::*;
 use telegrad::status;
 
 use super::{LIMIT, PROGRAM, Running, text, until};
-
-/// Something that one method at a time runs on.
-struct Slot;
-
-#[remote]
-impl Slot {
-    fn new() -> Result<Self> {
-        Ok(Self)
-    }
-
-    /// Has `b` do the rest.
-    fn first(&mut self, this: RRef<Slot>) -> Result<u32> {
-        World::current()?.rpc_sync("b", second, (this,))
-    }
-
-    fn last(&mut self) -> u32 {
-        4
-    }
-
-    /// Has something done that needs nothing but a thread, when somebody else is first in line for the only one.
-    fn look(&self, this: RRef<Slot>) -> Result<u32> {
-        while World::current()?.debug_info().queued == 0 {
-            thread::sleep(Duration::from_millis(5));
-        }
-        this.rpc_sync(Slot::glance, ())
-    }
-
-    fn glance(&self) -> u32 {
-        5
-    }
-
-    /// Waits for something of its own, then for something else, and lets go of it.
-    fn give_up(&mut self, this: RRef<Slot>) -> Result<()> {
-        let mut last = this.rpc_async(Slot::last, ())?;
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(Pin::new(&mut last).poll(&mut context).is_pending());
-        last.detach();
-        GATE.wait();
-        Ok(())
-    }
-
-    /// Has more asked of this than there is room for.
-    fn ask(&mut self, this: RRef<Slot>) -> Result<()> {
-        World::current()?.rpc_sync("a", flood, (this,))
-    }
-
-    fn take(&mut self, bytes: Vec<u8>) -> usize {
-        bytes.len()
-    }
-
-    /// Has something done later, and does not wait for it.
-    fn go_on(&mut self, this: RRef<Slot>) -> Result<()> {
-        this.rpc_async(Slot::last, ())?.detach();
-        let _kept = this.rpc_async(Slot::last, ())?;
-        GATE.wait();
-        Ok(())
-    }
-}
-
-#[remote]
-fn flood(slot: RRef<Slot>) -> Result<()> {
-    let calls: Result<Vec<_>> = (0..100)
-        .map(|_| slot.rpc_async(Slot::take, (vec![1; 8000],)))
-        .collect();
-    calls?.into_iter().for_each(RpcFuture::detach);
-    Ok(())
-}
-
-#[remote]
-fn second(slot: RRef<Slot>) -> Result<u32> {
-    World::current()?.rpc_sync("c", third, (slot,))
-}
-
-/// Comes back to where it all began.
-#[remote]
-fn third(slot: RRef<Slot>) -> Result<u32> {
-    slot.rpc_sync(Slot::last, ())
-}
-
-/// A value that cannot be made without itself.
-struct Egg;
-
-/// Where the two meet.
-#[derive(Default)]
-struct Nest(Option<RRef<Egg>>);
-
-#[remote]
-impl Egg {
-    fn lay(nest: RRef<Nest>) -> Result<Self> {
-        while !nest.rpc_sync(Nest::is_full, ())? {
-            thread::sleep(Duration::from_millis(5));
-        }
-        nest.rpc_sync(Nest::hatch, ())?;
-        Ok(Self)
-    }
-
-    fn hatch(&self) -> u32 {
-        1
-    }
-}
-
-#[remote]
-impl Nest {
-    fn build() -> Result<Self> {
-        Ok(Self::default())
-    }
-
-    fn put(&mut self, egg: RRef<Egg>) {
-        self.0 = Some(egg);
-    }
-
-    fn is_full(&self) -> bool {
-        self.0.is_some()
-    }
-
-    fn hatch(&self) -> Result<u32> {
-        let egg = self.0.as_ref().ok_or_else(|| Error::other("it is empty"))?;
-        egg.rpc_sync(Egg::hatch, ())
-    }
-}
-
-/// What stays shut until it is opened, and longer than any test takes.
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    const fn new() -> Self {
-        Self {
-            is_open: Mutex::new(false),
-            opened: Condvar::new(),
-        }
-    }
-
-    fn wait(&self) {
-        let is_open = self.is_open.lock().unwrap();
-        let waited = self
-            .opened
-            .wait_timeout_while(is_open, 3 * LIMIT, |is_open| !*is_open);
-        drop(waited.unwrap());
-    }
-}
-
-static GATE: Gate = Gate::new();
-
-/// Runs for as long as the test does.
-#[remote]
-fn hold() {
-    GATE.wait();
-}
-
-/// Comes back to the worker where it began, by way of the others, and stays there.
-#[remote]
-fn round(to: Vec<String>) -> Result<()> {
-    match to.split_first() {
-        Some((next, rest)) => World::current()?.rpc_sync(&**next, round, (rest.to_vec(),)),
-        None => {
-            GATE.wait();
-            Ok(())
-        }
-    }
-}
+use waiting::*;
 
 /// What a worker does.
 type Body = Box<dyn FnOnce(&World) + Send>;
@@ -246,7 +82,7 @@ fn says_that(code: i32, world: &str, expected: &str) -> String {
 }
 
 fn of(function: &str) -> String {
-    format!("`views::doctor::{function}`")
+    format!("`views::doctor::waiting::{function}`")
 }
 
 #[test]
@@ -269,8 +105,8 @@ fn a_cycle_is_named() {
     assert!(said.contains(leaving), "{said}");
     for line in [
         "`a` has been waiting for ",
-        "  for `views::doctor::Slot::first` on `a`",
-        "      for `views::doctor::third` on `c`",
+        "  for `views::doctor::waiting::Slot::first` on `a`",
+        "      for `views::doctor::waiting::third` on `c`",
         "which has not begun",
     ] {
         assert!(said.contains(line), "no {line} in\n{said}");
@@ -302,7 +138,7 @@ fn a_cycle_is_named_that_somebody_waits_for() {
     });
     let said = says_that(4, &endless, &cycle_of_an_egg());
     assert!(
-        said.contains("for `views::doctor::Egg::lay` on `b`, which makes it since"),
+        said.contains("for `views::doctor::waiting::Egg::lay` on `b`, which makes it since"),
         "{said}"
     );
 }
@@ -341,7 +177,7 @@ fn what_only_takes_long_is_no_cycle() {
     let slow = world("slow", |world| world.rpc_sync("b", hold, ()).unwrap());
     let said = says(3, &slow, "0.2");
     assert!(
-        said.contains("for `views::doctor::hold` on `b`") && said.contains("which runs"),
+        said.contains("for `views::doctor::waiting::hold` on `b`") && said.contains("which runs"),
         "{said}"
     );
     assert!(!said.contains("cycle"), "{said}");
@@ -358,7 +194,9 @@ fn what_is_not_waited_for_is_no_cycle() {
     // Until all three calls are old.
     let said = until(|| {
         let said = says(3, &busy, "0.3");
-        let last = said.matches("for `views::doctor::Slot::last` on `b`").count();
+        let last = said
+            .matches("for `views::doctor::waiting::Slot::last` on `b`")
+            .count();
         if last == 2 { Ok(said) } else { Err(said) }
     });
     // Not even a possible one: what waits for its turn holds nothing.
@@ -374,8 +212,8 @@ fn what_comes_back_to_where_it_began_may_be_a_cycle() {
     let said = says_that(
         3,
         &back,
-        "possible cycle: `a` waits for `views::doctor::round` on `b` waits for `views::doctor::round` on `c` waits for \
-         `views::doctor::round` on `a`: if that waits there for anything that the first holds, a lock say, none of them can go \
+        "possible cycle: `a` waits for `views::doctor::waiting::round` on `b` waits for `views::doctor::waiting::round` on `c` waits for \
+         `views::doctor::waiting::round` on `a`: if that waits there for anything that the first holds, a lock say, none of them can go \
          on",
     );
     assert!(!said.contains("\ncycle"), "{said}");
