@@ -1,23 +1,24 @@
 //! A page that shows a world while it runs, and numbers for monitoring.
 
+mod answer;
 mod metrics;
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde_json::{Value, json};
-use telegrad::status::{Latency, Status};
+use telegrad::status::Status;
 use tokio::sync::Mutex;
 
 use crate::Error;
 use crate::page::{Fetches, Page, guarded};
-use crate::watch::{Chain, Chains, Waits, Which, all, silent};
+use crate::watch::{Asking, Which};
 
 /// What shows the world: it asks for the rest.
 const PAGE: Page = Page {
@@ -40,45 +41,63 @@ const PAGE: Page = Page {
 /// How old an answer may be: several who look at once do not make the workers answer more often.
 const FRESH: Duration = Duration::from_millis(400);
 
-/// Chains of waits that are worth showing, and calls that ought to have begun.
-const OLD: Duration = Duration::from_secs(1);
-
 /// Looks for everybody who asks: one look at a time, which the others wait for.
 type Shared = Arc<Mutex<Looking>>;
 
 struct Looking {
     which: Which,
-    last: Arc<[Status]>,
+    asking: Asking,
+    last: Seen,
     when: Option<Instant>,
 }
 
-/// What can be seen now; nothing yet, or no more, when no worker answers.
-async fn look(shared: &Shared) -> Arc<[Status]> {
-    let mut looking = shared.lock().await;
-    if looking.when.is_none_or(|when| when.elapsed() >= FRESH) {
-        let which = looking.which;
-        // Asking takes a while where a worker does not answer. The page and all others are served meanwhile.
-        let seen = tokio::task::spawn_blocking(move || all(which).unwrap_or_default()).await;
-        // A program may have several worlds at once; the largest is what it is about.
-        let largest = seen.unwrap_or_default().into_iter().max_by_key(Vec::len);
-        looking.last = largest.unwrap_or_default().into();
-        looking.when = Some(Instant::now());
+/// The workers of the world, or why they cannot be asked.
+type Seen = Result<Arc<[Status]>, String>;
+
+impl Looking {
+    fn look(&mut self) -> Seen {
+        if self.when.is_none_or(|when| when.elapsed() >= FRESH) {
+            let worlds = self.asking.all(self.which).map_err(|error| error.to_string());
+            self.last = worlds.map(|worlds| largest(worlds).into());
+            self.when = Some(Instant::now());
+        }
+        self.last.clone()
     }
-    looking.last.clone()
 }
 
-/// Serves the page on a thread of its own, for the world that this process starts; where it is.
+/// A program may have several worlds at once; the largest is what it is about, however many of its workers answer.
+fn largest(worlds: Vec<Vec<Status>>) -> Vec<Status> {
+    let size = |workers: &Vec<Status>| workers.first().map(|first| (first.size, Reverse(first.world)));
+    worlds.into_iter().max_by_key(size).unwrap_or_default()
+}
+
+/// What can be seen now; nothing yet, or no more, when no worker answers.
+async fn look(shared: &Shared) -> Seen {
+    let mut looking = shared.clone().lock_owned().await;
+    // Asking takes a while where a worker does not answer. The page and all others are served meanwhile.
+    let seen = tokio::task::spawn_blocking(move || looking.look()).await;
+    seen.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// Serves the page on a thread of its own, for the world that this process starts, at the first of these addresses that can be
+/// listened on; where it is.
 ///
 /// # Errors
-/// When the address cannot be listened on.
-pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
-    let listener = std::net::TcpListener::bind(address)
-        .map_err(|error| format!("cannot listen on {address} for the dashboard: {error}"))?;
+/// When none of the addresses can be listened on.
+pub(crate) fn serve(addresses: &[SocketAddr]) -> Result<SocketAddr, Error> {
+    let listener = std::net::TcpListener::bind(addresses).map_err(|error| {
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        format!(
+            "cannot listen on {} for the dashboard: {error}",
+            addresses.join(" or ")
+        )
+    })?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let shared: Shared = Arc::new(Mutex::new(Looking {
         which: Which::of(std::process::id()),
-        last: Arc::default(),
+        asking: Asking::default(),
+        last: Ok(Arc::default()),
         when: None,
     }));
     let app = PAGE
@@ -103,94 +122,51 @@ pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(address)
 }
 
-async fn status(State(shared): State<Shared>) -> Json<Value> {
-    Json(as_json(&look(&shared).await))
+async fn status(State(shared): State<Shared>) -> Response {
+    match look(&shared).await {
+        Ok(workers) => Json(answer::of(&workers)).into_response(),
+        Err(error) => unknown(error),
+    }
 }
 
 async fn numbers(State(shared): State<Shared>) -> Response {
-    let text = metrics::text(&look(&shared).await);
-    (
-        StatusCode::OK,
-        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-        text,
-    )
-        .into_response()
+    match look(&shared).await {
+        Ok(workers) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+            (kind, metrics::text(&workers)).into_response()
+        }
+        Err(error) => unknown(error),
+    }
 }
 
-/// What the page shows. Counters and latencies are since the start of each worker: whoever looks twice knows what has changed, however
-/// many others look.
-fn as_json(workers: &[Status]) -> Value {
-    let Waits {
-        chains, more, cycles, ..
-    } = Chains::new(workers).older(OLD);
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    json!({
-        "time": time.as_secs_f64(),
-        "world": workers.iter().map(of_worker).collect::<Vec<_>>(),
-        "silent": silent(workers),
-        "chains": chains.iter().map(of_chain).collect::<Vec<_>>(),
-        "more_chains": more,
-        "cycles": cycles,
-    })
+/// That the workers cannot be asked is not that there are none.
+fn unknown(error: String) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, error + "\n").into_response()
 }
 
-fn of_chain(chain: &Chain) -> Value {
-    let calls = chain.links.iter().map(|link| {
-        json!({
-            "function": link.function,
-            "on": link.on,
-            "age": link.age.as_secs_f64(),
-            "state": link.state.name(),
-        })
-    });
-    json!({
-        "from": chain.from,
-        "age": chain.age.as_secs_f64(),
-        "is_cycle": chain.is_cycle,
-        "text": chain.to_string(),
-        "calls": calls.collect::<Vec<_>>(),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn of_worker(status: &Status) -> Value {
-    let latency = status.latency.iter().map(|latency| {
-        let counts = latency.counts.iter();
-        let counts = counts.map(|(bucket, count)| (Latency::longest(*bucket).as_secs_f64(), count));
-        json!({ "to": latency.to, "counts": counts.collect::<Vec<_>>() })
-    });
-    let made = status.made.iter().map(|made| {
-        json!({
-            "call": made.call,
-            "function": made.function,
-            "callee": made.callee,
-            "age": made.age.as_secs_f64(),
-            "within": made.within,
-            "is_awaited": made.is_awaited,
-        })
-    });
-    let served = status.served.iter().map(|served| {
-        json!({
-            "caller": served.caller,
-            "call": served.call,
-            "function": served.function,
-            "age": served.age.as_secs_f64(),
-            "has_begun": served.has_begun,
-            "makes": served.makes.is_some(),
-        })
-    });
-    let counters: serde_json::Map<String, Value> = metrics::of(&status.counters)
-        .into_iter()
-        .map(|metric| (metric.name.to_owned(), metric.value.into()))
-        .collect();
-    json!({
-        "rank": status.rank,
-        "name": status.name,
-        "process": status.process,
-        "size": status.size,
-        "time": status.time.as_secs_f64(),
-        "counters": counters,
-        "latency": latency.collect::<Vec<_>>(),
-        "made": made.collect::<Vec<_>>(),
-        "served": served.collect::<Vec<_>>(),
-    })
+    fn worker(world: u64, size: usize) -> Status {
+        Status {
+            world,
+            rank: 0,
+            name: "a".into(),
+            size,
+            process: 1,
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn the_largest_world_is_shown_whoever_answers() {
+        let small = || vec![worker(1, 2), worker(1, 2)];
+        let large = || vec![worker(2, 3)];
+        assert_eq!(largest(vec![small(), large()]), large());
+        assert_eq!(largest(vec![large(), small()]), large());
+        let other = || vec![worker(3, 3), worker(3, 3)];
+        assert_eq!(largest(vec![other(), large()]), large(), "and it stays the same");
+        assert_eq!(largest(Vec::new()), []);
+    }
 }

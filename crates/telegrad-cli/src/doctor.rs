@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use telegrad::status::Status;
 
-use crate::watch::{Chains, Waits, Which, find, silent};
+use crate::watch::{Asking, Chains, Which, silent};
 use crate::{Error, fail, print};
 
 /// Ask all workers of a world what they wait for.
 ///
 /// Prints the chains of calls that have been under way for a while, from the one that nobody waits for to the one that everything
-/// waits for, and names a cycle when there is one: then nothing will ever happen. A chain that comes back to a worker may be one, if
-/// its functions wait for each other in a way that cannot be seen, as for a lock: that is said, too.
+/// waits for, and names a cycle when there is one: its calls wait until one of them reaches its time limit. A chain that comes back to
+/// a worker may be one, if its functions wait for each other in a way that cannot be seen, as for a lock: that is said, too. So is who
+/// waits at a barrier, and for whom.
 ///
 /// It finds workers on this machine that `telegrad run` has started, or that have TELEGRAD_STATUS in their environment, and only those
 /// of the same user.
@@ -46,40 +47,38 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// What there is to say, and the exit code.
 fn examine(args: &Args) -> Result<(String, u8), Error> {
-    let workers = find(args.which)?;
+    let workers = Asking::default().find(args.which)?;
     let mut text = overview(&workers);
     let chains = Chains::new(&workers);
-    let gathered = chains.gathered();
-    if !gathered.is_empty() {
+    let leaving = chains.leaving();
+    if !leaving.is_empty() {
         text += &format!(
-            "{} of {} workers wait for all others, at a barrier or in the shutdown: {}\n",
-            gathered.len(),
+            "{} of {} workers wait in the shutdown for all others: {}\n",
+            leaving.len(),
             workers.len(),
-            gathered.join(", ")
+            leaving.join(", ")
         );
     }
-    let Waits {
-        chains,
-        more,
-        cycles,
-        suspects,
-    } = chains.older(args.older);
-    if chains.is_empty() {
+    let waits = chains.older(args.older);
+    if waits.is_empty() {
         text += "nothing has been under way for long\n";
     }
-    for chain in &chains {
+    for meeting in &waits.meetings {
+        text += &format!("\n{meeting}\n");
+    }
+    for chain in &waits.chains {
         text += &format!("\n{chain}\n");
     }
-    if more > 0 {
-        text += &format!("\nand {more} more\n");
+    if waits.more > 0 {
+        text += &format!("\nand {} more\n", waits.more);
     }
-    for cycle in &cycles {
+    for cycle in &waits.cycles {
         text += &format!("\ncycle: {cycle}\n");
     }
-    for suspect in &suspects {
+    for suspect in &waits.suspects {
         text += &format!("\npossible cycle: {suspect}\n");
     }
-    let code = match (cycles.is_empty(), chains.is_empty()) {
+    let code = match (waits.cycles.is_empty(), waits.is_empty()) {
         (false, _) => 4,
         (true, false) => 3,
         (true, true) => 0,

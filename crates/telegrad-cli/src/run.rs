@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,9 +41,9 @@ pub(crate) struct Args {
 
     /// Serve a page that shows what the workers do, and metrics for Prometheus under /metrics; on this machine only,
     /// unless another address is given
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = addresses)]
     #[arg(default_missing_value = "127.0.0.1:0")]
-    dashboard: Option<SocketAddr>,
+    dashboard: Option<Addresses>,
 
     /// What every worker runs, a path or a program in PATH, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
@@ -81,8 +81,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         (_, Some(names)) => names,
         (n, None) => default_names(n.unwrap_or(1).into()),
     };
-    if let Some(address) = args.dashboard {
-        match dashboard::serve(address) {
+    if let Some(Addresses(addresses)) = args.dashboard {
+        match dashboard::serve(&addresses) {
             // With standard error closed there is nobody to tell.
             Ok(address) => drop(writeln!(
                 io::stderr(),
@@ -115,10 +115,21 @@ fn usage_error(message: &str) -> ! {
     run.error(ErrorKind::ValueValidation, message).exit()
 }
 
-/// Where to listen. What follows may also be the program.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let hint = "an address is HOST:PORT; put `--` before the program";
-    text.parse().map_err(|_| hint.to_owned())
+/// Where to listen: at the first of these where that is possible.
+#[derive(Clone, Debug)]
+struct Addresses(Vec<SocketAddr>);
+
+/// The addresses of HOST:PORT. What follows may also be the program.
+fn addresses(text: &str) -> Result<Addresses, String> {
+    let hint = |why: &str| format!("an address is HOST:PORT{why}; put `--` before the program");
+    let port = text
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.ok_or_else(|| hint(""))?;
+    let found = text
+        .to_socket_addrs()
+        .map_err(|error| hint(&format!(" ({error})")))?;
+    Ok(Addresses(found.collect()))
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,5 +1,6 @@
 //! `telegrad top`: a world while it runs, in the terminal.
 
+mod columns;
 mod screen;
 
 use std::io::IsTerminal;
@@ -11,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::consts::SIGTERM;
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::watch::{Look, Watch, Which};
 use crate::{Error, fail};
@@ -56,7 +57,9 @@ fn show(args: &Args) -> Result<(), Error> {
     }
     // Whoever ends this gets the terminal back as it was. A terminal that is gone needs nothing: its signal ends the process.
     let ended = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGTERM, ended.clone())?;
+    for signal in [SIGTERM, SIGINT, SIGQUIT] {
+        signal_hook::flag::register(signal, ended.clone())?;
+    }
     let interval = args.interval.clamp(INTERVALS.0, INTERVALS.1);
     let (sender, looks) = sync_channel(1);
     let mut terminal = ratatui::try_init()?;

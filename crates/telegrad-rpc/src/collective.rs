@@ -141,6 +141,20 @@ impl Gatherings {
             .collect()
     }
 
+    /// Who has come to each of those that meet here and that not all have come to yet.
+    pub(crate) fn incomplete(&self) -> Vec<Vec<Rank>> {
+        let open = self.open.lock();
+        let waiting = open.values().filter(|gathering| !gathering.done);
+        let came = waiting.map(|gathering| {
+            let mut came: Vec<Rank> = gathering.values.keys().copied().collect();
+            came.sort_unstable();
+            came
+        });
+        let mut all: Vec<_> = came.collect();
+        all.sort_unstable();
+        all
+    }
+
     /// A member was lost: gatherings that wait for it fail.
     pub(crate) fn lost(&self, member: &WorkerInfo, why: &str) {
         self.lost

@@ -14,6 +14,7 @@ use crate::error::RemoteErrorKind;
 use crate::layer::{Scope, in_scope};
 use crate::recording;
 use crate::rref::RefId;
+use crate::status::{Reached, Stage};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -34,7 +35,8 @@ pub(crate) struct CallContext {
     pub(crate) scope: Option<Scope>,
     /// What is recorded of it, if it is.
     pub(crate) span: Option<Arc<Span>>,
-    has_begun: AtomicBool,
+    /// How far it has come.
+    pub(crate) stage: Reached,
     /// Whatever it waits for without a thread is noted by the task that it is.
     is_task: AtomicBool,
     cancelled: AtomicBool,
@@ -66,7 +68,7 @@ impl CallContext {
             deadline,
             scope,
             span,
-            has_begun: AtomicBool::new(false),
+            stage: Reached::new(),
             is_task: AtomicBool::new(false),
             cancelled,
             waker,
@@ -75,15 +77,21 @@ impl CallContext {
 
     /// Its function begins.
     pub(crate) fn begin(&self) {
-        self.has_begun.store(true, Relaxed);
+        self.stage.set(Stage::Begun);
         if let Some(span) = &self.span {
             span.start();
         }
     }
 
-    /// Whether its function has begun.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Relaxed)
+    /// Whether the worker that serves it is in the same world as this one.
+    pub(crate) fn is_in_world_of(&self, worker: &Worker) -> bool {
+        let world = |worker: &Worker| worker.members().ok().map(|members| members.world());
+        // Almost always it is the worker itself.
+        Weak::ptr_eq(&self.worker, &worker.weak)
+            || self
+                .worker
+                .upgrade()
+                .is_some_and(|serves| world(&serves) == world(worker))
     }
 
     /// It is run by a task, which notes when it sleeps.

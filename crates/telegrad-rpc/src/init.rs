@@ -4,6 +4,7 @@
 //! waits for the sheet with the cards of all, which rank 0 leaves when it has them. Whoever has it can
 //! call everybody: that is the barrier.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -98,7 +99,7 @@ fn join(
         }
         record_whole(&worker, roster.world.0);
         worker.meet(Members::new(roster));
-        if options.show_status || std::env::var_os(status::VARIABLE).is_some() {
+        if options.show_status || std::env::var_os(status::VARIABLE).is_some_and(is_wanted) {
             worker.show();
         }
         Ok(World::new(worker.clone()))
@@ -107,6 +108,11 @@ fn join(
         worker.close("the world was not completed");
     }
     world
+}
+
+/// Whether a variable that is there says that something is to be done.
+fn is_wanted(value: OsString) -> bool {
+    !value.is_empty() && value != "0"
 }
 
 /// Writes down what the worker does, where its world is recorded as a whole.
@@ -122,7 +128,6 @@ fn record_whole(worker: &Arc<Worker>, world: u64) {
     match telegrad_trace::write_worker(folder.as_ref(), world, (*rank, name, incarnation.0)) {
         Ok(sink) => {
             let shapes = std::env::var_os(telegrad_trace::SHAPES);
-            let is_wanted = |shapes: std::ffi::OsString| !shapes.is_empty() && shapes != "0";
             worker.recorder.write_to(sink, shapes.is_some_and(is_wanted));
         }
         Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),

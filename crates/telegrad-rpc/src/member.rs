@@ -1,6 +1,6 @@
 //! What a worker knows of each member of its world.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::executor::Executor;
 use crate::options::{LinkLayer, Transport};
 use crate::registry::Registry;
+use crate::status::{Histogram, Latency};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
@@ -57,6 +58,8 @@ pub(crate) struct Member {
     /// The link for calls to it, once there is one. Never locked for long: receiving threads and
     /// the timer look at it.
     outbound: Mutex<Option<Arc<Outbound>>>,
+    /// How long calls to it took, over all links, where somebody may want to know.
+    latency: OnceLock<Arc<Histogram>>,
     /// Held while a link is being made, so that threads that call at the same time share it.
     connecting: Mutex<()>,
 }
@@ -69,6 +72,7 @@ impl Member {
             info,
             card,
             outbound: Mutex::new(None),
+            latency: OnceLock::new(),
             connecting: Mutex::new(()),
         }
     }
@@ -158,6 +162,12 @@ impl Member {
         self.outbound.lock().clone()
     }
 
+    /// How long calls to it took since the start; nothing where nobody wants to know, or none was made.
+    pub(crate) fn latency(&self) -> Option<Latency> {
+        let counted = self.latency.get()?;
+        Some(counted.counted(&self.info))
+    }
+
     /// Its addresses, the fastest first.
     fn addresses(&self, worker: &Worker) -> Vec<Address> {
         let same_host = !self.card.host.is_empty() && self.card.host == host_id();
@@ -188,7 +198,11 @@ impl Member {
             .members()
             .map(|members| members.roster.world)
             .unwrap_or_default();
-        let calls = Arc::new(Calls::new(worker, self.name.clone(), worker.link_number()));
+        let latency = worker
+            .is_shown()
+            .then(|| self.latency.get_or_init(Arc::default).clone());
+        let calls = Calls::new(worker, self.name.clone(), worker.link_number(), latency);
+        let calls = Arc::new(calls);
         let hello = Hello {
             world,
             from: worker.identity.clone(),

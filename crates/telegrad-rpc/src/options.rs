@@ -57,7 +57,7 @@ pub struct Options {
     /// to values of this worker still live. Otherwise they are logged.
     pub fail_on_leaks: bool,
     /// Whether tools on this host, such as `telegrad doctor`, can see what this worker does, if they are run by the same user.
-    /// `TELEGRAD_STATUS` sets it from outside; `telegrad run` does.
+    /// `TELEGRAD_STATUS` sets it from outside, unless it is empty or 0; `telegrad run` does.
     pub show_status: bool,
     /// For rank 0 of a world that meets over TCP: a store that listens already.
     pub store: Option<StoreServer>,

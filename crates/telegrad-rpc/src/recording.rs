@@ -322,7 +322,7 @@ fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     // Before the span is changed: the text may be the user's.
     let status = status();
     span.note(|event| {
-        if !context.has_begun() {
+        if !context.stage.get().has_begun() {
             event.start = end;
         }
         (event.end, event.status) = (end, status);

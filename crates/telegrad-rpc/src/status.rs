@@ -5,9 +5,10 @@
 
 mod latency;
 mod server;
+mod stage;
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use telegrad_wire::Wire;
 
@@ -19,13 +20,15 @@ use crate::worker::Worker;
 pub(crate) use latency::Histogram;
 pub use latency::Latency;
 pub(crate) use server::show;
-pub use server::{ask, processes};
+pub use server::{Answers, ask, processes};
+pub(crate) use stage::Reached;
+pub use stage::Stage;
 
 /// The environment variable that makes the workers of a process visible.
 pub const VARIABLE: &str = "TELEGRAD_STATUS";
 
 /// What a worker is doing.
-#[derive(Clone, Debug, PartialEq, Wire)]
+#[derive(Clone, Debug, Default, PartialEq, Wire)]
 pub struct Status {
     /// The world that it is in: the same number for all of its members.
     pub world: u64,
@@ -35,19 +38,24 @@ pub struct Status {
     pub name: String,
     /// How many members the world has.
     pub size: usize,
-    /// When this was so, since 1970.
-    pub time: Duration,
+    /// For how long it had been there when this was so, by a clock that nobody sets.
+    pub uptime: Duration,
     /// Its process.
     pub process: u32,
     /// What [`VARIABLE`] says: the process of the `telegrad run` that has started it, if one has.
     pub started_by: Option<u32>,
+    /// Whether it shuts down gracefully: then its part in a gathering is a part in the shutdown.
+    pub is_leaving: bool,
     /// Counters.
     pub counters: DebugInfo,
     /// The calls that it has made and that have no result yet.
     pub made: Vec<Made>,
     /// The calls that it serves, but for those that are over in no time.
     pub served: Vec<Served>,
-    /// How long its calls took, by callee.
+    /// On rank 0, where they meet: for each barrier, gathering and round of the shutdown that is not complete, the ranks that have
+    /// come to it.
+    pub gatherings: Vec<Vec<u32>>,
+    /// How long its calls took since the start, by callee.
     pub latency: Vec<Latency>,
 }
 
@@ -64,8 +72,10 @@ pub struct Made {
     pub age: Duration,
     /// The call that made it, if one did: who made that, under which number.
     pub within: Option<(u32, u64)>,
-    /// Whether somebody waits for its result right now.
+    /// Whether somebody waits for its result right now, or for room to send it.
     pub is_awaited: bool,
+    /// Whether it has not been sent yet, because the callee has no room for more.
+    pub is_held_up: bool,
     /// Whether it is this worker's part in a barrier, a gathering or the shutdown.
     pub is_gathering: bool,
 }
@@ -81,8 +91,8 @@ pub struct Served {
     pub function: String,
     /// For how long it has been here.
     pub age: Duration,
-    /// Whether its function has begun. Before, it waits for a thread, or for the object that it is called on.
-    pub has_begun: bool,
+    /// How far it has come.
+    pub stage: Stage,
     /// The object that it is called on, or the value that it fetches.
     pub object: Option<ValueId>,
     /// The value that it makes, for references to it.
@@ -111,6 +121,7 @@ impl Status {
                 age: age(call.started),
                 within: call.within.map(|(caller, call)| (caller, call.0)),
                 is_awaited: call.awaited.load(Relaxed),
+                is_held_up: call.held_up.load(Relaxed),
                 is_gathering: is_gathering(call.function),
             });
         }
@@ -122,7 +133,7 @@ impl Status {
                 call: context.call.0,
                 function: context.function.into(),
                 age: age(context.since),
-                has_begun: context.has_begun(),
+                stage: context.stage.get(),
                 object: context.object.map(value_id),
                 makes: makes.map(value_id),
                 is_gathering: is_gathering(context.function),
@@ -135,15 +146,16 @@ impl Status {
             rank: worker.identity.rank,
             name: worker.name().to_owned(),
             size: worker.members().map_or(0, |members| members.count()),
-            // A clock that was set to before 1970 tells no time.
-            time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            uptime: worker.uptime(),
             process: std::process::id(),
             started_by: std::env::var(VARIABLE)
                 .ok()
                 .and_then(|process| process.parse().ok()),
+            is_leaving: worker.shutting_down.is_locked(),
             counters: DebugInfo::of(worker),
             made,
             served,
+            gatherings: worker.gatherings.incomplete(),
             latency: worker.latencies(),
         }
     }

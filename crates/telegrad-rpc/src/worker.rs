@@ -283,13 +283,15 @@ impl Worker {
         self.outbounds().flat_map(of).collect()
     }
 
+    /// For how long it has been there.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
     /// How long calls took, by callee.
     pub(crate) fn latencies(&self) -> Vec<Latency> {
-        let of = |outbound: Arc<Outbound>| {
-            let latency = outbound.calls.latency.as_ref()?;
-            Some(latency.counted(outbound.link.peer().rank))
-        };
-        self.outbounds().filter_map(of).collect()
+        let members = self.members.get().into_iter().flat_map(Members::known);
+        members.filter_map(|member| member.latency()).collect()
     }
 
     /// Tools on this host are to see what it does.

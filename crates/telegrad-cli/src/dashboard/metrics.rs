@@ -96,6 +96,14 @@ pub(super) fn of(counters: &DebugInfo) -> Vec<Metric> {
 /// Everything as Prometheus reads it.
 pub(super) fn text(look: &[Status]) -> String {
     let mut text = String::new();
+    if let Some(first) = look.first() {
+        let name = "telegrad_world_info";
+        let _ = writeln!(
+            text,
+            "# HELP {name} The world that is seen.\n# TYPE {name} gauge\n{name}{{world=\"{:x}\"}} 1",
+            first.world
+        );
+    }
     let workers: Vec<_> = look
         .iter()
         .map(|status| (label(&status.name), of(&status.counters)))
@@ -120,17 +128,31 @@ pub(super) fn text(look: &[Status]) -> String {
         "# HELP {CALLS} How long calls took.\n# TYPE {CALLS} histogram"
     );
     for status in look {
+        let all = Latency::merged(&status.latency);
+        histogram(&mut text, &format!("worker=\"{}\"", label(&status.name)), &all);
+    }
+    let _ = writeln!(
+        text,
+        "# HELP {PAIRS} How long calls took, by callee.\n# TYPE {PAIRS} summary"
+    );
+    for status in look {
         for latency in &status.latency {
-            let callee = look.iter().find(|other| other.rank == latency.to);
-            let callee = callee.map_or_else(|| format!("rank {}", latency.to), |callee| label(&callee.name));
-            let of = format!("worker=\"{}\",callee=\"{callee}\"", label(&status.name));
-            histogram(&mut text, &of, latency);
+            let of = format!(
+                "worker=\"{}\",callee=\"{}\"",
+                label(&status.name),
+                label(&latency.name)
+            );
+            let (sum, count) = (latency.sum.as_secs_f64(), latency.count());
+            let _ = writeln!(text, "{PAIRS}_sum{{{of}}} {sum}\n{PAIRS}_count{{{of}}} {count}");
         }
     }
     text
 }
 
 const CALLS: &str = "telegrad_call_seconds";
+
+/// Without buckets: with them, a hundred workers that all call each other would be tens of megabytes.
+const PAIRS: &str = "telegrad_calls_to_seconds";
 
 /// A histogram. Its buckets are the same for all and at all times, one for each doubling: sums of several, and what they were a minute
 /// ago, make no sense otherwise.
@@ -163,12 +185,60 @@ mod tests {
 
     use super::*;
 
+    /// A worker that has called so many others.
+    fn worker(rank: u32, callees: u32) -> Status {
+        let latency = |to| Latency {
+            to,
+            name: format!("w{to}"),
+            counts: (0..30).map(|bucket| (bucket, 1000)).collect(),
+            sum: Duration::from_secs(1),
+        };
+        Status {
+            world: 0xab,
+            rank,
+            name: format!("w{rank}"),
+            size: 64,
+            process: 1,
+            latency: (0..callees).map(latency).collect(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn a_callee_has_the_same_name_whether_it_answers_or_not() {
+        let series = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| line.contains("callee="));
+            lines.map(ToOwned::to_owned).collect()
+        };
+        let both = series(&text(&[worker(0, 2), worker(1, 0)]));
+        assert_eq!(series(&text(&[worker(0, 2)])), both);
+        assert_eq!(both.len(), 4, "{both:?}");
+        assert_eq!(
+            both[2],
+            "telegrad_calls_to_seconds_sum{worker=\"w0\",callee=\"w1\"} 1"
+        );
+    }
+
+    #[test]
+    fn many_workers_that_all_call_each_other_are_told_in_a_few_lines_each() {
+        let workers: Vec<_> = (0..64).map(|rank| worker(rank, 64)).collect();
+        let text = text(&workers);
+        assert!(text.starts_with("# HELP telegrad_world_info"), "{}", &text[..100]);
+        // Two for a pair, and those of the worker itself.
+        assert!(
+            text.lines().count() < 64 * (64 * 2 + 100),
+            "{}",
+            text.lines().count()
+        );
+    }
+
     #[test]
     fn histograms_have_the_same_buckets_whatever_was_counted() {
         let shown = |counts: &[(u32, u64)]| {
             let mut text = String::new();
             let latency = Latency {
                 to: 1,
+                name: "b".into(),
                 counts: counts.to_vec(),
                 sum: Duration::from_secs(3),
             };

@@ -1,20 +1,16 @@
 //! What is on the screen.
 
-use std::time::Duration;
-
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
 
-use crate::watch::{Chains, Look, Seen, Waits};
+use super::columns::{self, duration, short};
+use crate::watch::{Chains, Look, OLD, Rates, Waits};
 
 /// Looks that are remembered: more than a screen is wide.
 const REMEMBERED: usize = 600;
-
-/// Chains of waits that are worth showing, and calls that ought to have begun.
-const OLD: Duration = Duration::from_secs(1);
 
 /// The lines of each part of the screen. However many workers there are, what waits for long can be seen too.
 const TITLE: u16 = 1;
@@ -23,6 +19,9 @@ const HISTORY: u16 = 5;
 const FRAME: u16 = 3;
 const LOWER: u16 = 6;
 const KEYS: u16 = 1;
+
+/// Where there are fewer columns than this, what is under way and who waits are not side by side.
+const WIDE: u16 = 100;
 
 /// Workers that are shown on however small a screen.
 const FEWEST: u16 = 2;
@@ -47,9 +46,13 @@ impl Screen {
     pub(super) fn seen(&mut self, look: Result<Look, String>) {
         match look {
             Ok(look) => {
-                let sum = |of: fn(&Seen) -> f64| look.workers.iter().map(of).sum::<f64>().round() as u64;
-                remember(&mut self.calls, sum(|seen| seen.rates.made));
-                remember(&mut self.bytes, sum(|seen| seen.rates.bytes_out));
+                // After the first look there is nothing to compare with: that is not the same as none.
+                let rates: Vec<Rates> = look.workers.iter().filter_map(|seen| seen.rates).collect();
+                if !rates.is_empty() {
+                    let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>().round() as u64;
+                    remember(&mut self.calls, sum(|rates| rates.made));
+                    remember(&mut self.bytes, sum(|rates| rates.bytes_out));
+                }
                 self.waits = waits(&look);
                 self.look = look;
                 self.trouble = None;
@@ -82,8 +85,14 @@ impl Screen {
         .split(frame.area());
         frame.render_widget(self.title(), areas[0]);
         self.draw_history(frame, areas[1]);
-        frame.render_widget(self.workers(rows), areas[2]);
-        let lower = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(areas[3]);
+        frame.render_widget(self.workers(rows, areas[2].width), areas[2]);
+        let halves = [Constraint::Fill(1), Constraint::Fill(1)];
+        let lower = if frame.area().width < WIDE {
+            Layout::vertical(halves)
+        } else {
+            Layout::horizontal(halves)
+        };
+        let lower = lower.split(areas[3]);
         frame.render_widget(self.calls_under_way(), lower[0]);
         let waits = Paragraph::new(self.waits.clone())
             .wrap(Wrap { trim: false })
@@ -110,10 +119,13 @@ impl Screen {
 
     fn draw_history(&self, frame: &mut Frame<'_>, area: Rect) {
         let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(area);
-        let last = |history: &[u64]| history.last().copied().unwrap_or(0) as f64;
         let titles = [
-            format!(" {} calls/s ", short(last(&self.calls))),
-            format!(" {}B/s ", short(last(&self.bytes))),
+            self.calls.last().map_or(" – calls/s ".into(), |calls| {
+                format!(" {} calls/s ", short(*calls as f64))
+            }),
+            self.bytes.last().map_or(" – B/s ".into(), |bytes| {
+                format!(" {}B/s ", short(*bytes as f64))
+            }),
         ];
         for ((history, title), area) in [&self.calls, &self.bytes]
             .into_iter()
@@ -129,11 +141,7 @@ impl Screen {
         }
     }
 
-    fn workers(&self, rows: usize) -> Table<'static> {
-        let header = [
-            "rank", "worker", "out", "in", "queue", "run", "wait", "made/s", "served/s", "in B/s", "out B/s",
-            "p50", "p99", "refs", "contexts",
-        ];
+    fn workers(&self, rows: usize, width: u16) -> Table<'static> {
         let count = self.look.workers.len();
         let first = self.scrolled;
         let shown = self.look.workers.iter().skip(first).take(rows);
@@ -142,35 +150,13 @@ impl Screen {
         } else {
             " workers ".to_owned()
         };
-        let rows = shown.map(|seen| {
-            let Seen {
-                status,
-                rates,
-                latency,
-            } = seen;
-            let counters = &status.counters;
-            let time = |share: f64| latency.percentile(share).map_or_else(String::new, duration);
-            Row::new([
-                status.rank.to_string(),
-                status.name.clone(),
-                counters.calls_out.to_string(),
-                counters.calls_in.to_string(),
-                counters.queued.to_string(),
-                counters.running.to_string(),
-                counters.blocked.to_string(),
-                short(rates.made),
-                short(rates.served),
-                short(rates.bytes_in),
-                short(rates.bytes_out),
-                time(0.5),
-                time(0.99),
-                counters.references_held.to_string(),
-                counters.contexts.to_string(),
-            ])
-        });
-        let widths = [5, 16, 5, 5, 6, 5, 5, 8, 9, 8, 8, 8, 8, 6, 8].map(Constraint::Length);
+        // Within the frame.
+        let columns = columns::that_fit(&self.look.workers, width.saturating_sub(2));
+        let header = columns.iter().map(|(column, _)| Cell::from(column.name));
+        let rows = shown.map(|seen| Row::new(columns.iter().map(|(column, _)| (column.cell)(seen))));
+        let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
         Table::new(rows, widths)
-            .header(Row::new(header.map(Cell::from)).style(Style::new().add_modifier(Modifier::BOLD)))
+            .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
             .block(Block::bordered().title(title))
     }
 
@@ -198,8 +184,7 @@ impl Screen {
     }
 
     fn name(&self, rank: u32) -> String {
-        let known = self.look.workers.iter().find(|seen| seen.status.rank == rank);
-        known.map_or_else(|| format!("rank {rank}"), |seen| seen.status.name.clone())
+        self.look.name(rank).unwrap_or_else(|| format!("rank {rank}"))
     }
 }
 
@@ -209,6 +194,7 @@ fn waits(look: &Look) -> Text<'static> {
     let Waits {
         chains,
         more,
+        meetings,
         cycles,
         suspects,
     } = Chains::new(&statuses).older(OLD);
@@ -218,6 +204,9 @@ fn waits(look: &Look) -> Text<'static> {
     }
     for suspect in suspects {
         text.push_line(Line::from(format!("possible cycle: {suspect}")).yellow());
+    }
+    for meeting in meetings {
+        text.push_line(Line::from(meeting));
     }
     for chain in chains {
         for line in chain.to_string().lines() {
@@ -237,35 +226,14 @@ fn remember(history: &mut Vec<u64>, value: u64) {
     history.push(value);
 }
 
-/// A number in a few characters.
-fn short(value: f64) -> String {
-    let units = ["", "k", "M", "G", "T"];
-    let mut value = value;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let digits = if unit > 0 && value < 100.0 { 1 } else { 0 };
-    format!("{value:.digits$}{}", units[unit])
-}
-
-fn duration(time: Duration) -> String {
-    match time.as_secs_f64() {
-        seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
-        seconds if seconds >= 1e-3 => format!("{:.1} ms", seconds * 1e3),
-        seconds => format!("{:.0} µs", seconds * 1e6),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use telegrad::status::{Latency, Status};
+    use telegrad::status::Status;
 
     use super::*;
-    use crate::watch::Rates;
+    use crate::watch::Seen;
 
     fn seen(rank: u32) -> Seen {
         let mut counters = telegrad::DebugInfo::default();
@@ -276,21 +244,21 @@ mod tests {
                 rank,
                 name: format!("worker-{rank}"),
                 size: 64,
-                time: Duration::ZERO,
                 process: 1,
-                started_by: None,
                 counters,
-                made: Vec::new(),
-                served: Vec::new(),
-                latency: Vec::new(),
+                ..Status::default()
             },
-            rates: Rates::default(),
-            latency: Latency::default(),
+            rates: None,
+            latency: None,
         }
     }
 
     fn drawn(screen: &mut Screen) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(140, 24)).unwrap();
+        drawn_in(screen, 140)
+    }
+
+    fn drawn_in(screen: &mut Screen, width: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         terminal.backend().to_string()
     }
@@ -325,18 +293,69 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
-        let cases = [
-            (0.0, "0"),
-            (999.0, "999"),
-            (1234.0, "1.2k"),
-            (123_456.0, "123k"),
-            (5e7, "50.0M"),
-        ];
-        for (value, expected) in cases {
-            assert_eq!(short(value), expected);
-        }
-        assert_eq!(duration(Duration::from_micros(12)), "12 µs");
-        assert_eq!(duration(Duration::from_millis(1500)), "1.5 s");
+    fn nothing_is_drawn_of_what_is_not_known() {
+        let mut screen = Screen::default();
+        let look = |rates| {
+            let mut seen = seen(0);
+            seen.rates = rates;
+            Ok(Look {
+                workers: vec![seen],
+                silent: Vec::new(),
+            })
+        };
+        screen.seen(look(None));
+        assert!(drawn(&mut screen).contains("– calls/s"));
+        screen.seen(look(Some(Rates {
+            made: 0.0,
+            served: 0.0,
+            bytes_in: 0.0,
+            bytes_out: 0.0,
+        })));
+        assert!(drawn(&mut screen).contains(" 0 calls/s"));
+        assert_eq!(screen.calls, [0]);
+    }
+
+    #[test]
+    fn a_narrow_screen_has_fewer_columns_and_no_broken_ones() {
+        let mut screen = Screen::default();
+        let look = |rank| {
+            let mut seen = seen(rank);
+            seen.rates = Some(Rates {
+                made: 123_456.0,
+                served: 1e6,
+                bytes_in: 1e9,
+                bytes_out: 1e9,
+            });
+            seen
+        };
+        screen.seen(Ok(Look {
+            workers: (0..2).map(look).collect(),
+            silent: Vec::new(),
+        }));
+        let has = |text: &str, shown: &[&str]| {
+            for shown in shown {
+                assert!(text.contains(shown), "no {shown} in\n{text}");
+            }
+        };
+        let all = drawn_in(&mut screen, 140);
+        has(&all, &["worker-1 ", "contexts", "1000"]);
+        let some = drawn_in(&mut screen, 80);
+        has(
+            &some,
+            &[
+                "worker-1 ",
+                "made/s",
+                "123k",
+                "p99",
+                "queue",
+                "1000",
+                "calls under way",
+                "who waits",
+            ],
+        );
+        assert!(!some.contains("contexts"), "{some}");
+        let few = drawn_in(&mut screen, 40);
+        has(&few, &["worker-1 ", "made/s", "123k", "p99"]);
+        assert!(!few.contains("served") && !few.contains("rank"), "{few}");
     }
 }

@@ -2,158 +2,46 @@
 //!
 //! Those that are stuck stay so until the process ends, so that however slow the machine is, there is time to look.
 
+mod waiting;
+
 use std::process::{Command, Output};
 use std::sync::mpsc::channel;
-use std::sync::{Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use telegrad::prelude::*;
 use telegrad::status;
 
 use super::{LIMIT, PROGRAM, Running, text, until};
+use waiting::*;
 
-/// Something that one method at a time runs on.
-struct Slot;
-
-#[remote]
-impl Slot {
-    fn new() -> Result<Self> {
-        Ok(Self)
-    }
-
-    /// Has `b` do the rest.
-    fn first(&mut self, this: RRef<Slot>) -> Result<u32> {
-        World::current()?.rpc_sync("b", second, (this,))
-    }
-
-    fn last(&mut self) -> u32 {
-        4
-    }
-
-    /// Has something done later, and does not wait for it.
-    fn go_on(&mut self, this: RRef<Slot>) -> Result<()> {
-        this.rpc_async(Slot::last, ())?.detach();
-        let _kept = this.rpc_async(Slot::last, ())?;
-        GATE.wait();
-        Ok(())
-    }
-}
-
-#[remote]
-fn second(slot: RRef<Slot>) -> Result<u32> {
-    World::current()?.rpc_sync("c", third, (slot,))
-}
-
-/// Comes back to where it all began.
-#[remote]
-fn third(slot: RRef<Slot>) -> Result<u32> {
-    slot.rpc_sync(Slot::last, ())
-}
-
-/// A value that cannot be made without itself.
-struct Egg;
-
-/// Where the two meet.
-#[derive(Default)]
-struct Nest(Option<RRef<Egg>>);
-
-#[remote]
-impl Egg {
-    fn lay(nest: RRef<Nest>) -> Result<Self> {
-        while !nest.rpc_sync(Nest::is_full, ())? {
-            thread::sleep(Duration::from_millis(5));
-        }
-        nest.rpc_sync(Nest::hatch, ())?;
-        Ok(Self)
-    }
-
-    fn hatch(&self) -> u32 {
-        1
-    }
-}
-
-#[remote]
-impl Nest {
-    fn build() -> Result<Self> {
-        Ok(Self::default())
-    }
-
-    fn put(&mut self, egg: RRef<Egg>) {
-        self.0 = Some(egg);
-    }
-
-    fn is_full(&self) -> bool {
-        self.0.is_some()
-    }
-
-    fn hatch(&self) -> Result<u32> {
-        let egg = self.0.as_ref().ok_or_else(|| Error::other("it is empty"))?;
-        egg.rpc_sync(Egg::hatch, ())
-    }
-}
-
-/// What stays shut until it is opened, and longer than any test takes.
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    const fn new() -> Self {
-        Self {
-            is_open: Mutex::new(false),
-            opened: Condvar::new(),
-        }
-    }
-
-    fn wait(&self) {
-        let is_open = self.is_open.lock().unwrap();
-        let waited = self
-            .opened
-            .wait_timeout_while(is_open, 3 * LIMIT, |is_open| !*is_open);
-        drop(waited.unwrap());
-    }
-}
-
-static GATE: Gate = Gate::new();
-
-/// Runs for as long as the test does.
-#[remote]
-fn hold() {
-    GATE.wait();
-}
-
-/// Comes back to the worker where it began, by way of the others, and stays there.
-#[remote]
-fn round(to: Vec<String>) -> Result<()> {
-    match to.split_first() {
-        Some((next, rest)) => World::current()?.rpc_sync(&**next, round, (rest.to_vec(),)),
-        None => {
-            GATE.wait();
-            Ok(())
-        }
-    }
-}
+/// What a worker does.
+type Body = Box<dyn FnOnce(&World) + Send>;
 
 /// A world of workers `a`, `b` and `c`, of which `a` does something that does not end; its number.
 fn world(place: &str, body: impl FnOnce(&World) + Send + 'static) -> String {
-    let mut body = Some(body);
+    let nothing = || Box::new(|_: &World| ()) as Body;
+    world_of(place, [Box::new(body), nothing(), nothing()])
+}
+
+/// A world of workers `a`, `b` and `c` that do this; its number.
+fn world_of(place: &str, bodies: [Body; 3]) -> String {
     let (sender, number) = channel();
-    for (rank, name) in ["a", "b", "c"].into_iter().enumerate() {
+    for ((rank, name), body) in ["a", "b", "c"].into_iter().enumerate().zip(bodies) {
         let options = Options {
             init_method: format!("mem://{place}?rank={rank}&world_size=3"),
             show_status: true,
+            // So that they can be held up.
+            num_worker_threads: 1,
+            window: 64 << 10,
             ..Options::default()
         };
-        let (body, sender) = (body.take(), sender.clone());
+        let sender = sender.clone();
         thread::spawn(move || {
             let world = telegrad::init_with(name, options).unwrap();
-            if let Some(body) = body {
-                sender.send(format!("{:x}", world.status().world)).unwrap();
-                body(&world);
-            }
+            // Those that come later are not listened to.
+            let _ = sender.send(format!("{:x}", world.status().world));
+            body(&world);
             // It may be long in coming: the process does not wait for it.
             let _ = world.shutdown();
         });
@@ -161,7 +49,7 @@ fn world(place: &str, body: impl FnOnce(&World) + Send + 'static) -> String {
     number.recv_timeout(LIMIT).unwrap()
 }
 
-fn doctor(args: &[&str]) -> Output {
+pub(super) fn doctor(args: &[&str]) -> Output {
     Command::new(PROGRAM)
         .arg("doctor")
         .args(args)
@@ -194,7 +82,7 @@ fn says_that(code: i32, world: &str, expected: &str) -> String {
 }
 
 fn of(function: &str) -> String {
-    format!("`views::doctor::{function}`")
+    format!("`views::doctor::waiting::{function}`")
 }
 
 #[test]
@@ -213,12 +101,12 @@ fn a_cycle_is_named() {
     );
     let said = says_that(4, &stuck, &cycle);
     assert!(said.starts_with("3 of 3 workers answer"), "{said}");
-    let gathered = "2 of 3 workers wait for all others, at a barrier or in the shutdown: `b`, `c`";
-    assert!(said.contains(gathered), "{said}");
+    let leaving = "2 of 3 workers wait in the shutdown for all others: `b`, `c`";
+    assert!(said.contains(leaving), "{said}");
     for line in [
         "`a` has been waiting for ",
-        "  for `views::doctor::Slot::first` on `a`",
-        "      for `views::doctor::third` on `c`",
+        "  for `views::doctor::waiting::Slot::first` on `a`",
+        "      for `views::doctor::waiting::third` on `c`",
         "which has not begun",
     ] {
         assert!(said.contains(line), "no {line} in\n{said}");
@@ -250,7 +138,7 @@ fn a_cycle_is_named_that_somebody_waits_for() {
     });
     let said = says_that(4, &endless, &cycle_of_an_egg());
     assert!(
-        said.contains("for `views::doctor::Egg::lay` on `b`, which makes it since"),
+        said.contains("for `views::doctor::waiting::Egg::lay` on `b`, which makes it since"),
         "{said}"
     );
 }
@@ -265,11 +153,31 @@ fn a_cycle_is_named_that_nobody_waits_for() {
 }
 
 #[test]
+fn a_cycle_is_named_that_goes_by_way_of_room() {
+    let full = world("room", |world| {
+        let slot = world.remote("b", Slot::new, ()).unwrap();
+        let _ = slot.rpc_sync(Slot::ask, (slot.clone(),));
+    });
+    let take = format!("{} on `b`", of("Slot::take"));
+    let cycle = format!(
+        "cycle: {} on `b` waits for {} on `a` waits for {take} waits for {take}, which cannot begin before the first has returned",
+        of("Slot::ask"),
+        of("flood"),
+    );
+    let said = says_that(4, &full, &cycle);
+    assert_eq!(said.matches("cycle: ").count(), 1, "{said}");
+    assert!(
+        said.contains("which has not been sent: there is no room for more calls there"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_only_takes_long_is_no_cycle() {
     let slow = world("slow", |world| world.rpc_sync("b", hold, ()).unwrap());
     let said = says(3, &slow, "0.2");
     assert!(
-        said.contains("for `views::doctor::hold` on `b`") && said.contains("which runs"),
+        said.contains("for `views::doctor::waiting::hold` on `b`") && said.contains("which runs"),
         "{said}"
     );
     assert!(!said.contains("cycle"), "{said}");
@@ -286,10 +194,13 @@ fn what_is_not_waited_for_is_no_cycle() {
     // Until all three calls are old.
     let said = until(|| {
         let said = says(3, &busy, "0.3");
-        let last = said.matches("for `views::doctor::Slot::last` on `b`").count();
+        let last = said
+            .matches("for `views::doctor::waiting::Slot::last` on `b`")
+            .count();
         if last == 2 { Ok(said) } else { Err(said) }
     });
-    assert!(!said.contains("\ncycle"), "{said}");
+    // Not even a possible one: what waits for its turn holds nothing.
+    assert!(!said.contains("cycle"), "{said}");
     assert!(said.contains("`b` has had a call under way for "), "{said}");
 }
 
@@ -301,11 +212,56 @@ fn what_comes_back_to_where_it_began_may_be_a_cycle() {
     let said = says_that(
         3,
         &back,
-        "possible cycle: `a` waits for `views::doctor::round` on `b` waits for `views::doctor::round` on `c` waits for \
-         `views::doctor::round` on `a`: if that waits there for anything that the first holds, a lock say, none of them can go \
+        "possible cycle: `a` waits for `views::doctor::waiting::round` on `b` waits for `views::doctor::waiting::round` on `c` waits for \
+         `views::doctor::waiting::round` on `a`: if that waits there for anything that the first holds, a lock say, none of them can go \
          on",
     );
     assert!(!said.contains("\ncycle"), "{said}");
+}
+
+#[test]
+fn what_waits_for_a_thread_is_no_cycle() {
+    let busy = world("thread", |world| {
+        let slot = world.remote("b", Slot::new, ()).unwrap();
+        let look = slot.rpc_async(Slot::look, (slot.clone(),)).unwrap();
+        // It takes the thread that the other gives back while it waits.
+        let hold = world.rpc_async("b", hold, ()).unwrap();
+        let _ = (look.wait(), hold.wait());
+    });
+    let said = until(|| {
+        let said = says(3, &busy, "0.3");
+        let queued = "which has not begun: it waits for a thread";
+        if said.contains(&format!("for {} on `b`", of("Slot::glance"))) && said.contains(queued) {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    });
+    assert!(!said.contains("cycle"), "{said}");
+}
+
+#[test]
+fn what_is_not_waited_for_any_more_is_no_cycle() {
+    let busy = world("given-up", |world| {
+        let slot = world.remote("b", Slot::new, ()).unwrap();
+        slot.rpc_sync(Slot::give_up, (slot.clone(),)).unwrap();
+    });
+    let said = says_that(3, &busy, &format!("for {} on `b`", of("Slot::last")));
+    assert!(!said.contains("cycle"), "{said}");
+}
+
+#[test]
+fn a_barrier_that_somebody_does_not_come_to_is_told() {
+    let wait = || Box::new(|world: &World| drop(world.barrier())) as Body;
+    let other = Box::new(|_: &World| GATE.wait());
+    let missing = world_of("barrier", [wait(), other, wait()]);
+    let said = says_that(
+        3,
+        &missing,
+        "`a`, `c` have been waiting for all others, at a barrier or in a gathering, for ",
+    );
+    assert!(said.contains(" s: `b` has not come\n"), "{said}");
+    assert!(!said.contains("nothing has been under way"), "{said}");
 }
 
 #[test]
@@ -350,21 +306,33 @@ fn a_worker_that_is_stopped_is_said_to_be_silent() {
     });
     let processes = status::processes().unwrap();
     let started_by = running.run.id();
-    let workers = status::ask(&processes).unwrap();
+    let workers = status::ask(&processes, LIMIT, |_| false).unwrap().workers;
     let first = workers
         .iter()
         .find(|worker| worker.started_by == Some(started_by));
     let world = first.expect("it has a worker that answers").world;
-    let server = workers
-        .iter()
-        .find(|worker| worker.world == world && worker.name == "server");
-    let server = Pid::from_raw(server.unwrap().process as i32).unwrap();
-    kill_process(server, Signal::STOP).unwrap();
+    let ours = || workers.iter().filter(|worker| worker.world == world);
+    let server = ours().find(|worker| worker.name == "server").unwrap();
+    let signal = |process: u32, signal| {
+        let process = Pid::from_raw(process as i32).unwrap();
+        kill_process(process, signal).unwrap();
+    };
+    signal(server.process, Signal::STOP);
     // More often than there is room for connections that nobody accepts would be too often; a few times must do.
     for _ in 0..3 {
         let said = text(&doctor(&[&of_run]).stdout);
         assert!(said.starts_with("1 of 2 workers answer"), "{said}");
         assert!(said.contains("no answer from rank "), "{said}");
     }
-    kill_process(server, Signal::CONT).unwrap();
+    // Where nobody answers, those that might are named.
+    ours().for_each(|worker| signal(worker.process, Signal::STOP));
+    let said = doctor(&[&of_run]);
+    let errors = text(&said.stderr);
+    assert_eq!(said.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("does not answer")
+            && ours().all(|worker| errors.contains(&worker.process.to_string())),
+        "{errors}"
+    );
+    ours().for_each(|worker| signal(worker.process, Signal::CONT));
 }

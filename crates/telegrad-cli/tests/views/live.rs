@@ -45,15 +45,57 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
         (&Value::Array(vec![]), &Value::Array(vec![]))
     );
 
-    let (_, metrics) = get(&address, "/metrics");
+    assert!(status["id"].as_str().is_some_and(|id| !id.is_empty()), "{status}");
+
+    let (head, metrics) = get(&address, "/metrics");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    let world = format!("telegrad_world_info{{world={}}} 1", status["id"]);
     for shown in [
+        &world,
         "# TYPE telegrad_calls_made_total counter",
         "telegrad_calls_made_total{worker=\"client\"} ",
         "telegrad_queued{worker=\"server\"} ",
-        "telegrad_call_seconds_bucket{worker=\"client\",callee=\"server\",le=\"+Inf\"} ",
-        "telegrad_call_seconds_sum{worker=\"client\",callee=\"server\"} ",
+        "telegrad_call_seconds_bucket{worker=\"client\",le=\"+Inf\"} ",
+        "# TYPE telegrad_calls_to_seconds summary",
+        "telegrad_calls_to_seconds_sum{worker=\"client\",callee=\"server\"} ",
     ] {
         assert!(metrics.contains(shown), "no {shown} in\n{metrics}");
+    }
+    assert_is_for_prometheus(&metrics);
+}
+
+/// That every line is a comment or a number, and that what has numbers is described before.
+fn assert_is_for_prometheus(metrics: &str) {
+    let mut described = Vec::new();
+    for line in metrics.lines() {
+        if let Some(described_as) = line.strip_prefix("# TYPE ") {
+            described.extend(described_as.split(' ').next());
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        let (name, labels) = series.split_once('{').unwrap_or_else(|| panic!("{line}"));
+        assert!(labels.ends_with("\"}") && labels.contains("=\""), "{line}");
+        let is_part = |whole: &&str| {
+            let rest = name.strip_prefix(*whole);
+            rest.is_some_and(|rest| ["", "_bucket", "_sum", "_count"].contains(&rest))
+        };
+        assert!(described.iter().any(is_part), "{line}");
+    }
+    assert!(metrics.ends_with('\n'));
+}
+
+/// A page of elsewhere that leads its name here does not get to read what is served.
+#[test]
+fn the_dashboard_is_not_for_names_of_elsewhere() {
+    let mut running = Running::start(&["--dashboard"]);
+    let address = running.dashboard();
+    for path in ["/", "/status.json", "/metrics"] {
+        let refused = answer(&address, "evil.example", path);
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+        assert!(answer(&address, "localhost", path).starts_with("HTTP/1.1 200"));
     }
 }
 
@@ -63,12 +105,26 @@ pub(crate) struct Terminal(String);
 impl Terminal {
     /// One that runs this; nothing where there is no tmux. `TELEGRAD_TMUX` says that there must be.
     pub(crate) fn run(name: &str, command: &str) -> Option<Self> {
+        Self::of_size(name, command, ("140", "30"))
+    }
+
+    fn of_size(name: &str, command: &str, (width, height): (&str, &str)) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("TELEGRAD_TMUX").is_none(), "there is no tmux");
             return None;
         }
         let terminal = Self(format!("telegrad-{name}-{}", std::process::id()));
-        terminal.tmux(&["new-session", "-d", "-s", "it", "-x", "140", "-y", "30", command]);
+        terminal.tmux(&[
+            "new-session",
+            "-d",
+            "-s",
+            "it",
+            "-x",
+            width,
+            "-y",
+            height,
+            command,
+        ]);
         Some(terminal)
     }
 
@@ -78,10 +134,14 @@ impl Terminal {
         text(&output.stdout)
     }
 
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-t", "it"])
+    }
+
     /// Waits until all of this is on the screen; what is.
     pub(crate) fn shows(&self, expected: &[&str]) -> String {
         until(|| {
-            let screen = self.tmux(&["capture-pane", "-p", "-t", "it"]);
+            let screen = self.screen();
             let missing = expected.iter().find(|shown| !screen.contains(**shown));
             missing.map_or_else(
                 || Ok(screen.clone()),
@@ -97,15 +157,18 @@ impl Drop for Terminal {
     }
 }
 
+/// A command that looks at a world. Until there is one to look at, `top` says so and ends.
+fn top_of(running: &Running) -> String {
+    format!(
+        "for i in $(seq 600); do {PROGRAM} top {} --interval 0.2 && break; sleep 0.1; done; echo it has ended; sleep 60",
+        running.process()
+    )
+}
+
 #[test]
 fn top_shows_a_world_in_a_terminal_until_q_is_pressed() {
     let running = Running::start(&[]);
-    // Until there is a world to look at, it says so and ends.
-    let top = format!(
-        "for i in $(seq 600); do {PROGRAM} top {} --interval 0.2 && break; sleep 0.1; done; echo it has ended; sleep 60",
-        running.process()
-    );
-    let Some(terminal) = Terminal::run("top", &top) else {
+    let Some(terminal) = Terminal::run("top", &top_of(&running)) else {
         return;
     };
     let screen = terminal.shows(&[
@@ -124,6 +187,62 @@ fn top_shows_a_world_in_a_terminal_until_q_is_pressed() {
     terminal.shows(&["it has ended"]);
 }
 
+#[test]
+fn top_fits_a_terminal_of_the_usual_size() {
+    let running = Running::start(&[]);
+    let Some(terminal) = Terminal::of_size("narrow", &top_of(&running), ("80", "24")) else {
+        return;
+    };
+    terminal.shows(&[
+        "2 of 2 workers",
+        "client ",
+        "server ",
+        "made/s ",
+        "p99 ",
+        "out B/s",
+        "who waits for whom",
+    ]);
+}
+
+#[test]
+fn top_says_so_when_its_world_ends() {
+    let running = Running::start(&[]);
+    let Some(terminal) = Terminal::run("end", &top_of(&running)) else {
+        return;
+    };
+    terminal.shows(&["2 of 2 workers"]);
+    drop(running);
+    let screen = terminal.shows(&["has no worker that can be seen"]);
+    assert!(screen.contains("server"), "what was seen last stays: {screen}");
+}
+
+/// Whatever other worlds come: it has begun with one.
+#[test]
+fn top_stays_with_its_world() {
+    let demo = format!("{PROGRAM} demo split-learning --epochs 100000");
+    let both = format!("{demo} & while [ ! -e go ]; do sleep 0.05; done; {demo}");
+    let running = Running::program(&[], &["sh", "-c", &both]);
+    let Some(terminal) = Terminal::run("stays", &top_of(&running)) else {
+        return;
+    };
+    terminal.shows(&["2 of 2 workers"]);
+    std::fs::write(running.folder.path().join("go"), "").unwrap();
+    until(|| {
+        let errors = text(&super::doctor::doctor(&[&running.process()]).stderr);
+        let are_two = errors.contains("there are several worlds");
+        if are_two { Ok(()) } else { Err(errors) }
+    });
+    // What it shows changes with every look.
+    for _ in 0..3 {
+        let before = terminal.screen();
+        let after = until(|| {
+            let screen = terminal.screen();
+            if screen == before { Err(screen) } else { Ok(screen) }
+        });
+        assert!(!after.contains("several worlds"), "{after}");
+    }
+}
+
 /// Whoever ends it, the terminal is as it was.
 #[test]
 fn top_gives_the_terminal_back_when_it_is_ended() {
@@ -135,22 +254,24 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
         file.display(),
         running.process()
     );
-    // Until there is a world to look at, it says so and ends. The second time waits for a key: it would hide what the first has left.
+    // Until there is a world to look at, it says so and ends. The next time waits for a key: it would hide what the one before has left.
     let top = format!(
-        "for i in $(seq 600); do {top} && break; sleep 0.1; done; stty -a | grep -q ' echo ' && echo it echoes; \
-         read key; {top}; sleep 60"
+        "for time in 1 2 3; do for i in $(seq 600); do {top} && break; sleep 0.1; done; \
+         stty -a | grep -q ' echo ' && echo it echoes; read key; clear; done; {top}; sleep 60"
     );
     let Some(terminal) = Terminal::run("ended", &top) else {
         return;
     };
-    terminal.shows(&["telegrad top: 2 of 2 workers"]);
-    let process = std::fs::read_to_string(&file).unwrap();
-    let process = Pid::from_raw(process.trim().parse().unwrap()).unwrap();
-    kill_process(process, Signal::TERM).unwrap();
-    terminal.shows(&["it echoes"]);
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
+        terminal.shows(&["telegrad top: 2 of 2 workers"]);
+        let process = std::fs::read_to_string(&file).unwrap();
+        let process = Pid::from_raw(process.trim().parse().unwrap()).unwrap();
+        kill_process(process, signal).unwrap();
+        terminal.shows(&["it echoes"]);
+        terminal.tmux(&["send-keys", "-t", "it", "Enter"]);
+    }
 
     // Once more, and the terminal goes first.
-    terminal.tmux(&["send-keys", "-t", "it", "Enter"]);
     terminal.shows(&["telegrad top: 2 of 2 workers"]);
     let process = std::fs::read_to_string(&file).unwrap();
     drop(terminal);
@@ -171,6 +292,12 @@ fn the_dashboard_listens_where_it_is_told_to() {
     let address = running.dashboard();
     assert!(address.starts_with("127.0.0.2:"), "{address}");
     assert!(get(&address, "/").1.contains("<title>Telegrad dashboard</title>"));
+    let mut running = Running::start(&["--dashboard", "localhost:0"]);
+    let address = running.dashboard();
+    assert!(
+        ["127.", "[::1]"].iter().any(|here| address.starts_with(here)),
+        "{address}"
+    );
     let program = Command::new(PROGRAM)
         .args(["run", "--dashboard", "./program"])
         .output()

@@ -71,17 +71,23 @@ fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// The head and the body of what is served there.
-fn get(address: &str, path: &str) -> (String, String) {
+/// What is answered there to whoever knows it under this name.
+fn answer(address: &str, host: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The head and the body of what is served there.
+fn get(address: &str, path: &str) -> (String, String) {
+    let answer = answer(address, address, path);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_lowercase(), body.to_owned())
@@ -98,26 +104,26 @@ fn assert_needs_no_network(page: &str) {
 struct Running {
     run: Child,
     errors: BufReader<ChildStderr>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Running {
     fn start(more: &[&str]) -> Self {
+        let demo = [PROGRAM, "demo", "split-learning", "--epochs", "100000"];
+        Self::program(more, &demo)
+    }
+
+    /// One that runs this, once: the demo starts its second process itself.
+    fn program(more: &[&str], program: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The demo starts its second process itself.
-        let once = ["-n", "1", "--", PROGRAM];
-        let demo = ["demo", "split-learning", "--epochs", "100000"];
-        let mut run = telegrad(folder.path(), &[&["run"], more, &once[..], &demo[..]].concat())
+        let once = ["-n", "1", "--"];
+        let mut run = telegrad(folder.path(), &[&["run"], more, &once[..], program].concat())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let errors = BufReader::new(run.stderr.take().unwrap());
-        Self {
-            run,
-            errors,
-            _folder: folder,
-        }
+        Self { run, errors, folder }
     }
 
     fn process(&self) -> String {

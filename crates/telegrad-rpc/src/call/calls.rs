@@ -54,8 +54,11 @@ pub(crate) struct Call {
     pub(crate) within: Option<(Rank, CallId)>,
     /// Nobody will ask for the result, but it runs to its end.
     pub(crate) detached: AtomicBool,
-    /// Somebody waits for the result, or for what a callback makes of it; for those who ask what goes on.
+    /// Somebody waits for the result, for what a callback makes of it, or for room to send the request; for those who ask what
+    /// goes on.
     pub(crate) awaited: AtomicBool,
+    /// That is for room.
+    pub(crate) held_up: AtomicBool,
 }
 
 /// What a call is made for.
@@ -117,6 +120,7 @@ impl Call {
             within,
             detached: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
+            held_up: AtomicBool::new(false),
         }
     }
 
@@ -141,6 +145,14 @@ impl Call {
         self.awaited.store(true, Relaxed);
         let result = f();
         self.awaited.store(false, Relaxed);
+        result
+    }
+
+    /// Runs `f`, which waits for room to send the request.
+    pub(crate) fn held_up<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.held_up.store(true, Relaxed);
+        let result = self.awaited(f);
+        self.held_up.store(false, Relaxed);
         result
     }
 
@@ -206,7 +218,7 @@ pub(crate) struct Calls {
     pub(crate) number: u64,
     books: Mutex<Books>,
     /// How long calls took, where somebody may want to know.
-    pub(crate) latency: Option<Box<Histogram>>,
+    latency: Option<Arc<Histogram>>,
 }
 
 /// Every request is answered, once, unless the connection ends.
@@ -325,13 +337,13 @@ impl Outbound {
 }
 
 impl Calls {
-    pub(crate) fn new(worker: &Worker, peer: Arc<str>, number: u64) -> Self {
+    pub(crate) fn new(worker: &Worker, peer: Arc<str>, number: u64, latency: Option<Arc<Histogram>>) -> Self {
         Self {
             worker: worker.weak.clone(),
             peer,
             number,
             books: Mutex::default(),
-            latency: worker.is_shown().then(|| Box::new(Histogram::new())),
+            latency,
         }
     }
 

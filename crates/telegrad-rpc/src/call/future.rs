@@ -118,6 +118,10 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             ),
             State::Over => return RpcFuture::of(State::Over),
         };
+        // Whoever has awaited it so far has let go of it: what the callback gives is awaited anew.
+        if let Some(call) = awaited.upgrade() {
+            call.awaited.store(false, Relaxed);
+        }
         let target = Target {
             promise: promise.clone(),
             worker: worker.clone(),
@@ -362,6 +366,15 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
     }
 }
 
+impl<T> Drop for Callback<T> {
+    fn drop(&mut self) {
+        // Nobody waits any more for what the callback gives.
+        if let Some(call) = self.call.upgrade() {
+            call.awaited.store(false, Relaxed);
+        }
+    }
+}
+
 impl<T> Callback<T> {
     fn block(&self, until: Option<Instant>) {
         let _waits = recording::waits(&self.worker, self.span, || "wait for then".into());
@@ -432,6 +445,8 @@ impl Pending {
 
     /// Drops it without cancelling the call.
     fn forget(mut self) {
+        // An async function may have awaited it for a while.
+        self.call.awaited.store(false, Relaxed);
         // The reply must still be received, for its credit and to take the call off the books.
         self.watch();
         let (outbound, call) = (self.outbound.clone(), self.call.clone());

@@ -18,6 +18,7 @@ use crate::recording;
 use crate::registry::{Output, Registration, Trouble, Want};
 use crate::rref::{Claim, RefId, Value, hand_over, is_control};
 use crate::section::Section;
+use crate::status::Stage;
 use crate::worker::Worker;
 
 /// Where a result goes. Dropping it without one says that there is none.
@@ -39,6 +40,7 @@ impl Destination {
 
     /// Takes the result, or the error.
     pub(crate) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+        context.stage.set(Stage::Returned);
         if let Some(span) = &context.span {
             recording::returned(span, context, result.as_ref().err());
         }

@@ -17,6 +17,7 @@ use crate::layer::{Crossing, Recorded};
 use crate::recording;
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
 use crate::rref::{Claim, Entered, Handle, Value, is_fetch};
+use crate::status::{Reached, Stage};
 
 /// A request, and what it is waiting for.
 pub(crate) struct Job<'a> {
@@ -117,7 +118,7 @@ impl Job<'static> {
         };
         let (call, want) = (context.clone(), destination.want());
         let future = async move {
-            let object = needs.wait(function).await?;
+            let object = needs.wait(function, &call.stage).await?;
             drop(credit);
             call.begin();
             let tensors = arrived(tensors, recorded, &call)?;
@@ -163,15 +164,20 @@ impl Needs {
     }
 
     /// Waits for everything, without a thread.
-    async fn wait(&mut self, function: &Registration) -> Result<Object, Trouble> {
+    async fn wait(&mut self, function: &Registration, stage: &Reached) -> Result<Object, Trouble> {
+        stage.set(Stage::References);
         for reference in &self.references {
             reference.confirmed().await.map_err(|error| useless(&error))?;
         }
         let Some(claim) = self.object.take() else {
             return Ok(None);
         };
+        stage.set(Stage::Value);
         let entered = match claim.wait().await {
-            Ok(value) => value.enter((function.access)()).await,
+            Ok(value) => {
+                stage.set(Stage::Turn);
+                value.enter((function.access)()).await
+            }
             Err(error) => return Err(Trouble::Earlier(error.clone())),
         };
         Ok(Some((entered, claim)))

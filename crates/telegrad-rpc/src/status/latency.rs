@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use telegrad_wire::{Rank, Wire};
 
+use crate::worker_info::WorkerInfo;
+
 /// Four buckets for every doubling, from a quarter of a microsecond to a minute.
 const BUCKETS: usize = 4 * (LAST - FIRST) as usize;
 const FIRST: u32 = 8;
@@ -19,14 +21,16 @@ pub(crate) struct Histogram {
     sum: AtomicU64,
 }
 
-impl Histogram {
-    pub(crate) fn new() -> Self {
+impl Default for Histogram {
+    fn default() -> Self {
         Self {
             counts: [const { AtomicU64::new(0) }; BUCKETS],
             sum: AtomicU64::new(0),
         }
     }
+}
 
+impl Histogram {
     pub(crate) fn count(&self, taken: Duration) {
         self.counts[bucket_of(taken)].fetch_add(1, Relaxed);
         let nanoseconds = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
@@ -34,11 +38,12 @@ impl Histogram {
     }
 
     /// What was counted so far, of calls to this worker.
-    pub(crate) fn counted(&self, to: Rank) -> Latency {
+    pub(crate) fn counted(&self, to: &WorkerInfo) -> Latency {
         let counts = self.counts.iter().map(|count| count.load(Relaxed)).enumerate();
         let counts = counts.filter(|(_, count)| *count > 0);
         Latency {
-            to,
+            to: to.rank,
+            name: to.name.clone(),
             counts: counts.map(|(bucket, count)| (bucket as u32, count)).collect(),
             sum: Duration::from_nanos(self.sum.load(Relaxed)),
         }
@@ -61,7 +66,9 @@ fn bucket_of(taken: Duration) -> usize {
 pub struct Latency {
     /// The worker.
     pub to: Rank,
-    /// How many there were since the start, by bucket. Those without any are left out.
+    /// Its name.
+    pub name: String,
+    /// How many there were since this worker's start, by bucket. Those without any are left out.
     pub counts: Vec<(u32, u64)>,
     /// All of their times together.
     pub sum: Duration,
@@ -100,22 +107,30 @@ impl Latency {
         merged
     }
 
-    /// Those that were not there before.
+    /// Those that were not there before; `None` when some are missing that were, for then they were counted anew.
     #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
+    pub fn since(&self, before: &Self) -> Option<Self> {
         let earlier = |bucket: u32| {
             let found = before.counts.iter().find(|(other, _)| *other == bucket);
             found.map_or(0, |(_, count)| *count)
         };
-        let counts = self
-            .counts
-            .iter()
-            .map(|(bucket, count)| (*bucket, count.saturating_sub(earlier(*bucket))));
-        Self {
-            to: self.to,
-            counts: counts.filter(|(_, count)| *count > 0).collect(),
-            sum: self.sum.saturating_sub(before.sum),
+        let is_kept = |(bucket, _): &&(u32, u64)| self.counts.iter().any(|(other, _)| other == bucket);
+        if before.counts.iter().filter(is_kept).count() < before.counts.len() {
+            return None;
         }
+        let mut counts = Vec::new();
+        for (bucket, count) in &self.counts {
+            let since = count.checked_sub(earlier(*bucket))?;
+            if since > 0 {
+                counts.push((*bucket, since));
+            }
+        }
+        Some(Self {
+            to: self.to,
+            name: self.name.clone(),
+            counts,
+            sum: self.sum.saturating_sub(before.sum),
+        })
     }
 
     /// A time that this share of the calls did not exceed; nothing when there were none.
@@ -134,6 +149,13 @@ impl Latency {
 mod tests {
     use super::*;
 
+    fn worker(rank: Rank) -> WorkerInfo {
+        WorkerInfo {
+            name: format!("w{rank}"),
+            rank,
+        }
+    }
+
     #[test]
     fn a_time_is_in_a_bucket_that_is_at_most_a_quarter_longer() {
         for nanoseconds in [256, 300, 1_000, 12_345, 1_000_000, 59_000_000_000_u64] {
@@ -151,9 +173,9 @@ mod tests {
     #[test]
     fn the_middle_of_all_is_not_the_middle_of_the_worst() {
         let counted = |to, times: u64, taken| {
-            let histogram = Histogram::new();
+            let histogram = Histogram::default();
             (0..times).for_each(|_| histogram.count(taken));
-            histogram.counted(to)
+            histogram.counted(&worker(to))
         };
         let (many, one) = (
             counted(1, 999, Duration::from_micros(10)),
@@ -167,18 +189,18 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_what_was_counted_since() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         for _ in 0..100 {
             histogram.count(Duration::from_millis(100));
         }
-        let before = histogram.counted(1);
+        let before = histogram.counted(&worker(1));
         for _ in 0..98 {
             histogram.count(Duration::from_micros(10));
         }
         for _ in 0..2 {
             histogram.count(Duration::from_millis(1));
         }
-        let since = histogram.counted(1).since(&before);
+        let since = histogram.counted(&worker(1)).since(&before).unwrap();
         assert_eq!((since.to, since.count()), (1, 100));
         assert_eq!(since.sum, Duration::from_micros(98 * 10 + 2 * 1000));
         let near = |share: f64, expected: Duration| {
@@ -191,6 +213,9 @@ mod tests {
         near(0.5, Duration::from_micros(10));
         near(0.98, Duration::from_micros(10));
         near(0.99, Duration::from_millis(1));
-        assert!(since.since(&since).percentile(0.5).is_none());
+        assert!(since.since(&since).unwrap().percentile(0.5).is_none());
+        // A worker that was started anew has counted less, or elsewhere.
+        assert_eq!(before.since(&histogram.counted(&worker(1))), None);
+        assert_eq!(Latency::default().since(&before), None);
     }
 }

@@ -22,7 +22,7 @@ use crate::worker::Worker;
 /// process that is killed.
 const PREFIX: &str = "telegrad-status-";
 
-/// How long to wait for the other side.
+/// How long to wait for whoever asks to take the answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How long to wait before the next one is accepted, when one could not be.
@@ -88,27 +88,42 @@ fn answer(mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(&payload.body)
 }
 
-/// What the workers of these processes are doing. All are asked at once: one that is stopped holds nobody up, and is left out after
-/// two seconds, as is one that has ended, that is another user's, or that answers with nonsense.
+/// What processes say when they are asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answers {
+    /// What the workers of those that answer are doing.
+    pub workers: Vec<Status>,
+    /// The processes that are there and did not answer in time: they are stopped, say.
+    pub silent: Vec<u32>,
+}
+
+/// What the workers of these processes are doing. All are asked at once, and waited for until `limit` has passed or what they have
+/// said so far is enough: one that is stopped holds nobody up. One that has ended, that is another user's, or that answers with
+/// nonsense is left out.
 ///
 /// # Errors
 /// When the system does not let anybody be asked.
-pub fn ask(processes: &[u32]) -> io::Result<Vec<Status>> {
-    let until = Instant::now() + LIMIT;
-    let mut asked: Vec<Asked> = processes
-        .iter()
-        .filter_map(|process| Asked::new(*process).ok())
-        .collect();
-    let mut found = Vec::new();
-    while !asked.is_empty() {
+pub fn ask(processes: &[u32], limit: Duration, is_enough: impl Fn(&[Status]) -> bool) -> io::Result<Answers> {
+    let until = Instant::now() + limit;
+    let mut answers = Answers::default();
+    let mut asked = Vec::new();
+    for process in processes {
+        match Asked::new(*process) {
+            Ok(one) => asked.push(one),
+            // It is there, and has not looked at those who asked before for so long that there is no room for more.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => answers.silent.push(*process),
+            Err(_) => {}
+        }
+    }
+    while !asked.is_empty() && !is_enough(&answers.workers) {
         let Some(left) = until.checked_duration_since(Instant::now()) else {
+            answers.silent.extend(asked.iter().map(|asked| asked.process));
             break;
         };
         let mut ready: Vec<_> = asked
             .iter()
             .map(|asked| PollFd::new(&asked.socket, PollFlags::IN))
             .collect();
-        // Two seconds at most, which can be told in every unit.
         let left = Timespec::try_from(left).map_err(io::Error::other)?;
         match poll(&mut ready, Some(&left)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -123,18 +138,19 @@ pub fn ask(processes: &[u32]) -> io::Result<Vec<Status>> {
             match asked.read() {
                 Ok(None) => true,
                 Ok(Some(statuses)) => {
-                    found.extend(statuses);
+                    answers.workers.extend(statuses);
                     false
                 }
                 Err(_) => false,
             }
         });
     }
-    Ok(found)
+    Ok(answers)
 }
 
 /// A process that has been asked.
 struct Asked {
+    process: u32,
     socket: OwnedFd,
     /// What it has said so far.
     said: Vec<u8>,
@@ -153,6 +169,7 @@ impl Asked {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(Self {
+            process,
             socket,
             said: Vec::new(),
         })

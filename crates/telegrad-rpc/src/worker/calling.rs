@@ -121,7 +121,12 @@ impl Worker {
         if self.is_closed() {
             return Err(Error::ShutDown);
         }
-        let outer = CallContext::of_current(|call| (call.deadline, (call.caller.rank, call.call)));
+        let outer = CallContext::of_current(|call| {
+            // The numbers of another world's calls mean nothing in this one.
+            let is_ours = call.is_in_world_of(self);
+            let within = is_ours.then_some((call.caller.rank, call.call));
+            (call.deadline, within)
+        });
         let (until, within) = outer.unzip();
         let timeout = |times: Times| Error::Timeout {
             function: function.name.into(),
@@ -222,7 +227,7 @@ impl Worker {
                 (limit, deadline),
                 purpose.clone(),
                 (context, span.cloned()),
-                within,
+                within.flatten(),
             ));
             if let Some(recorded) = &section.recorded {
                 call.note(recorded.clone());
@@ -238,7 +243,7 @@ impl Worker {
             // After it is on the books, so that the timer cannot come by in between and miss it.
             let look = started + LOOK;
             self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
-            match self.send(&outbound, message, options, (left, deadline), span) {
+            match self.send(&outbound, &call, message, options, (left, deadline)) {
                 Ok(()) => {
                     if !is_gathering(function.name) {
                         self.activity.made.fetch_add(1, SeqCst);
@@ -283,10 +288,10 @@ impl Worker {
     fn send(
         self: &Arc<Self>,
         outbound: &Outbound,
+        call: &Call,
         mut message: Outgoing,
         options: CallOptions,
         (mut until_then, deadline): (Option<Duration>, Option<Instant>),
-        span: Option<&Arc<Span>>,
     ) -> Result<(), NotSent> {
         loop {
             if let Some(left) = until_then {
@@ -299,9 +304,10 @@ impl Worker {
                     Executor::may_wait().map_err(|_| NotSent::Inline)?;
                     let name = || format!("wait for room at {}", outbound.calls.peer).into();
                     let waits = waits(self, back.header.span, name);
-                    let has_room = Executor::blocking(|| outbound.link.wait_for_credit(deadline));
+                    let wait = || Executor::blocking(|| outbound.link.wait_for_credit(deadline));
+                    let has_room = call.held_up(wait);
                     drop(waits);
-                    if let Some(span) = span {
+                    if let Some(span) = &call.span {
                         recording::leaves_late(span);
                     }
                     match has_room {

@@ -27,7 +27,7 @@ function showAlerts() {
   document.title = `${texts.length > 0 ? "⚠ Deadlock – " : silent.length > 0 ? `(${silent.length} silent) ` : ""}Telegrad dashboard`;
 }
 function show() {
-  const { world, size } = latest, calls = callsUnderWay();
+  const { world, size } = latest;
   write(byId("total-workers"), size > world.size ? `${world.size} of ${size}` : String(world.size));
   write(byId("total-workers-label"), size === 1 ? "worker" : "workers");
   write(byId("total-calls"), perSecond(newest(everybody.series, "made")));
@@ -40,8 +40,8 @@ function show() {
   byId("which").hidden = workers.size <= FEW;
   showCharts();
   showWorkers();
-  showMatrix(calls);
-  showCalls(calls);
+  showMatrix();
+  showCalls();
   showChains();
 }
 

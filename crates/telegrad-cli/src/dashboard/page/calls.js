@@ -1,31 +1,10 @@
 // Calls under way: between whom, the oldest, and the chains of those who wait for each other.
 
-/**
- * All calls that somebody knows of. Those of silent callers are known where they are served; and so are those that make a value
- * and that the caller has been told have arrived: it does not wait for them, but whoever needs the value does.
- */
-function callsUnderWay() {
-  const { world } = latest, calls = [], served = new Map(), ageOf = ({ age }) => isNumber(age) ? age : 0;
-  for (const [rank, worker] of world) for (const one of worker.served) served.set(`${one.caller}:${one.call}`, { rank, one });
-  for (const [rank, worker] of world) {
-    for (const one of worker.made) {
-      const { call, function: name, callee, within } = one, there = served.get(`${rank}:${call}`)?.one;
-      served.delete(`${rank}:${call}`);
-      const state = there ? there.has_begun ? "runs" : "has not begun" : world.has(callee) ? "on its way" : latest.silent.includes(callee) ? "callee is silent" : "callee is gone";
-      calls.push({ caller: rank, callee, call, name, age: ageOf(one), within: listOf(within), makes: there?.makes === true, state });
-    }
-  }
-  for (const { rank, one } of served.values()) {
-    if (world.has(one.caller) && one.makes !== true) continue;
-    calls.push({ caller: one.caller, callee: rank, call: one.call, name: one.function, age: ageOf(one), within: [], makes: one.makes === true, state: one.has_begun ? "runs" : "has not begun" });
-  }
-  return calls.sort((a, b) => b.age - a.age);
-}
-
 /** The end of a path: where there is little room, the modules that all have in common say the least. */
 const lastOf = (name) => name.includes("<") ? name : name.split("::").slice(-2).join("::");
 const MOST_CALLS = 60, MOST_CHAINS = 60;
-function showCalls(calls) {
+function showCalls() {
+  const { calls, allCalls } = latest;
   const words = byId("call-filter").value.trim().toLowerCase();
   const texts = (call) => `${call.name}\n${nameOf(call.caller)} → ${nameOf(call.callee)}\n${call.state}`.toLowerCase();
   const kept = words === "" ? calls : calls.filter((call) => texts(call).includes(words));
@@ -37,18 +16,20 @@ function showCalls(calls) {
     cells[1].title = `${name ?? "?"}, ${cells[1].lastElementChild.textContent}`;
     write(cells[2], `${nameOf(caller)} → ${nameOf(callee)}`);
     write(cells[3], state);
-    cells[3].className = state === "runs" ? "quiet" : state.startsWith("callee") ? "bad" : "";
+    cells[3].className = state === "runs" ? "quiet" : state === "unknown there" ? "bad" : "";
   });
   byId("calls").hidden = kept.length === 0;
   byId("no-calls").hidden = kept.length > 0;
   write(byId("no-calls"), calls.length > 0 ? "No call under way is like that." : "No call is under way.");
-  write(byId("calls-note"), kept.length > MOST_CALLS ? `${MOST_CALLS} of ${grouped(kept.length)}` : kept.length > 0 ? counted(kept.length, "call") : "");
+  // Only the oldest are told one by one.
+  const all = words === "" ? allCalls : kept.length, shown = Math.min(kept.length, MOST_CALLS);
+  write(byId("calls-note"), all > shown ? `${shown} of ${grouped(all)}` : all > 0 ? counted(all, "call") : "");
 }
-byId("call-filter").addEventListener("input", () => showCalls(callsUnderWay()));
+byId("call-filter").addEventListener("input", showCalls);
 
 let matrixKind = "calls", matrixKey = "";
 const cells = new Map();
-choice(byId("matrix-kind"), [["calls", "calls under way"], ["latency", "latency"]], matrixKind, (kind) => { matrixKind = kind; showMatrix(callsUnderWay()); });
+choice(byId("matrix-kind"), [["calls", "calls under way"], ["latency", "latency"]], matrixKind, (kind) => { matrixKind = kind; showMatrix(); });
 const map = heatMap(byId("map"), { describe: (pair) => pair?.said ?? (matrixKind === "calls" ? "no call under way" : "no call since the last look") });
 /** Rebuilds the table of who calls whom when there are others than before. */
 function layMatrix(ranks) {
@@ -67,17 +48,11 @@ function layMatrix(ranks) {
 /** How deep the colour of a length of time is: on a logarithmic scale, from none at `from` to all at `to`. */
 const depth = (seconds, from, to) => Math.min(Math.max(Math.log(Math.max(seconds, from) / from) / Math.log(to / from), 0.06), 1);
 /** For each pair of workers, what there is to show of it. */
-function pairsOf(calls) {
+function pairsOf() {
   const pairs = new Map();
   if (matrixKind === "calls") {
-    for (const { caller: from, callee: to, age } of calls) {
-      const pair = pairs.get(`${from}:${to}`);
-      // They come by age: the first is the oldest.
-      if (pair) pair.weight++; else pairs.set(`${from}:${to}`, { from, to, weight: 1, age });
-    }
-    for (const pair of pairs.values()) {
-      const { weight, age } = pair;
-      Object.assign(pair, { strong: grouped(weight), small: span(age), part: depth(age, 1e-3, 60), said: `${counted(weight, "call")}, the oldest ${span(age)}` });
+    for (const [from, to, weight, age] of latest.pairs) {
+      pairs.set(`${from}:${to}`, { from, to, weight, strong: grouped(weight), small: span(age), part: depth(age, 1e-3, 60), said: `${counted(weight, "call")}, the oldest ${span(age)}` });
     }
     return pairs;
   }
@@ -90,9 +65,9 @@ function pairsOf(calls) {
   return pairs;
 }
 let filled = new Map();
-function showMatrix(calls) {
-  const { world, silent } = latest, pairs = pairsOf(calls);
-  const ranks = [...new Set([...world.keys(), ...silent, ...calls.flatMap(({ caller, callee }) => [caller, callee])])].filter(isNumber).sort((a, b) => a - b);
+function showMatrix() {
+  const { world, silent } = latest, pairs = pairsOf();
+  const ranks = [...new Set([...world.keys(), ...silent, ...latest.pairs.flatMap(([from, to]) => [from, to])])].filter(isNumber).sort((a, b) => a - b);
   const isMany = ranks.length > MOST_IN_TABLE;
   byId("pairs-columns").classList.toggle("map", isMany);
   byId("no-pairs").hidden = ranks.length > 0;
@@ -126,13 +101,18 @@ function showMatrix(calls) {
 
 /** Pairs of workers of which one waits for the other in a circle. */
 function stuckPairs() {
-  const pairsOf = ({ from, calls }) => calls.map(({ on }, at) => `${at > 0 ? calls[at - 1].on : from}:${on}`);
-  return new Set(latest.chains.filter(({ isCycle }) => isCycle).flatMap(pairsOf));
+  return new Set(latest.chains.flatMap(({ calls }) => calls).filter(({ isStuck }) => isStuck).map(({ caller, on }) => `${caller}:${on}`));
 }
 /** The chains that were opened, to be read in full. */
 const openChains = new Set();
 function showChains() {
-  const { moreChains } = latest, chains = [...latest.chains].sort((a, b) => b.isCycle - a.isCycle);
+  const { chains, moreChains, meetings, suspects } = latest, notes = [...meetings.map(String), ...suspects.map((text) => `Possible cycle: ${text}`)];
+  byId("notes").hidden = notes.length === 0;
+  fill(byId("notes"), notes, () => el("li"), (item, text) => {
+    if (item.text === text) return;
+    item.text = text;
+    item.replaceChildren(...withCode(text));
+  });
   const make = () => {
     const details = el("details", { ontoggle() { if (details.open) openChains.add(details.key); else openChains.delete(details.key); } },
       el("summary", {}, el("span", { class: "age number" }), el("span", { class: "way" }), el("span", { class: "end" })), el("div", { class: "chain" }));
@@ -151,6 +131,6 @@ function showChains() {
     details.lastElementChild.replaceChildren(...text.split("\n").map((line) => el("div", { style: { "--level": (line.length - line.trimStart().length) / 2 } }, withCode(line.trim()))));
   });
   const all = chains.length + moreChains, shown = Math.min(chains.length, MOST_CHAINS);
-  byId("no-chains").hidden = all > 0;
-  write(byId("chains-note"), all > shown ? `the ${grouped(shown)} longest of ${grouped(all)}, ${grouped(all - shown)} are left out` : all > 0 ? "for more than a second, the longest first" : "");
+  byId("no-chains").hidden = all + notes.length > 0;
+  write(byId("chains-note"), all > shown ? `${grouped(shown)} of ${grouped(all)}: circles first, then those that wait for longest` : all > 0 ? "for more than a second: circles first, then the longest" : "");
 }

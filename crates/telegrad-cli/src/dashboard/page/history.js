@@ -21,7 +21,7 @@ let length = 0;
 const workers = new Map();
 /** All of them together. */
 const everybody = { series: newSeries() };
-let latest = { time: NaN, world: new Map(), silent: [], chains: [], moreChains: 0, cycles: [], size: 0 };
+let latest = { id: null, time: NaN, world: new Map(), silent: [], calls: [], allCalls: 0, pairs: [], chains: [], moreChains: 0, meetings: [], cycles: [], suspects: [], size: 0 };
 
 function newSeries() {
   return Object.fromEntries(METRICS.map((metric) => [metric, new Float32Array(CAPACITY).fill(NaN)]));
@@ -96,7 +96,11 @@ function readLatency(latency) {
 /** A chain of waits that is whole, whatever was missing. */
 const readChain = ({ from, age, is_cycle: isCycle, text, calls }) => ({
   from, age: isNumber(age) ? age : NaN, isCycle: isCycle === true, text: typeof text === "string" ? text : "",
-  calls: listOf(calls).filter((call) => isNumber(call?.on)).map((call) => ({ name: String(call.function ?? "?"), on: call.on, state: String(call.state ?? "") })),
+  calls: listOf(calls).filter((call) => isNumber(call?.on)).map((call) => ({ name: String(call.function ?? "?"), caller: call.caller, on: call.on, state: String(call.state ?? ""), isStuck: call.is_stuck === true })),
+});
+/** A call that somebody knows of. */
+const readCall = ({ caller, callee, call, function: name, age, within, makes, state }) => ({
+  caller, callee, call, name: String(name ?? "?"), age: isNumber(age) ? age : 0, within: listOf(within), makes: makes === true, state: String(state ?? ""),
 });
 
 /** Takes an answer in: makes it whole where parts are missing, and adds it to the history. */
@@ -105,23 +109,29 @@ function take(answer) {
   const entries = listOf(answer?.world).filter((entry) => isNumber(entry?.rank));
   const world = new Map(entries.sort((a, b) => a.rank - b.rank).map((entry) => [entry.rank, {
     ...entry, time: isNumber(entry.time) ? entry.time : time, counters: entry.counters ?? {}, latency: readLatency(entry.latency),
-    made: listOf(entry.made).filter((one) => one), served: listOf(entry.served).filter((one) => one), recent: new Map(),
+    recent: new Map(),
   }]));
   const silent = listOf(answer?.silent).filter((rank) => isNumber(rank) && !world.has(rank));
+  // Another world has workers of the same ranks, but nothing else in common.
+  const id = answer?.id ?? latest.id;
+  if (latest.id !== null && id !== latest.id) forgetHistory();
+  const calls = listOf(answer?.calls).filter((call) => call).map(readCall);
   latest = {
-    time, world, silent, cycles: listOf(answer?.cycles), size: Math.max(world.size + silent.length, ...entries.map((entry) => entry.size || 0)),
+    id, time, world, silent, calls, allCalls: answer?.all_calls > calls.length ? answer.all_calls : calls.length,
+    pairs: listOf(answer?.pairs).filter((pair) => listOf(pair).length === 4 && pair.every(isNumber)),
+    meetings: listOf(answer?.meetings), cycles: listOf(answer?.cycles), suspects: listOf(answer?.suspects), size: Math.max(world.size + silent.length, ...entries.map((entry) => entry.size || 0)),
     chains: listOf(answer?.chains).filter((chain) => isNumber(chain?.from)).map(readChain), moreChains: answer?.more_chains > 0 ? answer.more_chains : 0,
   };
   // A clock that was set back would make the lines run backwards.
   if (length > 0 && time < times[length - 1] - 1) forgetHistory();
   if (length === 0 || time > times[length - 1]) addPoint(time);
-  const at = length - 1, calls = new Map();
+  const at = length - 1, ended = new Map();
   for (const metric of METRICS) everybody.series[metric][at] = NaN;
   for (const [rank, entry] of world) {
     record(workerOf(rank), entry, at);
-    for (const counts of entry.recent.values()) addCounts(calls, counts);
+    for (const counts of entry.recent.values()) addCounts(ended, counts);
   }
-  [everybody.series.p50[at], everybody.series.p99[at]] = [percentile(calls, 0.5), percentile(calls, 0.99)];
+  [everybody.series.p50[at], everybody.series.p99[at]] = [percentile(ended, 0.5), percentile(ended, 0.99)];
   for (const rank of silent) workerOf(rank);
   for (const [rank, worker] of workers) {
     if (world.has(rank)) continue;
@@ -133,7 +143,7 @@ function take(answer) {
 function record(worker, entry, at) {
   const { counters, time } = entry, { before, series } = worker;
   worker.name = entry.name ? String(entry.name) : worker.name;
-  const now = { out: counters.calls_out ?? entry.made.length, in: counters.calls_in ?? entry.served.length };
+  const now = { out: counters.calls_out, in: counters.calls_in };
   if (before && before.process === entry.process && time === before.time) {
     // What was seen the last time, again: nothing has changed since.
     entry.recent = before.recent;
