@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,9 @@ impl Profile {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write_chrome(&self, mut to: impl Write) -> io::Result<()> {
+    pub fn write_chrome(&self, to: impl Write) -> io::Result<()> {
+        // It is written in small pieces, and may well be a file.
+        let mut to = BufWriter::new(to);
         let about = About {
             workers: self.workers.clone(),
             missing: self.missing.clone(),

@@ -41,6 +41,14 @@ impl Place {
             Self::At(_) => AT,
         }
     }
+
+    /// The trace that it is in, and whose recorder that is of.
+    pub(crate) fn trace(&self) -> Option<(&Arc<Recorder>, u64)> {
+        match self {
+            Self::At(current) => Some((&current.recorder, current.at.trace)),
+            _ => None,
+        }
+    }
 }
 
 const NOWHERE: u8 = 0;

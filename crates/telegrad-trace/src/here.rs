@@ -2,8 +2,10 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 
 use crate::current::{self, Place};
+use crate::recorder::Recorder;
 use crate::shown::Shown;
 
 /// Where a thread is, for another one that works for it.
@@ -11,11 +13,37 @@ use crate::shown::Shown;
 pub struct Here {
     place: Place,
     shown: Shown,
+    /// While there is one of these, a profile waits for what it may yet be used for.
+    _stay: Option<Arc<Stay>>,
+}
+
+/// Something may be done in a trace yet.
+#[derive(Debug)]
+struct Stay {
+    recorder: Arc<Recorder>,
+    trace: u64,
+}
+
+impl Stay {
+    fn new(place: &Place) -> Option<Arc<Self>> {
+        let (recorder, trace) = place.trace()?;
+        recorder.stay(trace).then(|| {
+            let recorder = recorder.clone();
+            Arc::new(Self { recorder, trace })
+        })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.recorder.leave(self.trace);
+    }
 }
 
 /// Where this thread is, also in the spans of `tracing`: the one that it is in goes on for as long as this is kept.
 ///
-/// What a thread of one's own does belongs to no profile unless it is told:
+/// What a thread of one's own does belongs to no profile unless it is told. The profile then waits, within its patience, until all that
+/// were told have let go of it:
 ///
 /// ```
 /// let here = telegrad_trace::here();
@@ -32,7 +60,11 @@ pub fn here() -> Here {
     } else {
         Shown::here()
     };
-    Here { place, shown }
+    Here {
+        _stay: Stay::new(&place),
+        place,
+        shown,
+    }
 }
 
 impl Here {

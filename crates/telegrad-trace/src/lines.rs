@@ -1,6 +1,6 @@
 //! JSON, a line for each event.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufWriter, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,7 +48,9 @@ impl Profile {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write_lines(&self, mut to: impl Write) -> io::Result<()> {
+    pub fn write_lines(&self, to: impl Write) -> io::Result<()> {
+        // It is written in small pieces, and may well be a file.
+        let mut to = BufWriter::new(to);
         let profile = About {
             world: self.world,
             missing: self.missing.clone(),

@@ -202,13 +202,26 @@ impl Recorder {
         oldest.min(trace_count(trace))
     }
 
-    /// A span begins, perhaps a call to another worker; whether its trace goes on.
-    pub(crate) fn begin(&self, trace: u64, callee: Option<Rank>) -> bool {
-        !self.keeps(trace) || self.books.lock().begin(trace, callee)
+    /// A span begins, perhaps a call to another worker: whether its trace will have room for it. Nothing when that is over.
+    pub(crate) fn begin(&self, trace: u64, callee: Option<Rank>) -> Option<bool> {
+        if !self.keeps(trace) {
+            return Some(false);
+        }
+        self.books.lock().begin(trace, callee)
     }
 
-    /// A span is over.
-    pub(crate) fn end(&self, trace: u64, event: Event) {
+    /// Somebody may do something in this trace yet, until it [leaves](Self::leave): whether that is worth waiting for.
+    pub(crate) fn stay(&self, trace: u64) -> bool {
+        Position::opener(trace).is_some() && self.books.lock().stay(trace)
+    }
+
+    /// Whoever has stayed will do nothing more.
+    pub(crate) fn leave(&self, trace: u64) {
+        self.books.lock().leave(trace);
+    }
+
+    /// A span is over, that there is room for or not.
+    pub(crate) fn end(&self, trace: u64, event: Event, has_room: bool) {
         if !self.keeps(trace) {
             return;
         }
@@ -220,7 +233,7 @@ impl Recorder {
         if is_written {
             name_thread(&mut books.written, event.thread);
         }
-        books.end(trace, event);
+        books.end(trace, event, has_room);
     }
 
     /// What has been recorded of a trace after the first `from` events, which whoever asks has got. With `last` nothing more is

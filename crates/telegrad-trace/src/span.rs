@@ -16,6 +16,8 @@ use crate::subscribers::{self, Cause, Origin};
 pub struct Span {
     recorder: Arc<Recorder>,
     at: Position,
+    /// Whether its trace has room for it.
+    has_room: bool,
     /// Until it is recorded. No code of subscribers runs under the lock.
     going: Mutex<Option<Going>>,
 }
@@ -62,6 +64,7 @@ impl Span {
             return Self {
                 recorder: recorder.clone(),
                 at: Position::UNSEEN,
+                has_room: false,
                 going: Mutex::new(None),
             };
         }
@@ -71,10 +74,9 @@ impl Span {
             Kind::Call(call) => Some(call.callee),
             _ => None,
         };
-        let trace = if recorder.begin(at.trace, callee) {
-            at.trace
-        } else {
-            0
+        let (trace, has_room) = match recorder.begin(at.trace, callee) {
+            Some(has_room) => (at.trace, has_room),
+            None => (0, false),
         };
         let event = Event {
             span,
@@ -93,6 +95,7 @@ impl Span {
         Self {
             recorder: recorder.clone(),
             at: Position { trace, span },
+            has_room,
             going: Mutex::new(Some(Going {
                 event,
                 seen: Seen::NotYet(cause),
@@ -218,7 +221,7 @@ impl Span {
             subscribers::end(shown, &event);
         }
         drop(seen);
-        self.recorder.end(self.at.trace, event);
+        self.recorder.end(self.at.trace, event, self.has_room);
     }
 }
 

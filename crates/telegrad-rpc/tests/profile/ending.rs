@@ -6,6 +6,7 @@ on_every_cluster! { 3 =>
     nothing_is_left_of_a_profile_that_panicked
     a_profile_without_patience_ends_everywhere_all_the_same
     how_a_value_was_made_is_recorded_before_it_can_be_had
+    threads_that_were_told_are_waited_for
 }
 
 fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
@@ -71,6 +72,24 @@ fn how_a_value_was_made_is_recorded_before_it_can_be_had(cluster: Cluster) {
             };
             assert!(made("new") && made("add"), "{:#?}", profile.events);
         }
+    });
+}
+
+fn threads_that_were_told_are_waited_for(cluster: Cluster) {
+    on_first(cluster, |world| {
+        for _ in 0..20 {
+            let (helper, profile) = profile(&world, Options::default(), || {
+                let (here, world) = (telegrad_trace::here(), world.clone());
+                std::thread::spawn(move || here.run(|| world.rpc_sync(1, relay, (WELL, 1))))
+            })
+            .unwrap();
+            helper.join().unwrap().unwrap();
+            let events = events(&profile);
+            let root = of(&events, "scope", "profile", 0);
+            chain(&events, root.span, "::relay");
+            assert_eq!(profile.missing, []);
+        }
+        assert_no_traces(&world);
     });
 }
 

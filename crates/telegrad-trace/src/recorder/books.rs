@@ -51,6 +51,9 @@ pub(super) struct Books {
     traces: FxHashMap<u64, Recording>,
     /// Events in all of them.
     pub(super) kept: usize,
+    /// Events that go on, and that there will be room for. What encloses others ends after them, and must not be what there is
+    /// no room for.
+    expected: usize,
     /// Counts what happens, to tell which trace has been left alone for longest.
     touches: u64,
     /// The recordings of this process.
@@ -109,6 +112,7 @@ impl Books {
             worker,
             traces: FxHashMap::default(),
             kept: 0,
+            expected: 0,
             touches: 0,
             watching: Vec::new(),
             over: FxHashMap::default(),
@@ -146,20 +150,35 @@ impl Books {
         traces.filter(|trace| !self.is_own(*trace)).collect()
     }
 
-    /// A span begins in this trace, perhaps a call to another worker; whether the trace goes on.
-    pub(super) fn begin(&mut self, trace: u64, callee: Option<Rank>) -> bool {
-        match self.of(trace) {
-            Some(recording) => {
-                recording.open += 1;
-                recording.callees.extend(callee);
-                true
-            }
-            None => Position::opener(trace).is_none(),
+    /// A span begins in this trace, perhaps a call to another worker: whether there will be room for it. Nothing when the trace is
+    /// over.
+    pub(super) fn begin(&mut self, trace: u64, callee: Option<Rank>) -> Option<bool> {
+        let has_room = self.kept + self.expected < MAX_EVENTS;
+        let Some(recording) = self.of(trace) else {
+            return Position::opener(trace).is_none().then_some(false);
+        };
+        recording.open += 1;
+        recording.callees.extend(callee);
+        recording.kept.dropped += u64::from(!has_room);
+        self.expected += usize::from(has_room);
+        Some(has_room)
+    }
+
+    /// Somebody may do something in this trace yet; whether it goes on.
+    pub(super) fn stay(&mut self, trace: u64) -> bool {
+        let recording = self.of(trace);
+        recording.map(|recording| recording.open += 1).is_some()
+    }
+
+    /// That one will not, any more.
+    pub(super) fn leave(&mut self, trace: u64) {
+        if let Some(recording) = self.of(trace) {
+            recording.open = recording.open.saturating_sub(1);
         }
     }
 
-    /// A span of this trace is over.
-    pub(super) fn end(&mut self, trace: u64, mut event: Event) {
+    /// A span of this trace is over, that there is room for or not.
+    pub(super) fn end(&mut self, trace: u64, mut event: Event, has_room: bool) {
         for recording in &mut self.watching {
             if recording.kept.events.len() < MAX_EVENTS {
                 let mut event = event.clone();
@@ -171,7 +190,7 @@ impl Books {
                 recording.kept.dropped += 1;
             }
         }
-        let has_room = self.kept < MAX_EVENTS;
+        self.expected -= usize::from(has_room);
         let Some(recording) = self.of(trace) else {
             return;
         };
@@ -183,8 +202,6 @@ impl Books {
             }
             recording.kept.push(event);
             self.kept += 1;
-        } else {
-            recording.kept.dropped += 1;
         }
     }
 

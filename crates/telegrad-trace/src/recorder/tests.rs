@@ -275,3 +275,47 @@ fn what_there_is_no_room_for_is_counted() {
     let found = recorder.collect(trace, 0, false);
     assert_eq!((found.events.len(), found.dropped), (1, 2));
 }
+
+#[test]
+fn what_encloses_others_is_not_what_there_is_no_room_for() {
+    let recorder = Recorder::new(0, Clock::default(), 0);
+    let trace = recorder.open(false);
+    recorder.books.lock().kept = MAX_EVENTS - 2;
+    let root = Span::new(&recorder, Position { trace, span: 0 }, "root", Kind::Scope);
+    for _ in 0..3 {
+        recorded(&recorder, trace, "event");
+    }
+    root.finish(|_| ());
+    let found = recorder.collect(trace, 0, false);
+    assert_eq!((names(&found), found.dropped), (vec!["event", "root"], 2));
+    assert_eq!(recorder.books.lock().kept, MAX_EVENTS);
+    // Those that were to come and never did take no room, either.
+    recorder.collect(trace, 2, true);
+    let again = recorder.open(false);
+    recorded(&recorder, again, "event");
+    assert_eq!(names(&recorder.collect(again, 0, true)), ["event"]);
+}
+
+#[test]
+fn a_trace_goes_on_for_as_long_as_somebody_was_told_where_it_is() {
+    let recorder = Recorder::new(0, Clock::default(), 0);
+    let trace = recorder.open(false);
+    let root = Span::new(&recorder, Position { trace, span: 0 }, "root", Kind::Scope);
+    let here = {
+        let _entered = root.enter();
+        crate::here()
+    };
+    root.finish(|_| ());
+    let going_on = || recorder.collect(trace, 0, false).open;
+    assert_eq!(going_on(), 1);
+    let another = here.clone();
+    drop(here);
+    assert_eq!(going_on(), 1);
+    let following = another.follow(async {});
+    drop(another);
+    assert_eq!(going_on(), 1);
+    drop(following);
+    assert_eq!(going_on(), 0);
+    // Nobody is waited for where nothing is recorded.
+    drop(crate::here());
+}
