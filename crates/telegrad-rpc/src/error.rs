@@ -191,6 +191,13 @@ impl From<candle_core::Error> for Error {
     }
 }
 
+/// For functions that read and write files.
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::other(error)
+    }
+}
+
 impl From<RendezvousError> for Error {
     fn from(error: RendezvousError) -> Self {
         Self::Rendezvous(Box::new(error))

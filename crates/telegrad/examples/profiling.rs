@@ -10,7 +10,6 @@
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::path::PathBuf;
 
 use telegrad::data::Images;
@@ -110,8 +109,7 @@ fn train(world: &World) -> Result<()> {
         || std::env::temp_dir().join("telegrad-profiling.json"),
         PathBuf::from,
     );
-    let file = File::create(&path).map_err(Error::other)?;
-    profile.write_chrome(BufWriter::new(file)).map_err(Error::other)?;
+    profile.write_chrome(File::create(&path)?)?;
     println!("the trace is in {}", path.display());
     Ok(())
 }
