@@ -323,10 +323,10 @@ mod tests {
                 scope.spawn(move || {
                     let world = init_with(&format!("w{rank}"), options).unwrap();
                     for round in 0..10 {
-                        assert_eq!(world.sum("the sum", rank * round).unwrap(), 3 * round);
+                        assert_eq!(world.sum("rpc_sync", "the sum", rank * round).unwrap(), 3 * round);
                         assert_eq!(world.all_gather(&rank).unwrap(), [0, 1, 2]);
                     }
-                    let huge = world.sum("the sum", u64::MAX - rank).unwrap();
+                    let huge = world.sum("rpc_sync", "the sum", u64::MAX - rank).unwrap();
                     assert_eq!(huge, 6u64.wrapping_neg(), "it wraps instead of failing");
                     world.shutdown().unwrap();
                 });

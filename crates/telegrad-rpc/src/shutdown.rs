@@ -88,7 +88,8 @@ fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<Refer
         let left = deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1));
-        let sum = world.with_timeout(left).sum("the shutdown", numbers)?;
+        let world = world.with_timeout(left);
+        let sum = world.sum(telegrad_trace::SHUTDOWN, "the shutdown", numbers)?;
         if before.replace(sum) == Some(sum) {
             return Ok(leaks);
         }

@@ -79,12 +79,20 @@ impl World {
     ///
     /// # Errors
     /// The function's own error as [`Error::Remote`], and everything else that [`Error`] names.
-    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, _function: F, args: F::Args) -> Result<F::Value>
+    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, function: F, args: F::Args) -> Result<F::Value>
+    where
+        F: FreeFn<M, Value: Wire>,
+    {
+        self.call(to.into(), "rpc_sync", function, args)
+    }
+
+    /// As [`rpc_sync`](Self::rpc_sync), recorded as what `verb` says.
+    fn call<M, F>(&self, to: To<'_>, verb: &'static str, _function: F, args: F::Args) -> Result<F::Value>
     where
         F: FreeFn<M, Value: Wire>,
     {
         Executor::may_wait()?;
-        let request = self.request::<F>(to.into(), "rpc_sync")?;
+        let request = self.request::<F>(to, verb)?;
         let future = self.worker().rpc(request, &args)?;
         // They have been sent, and may be large.
         drop(args);
@@ -221,7 +229,7 @@ impl World {
     /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
     /// member that is waited for is lost.
     pub fn barrier(&self) -> Result<()> {
-        self.sum("the barrier", 0).map(drop)
+        self.sum("rpc_sync", "the barrier", 0).map(drop)
     }
 
     /// Everybody's `value`, by rank. All members must take part in the same barriers and
@@ -251,10 +259,10 @@ impl World {
             .collect()
     }
 
-    /// The sum of everybody's `count`, once all have come.
-    pub(crate) fn sum(&self, what: &'static str, count: u64) -> Result<u64> {
+    /// The sum of everybody's `count`, once all have come; recorded as what `verb` says.
+    pub(crate) fn sum(&self, verb: &'static str, what: &'static str, count: u64) -> Result<u64> {
         let number = self.worker().gatherings.number();
-        let sum = self.rpc_sync(0, barrier, (number, count));
+        let sum = self.call(To::from(0), verb, barrier, (number, count));
         sum.map_err(|error| self.incomplete(what, number, error))
     }
 

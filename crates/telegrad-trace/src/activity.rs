@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use telegrad_wire::Rank;
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, Kind, SHUTDOWN};
 use crate::index::Index;
 use crate::intervals::{Measured, union, without};
 
@@ -24,7 +24,9 @@ pub(crate) struct Activity {
 pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank, Activity> {
     let mut found: FxHashMap<Rank, [Vec<(u64, u64)>; 2]> = FxHashMap::default();
     // What happens during a call is another's, or recorded by itself.
-    let on_threads = events.iter().filter(|event| !matches!(event.kind, Kind::Call(_)));
+    let on_threads = events.iter().filter(|event| {
+        !matches!(event.kind, Kind::Call(_)) && !is_meeting(event, index) && !is_over(event, index)
+    });
     for event in on_threads {
         let [active, busy] = found.entry(event.worker).or_default();
         let whole = (event.start, event.end);
@@ -55,4 +57,24 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
         (worker, activity)
     });
     measured.collect()
+}
+
+/// Functions in which workers meet: each of those who come waits for the others by itself, and the worker where they meet need not
+/// be one of them.
+const MEETINGS: [&str; 2] = ["telegrad::gather", "telegrad::barrier"];
+
+/// Whether workers meet in it, or wait there to be all.
+fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
+    let meets = |event: &Event| event.as_execution().is_some() && MEETINGS.contains(&&*event.name);
+    let waits = matches!(event.kind, Kind::Wait { .. });
+    meets(event) || waits && index.parent(event).is_some_and(meets)
+}
+
+/// Whether it is a wait of somebody who has come to the end of what it had to do.
+fn is_over(event: &Event, index: &Index<'_>) -> bool {
+    let Kind::Wait { call } = event.kind else {
+        return false;
+    };
+    let call = index.get(call).and_then(Event::as_call);
+    call.is_some_and(|call| call.verb == SHUTDOWN)
 }

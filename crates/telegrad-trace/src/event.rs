@@ -115,10 +115,13 @@ impl Kind {
     }
 }
 
+/// How the calls of a graceful shutdown are made. Who is at it has nothing left to do: it does not wait to go on.
+pub const SHUTDOWN: &str = "shutdown";
+
 /// A call, seen by the caller. It begins before its arguments are encoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Call {
-    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`.
+    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`; [`SHUTDOWN`] for the end of a world.
     pub verb: Cow<'static, str>,
     /// Whom it went to.
     pub callee: Rank,

@@ -183,3 +183,38 @@ fn a_path_goes_through_a_barrier_to_who_came_last(cluster: Cluster) {
         assert!(*time >= SLOW.as_nanos() as u64, "{step}");
     });
 }
+
+/// Whoever has come to its end waits for nothing, nor does the worker where the ends meet.
+#[test]
+fn shutting_down_is_not_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    Cluster::processes(3)
+        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .run(|world| {
+            if world.rank() == 2 {
+                world.rpc_sync(1, leaf, (WELL, 1)).unwrap();
+                // The others are in the shutdown before this one.
+                let others = || world.rpc_sync(0, at_the_end, ()).unwrap() == 2;
+                wait_until(Duration::from_secs(20), others, || "the others do not come");
+                std::thread::sleep(SLOW);
+            }
+        });
+    let whole = telegrad_trace::read(&[path]).unwrap();
+    let calls = whole.events.iter().filter_map(Event::as_call);
+    assert!(calls.filter(|call| call.verb == telegrad_trace::SHUTDOWN).count() >= 6);
+    let step = whole.step().unwrap();
+    for usage in &step.workers[..2] {
+        // They may have had to wait for a link.
+        assert!(usage.idle >= SLOW.as_nanos() as u64, "{step}");
+    }
+    // The calls to find that out were waited for.
+    assert!(step.workers[2].waiting > 0, "{step}");
+}
+
+/// How many workers are in the shutdown: those that rank 0 serves.
+#[remote]
+fn at_the_end() -> Result<usize> {
+    let served = World::current()?.status().served;
+    Ok(served.iter().filter(|served| served.is_gathering).count())
+}
