@@ -75,6 +75,7 @@ impl Outgoing {
     }
 
     /// The header with the lengths, and the table.
+    #[inline]
     fn measure(&self) -> Result<(FrameHeader, Vec<u8>), WireError> {
         let mut header = self.header;
         let Payload { body, tensors, .. } = &self.payload;

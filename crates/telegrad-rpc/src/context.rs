@@ -124,6 +124,7 @@ impl CallContext {
         Self::replace(None, || in_scope(None, f))
     }
 
+    #[inline]
     fn replace<R>(with: Option<Arc<Self>>, f: impl FnOnce() -> R) -> R {
         /// Puts the outer call back, also when `f` panics.
         struct Restore(Option<Arc<CallContext>>);

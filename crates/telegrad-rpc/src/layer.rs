@@ -104,6 +104,7 @@ pub(crate) fn scope() -> Option<Scope> {
 }
 
 /// Runs `f` in this scope, or in none.
+#[inline]
 pub(crate) fn in_scope<R>(scope: Option<Scope>, f: impl FnOnce() -> R) -> R {
     /// Puts the outer scope back, also when `f` panics.
     struct Restore(Option<Scope>);

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use telegrad_net::Outgoing;
-use telegrad_trace::{Cause, Entered, Execution, Kind, Origin, Position, Scope, Span, Status};
+use telegrad_trace::{Cause, Entered, Execution, Kind, Origin, Position, Recorder, Scope, Span, Status};
 use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
 use crate::call::{Call, Reply};
@@ -214,16 +214,20 @@ pub(crate) fn acknowledges(context: &CallContext) {
 
 /// Puts this thread where a call is served. One that came when nothing was recorded is no event, but what it does is recorded
 /// once something is.
+#[inline]
 pub(crate) fn serves(context: &CallContext) -> Entered {
-    let outside = || {
-        let function = Registry::get().find(context.function)?;
-        let worker = context.worker.upgrade().filter(|_| !is_hidden(function));
-        worker.map(|worker| worker.recorder.clone())
-    };
     match &context.span {
         Some(span) => span.enter(),
-        None => telegrad_trace::outside(outside),
+        None => telegrad_trace::outside(|| recorder_of(context)),
     }
+}
+
+/// What records what is done for a call that is no event itself.
+#[cold]
+fn recorder_of(context: &CallContext) -> Option<Arc<Recorder>> {
+    let function = Registry::get().find(context.function)?;
+    let worker = context.worker.upgrade().filter(|_| !is_hidden(function));
+    worker.map(|worker| worker.recorder.clone())
 }
 
 /// Puts this thread where a call is, for what is done about it.

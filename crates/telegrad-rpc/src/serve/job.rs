@@ -230,7 +230,8 @@ fn step(
     want: Want,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
-    let (stepped, _claim) = context.enter(|| {
+    let mut claim = None;
+    context.enter(|| {
         let run = || match &mut object {
             Some((entered, claim)) if is_fetch(function) => {
                 Step::Done(fetched(claim, entered).map(Output::Message))
@@ -243,10 +244,12 @@ fn step(
         };
         let stepped = catch_unwind(AssertUnwindSafe(run));
         // Whoever is next to use the value is woken from here: recordings say what it has waited for.
-        let claim = object.map(|(_entered, claim)| claim);
-        (stepped, claim)
-    });
-    stepped.map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
+        if let Some((entered, kept)) = object {
+            drop(entered);
+            claim = Some(kept);
+        }
+        stepped.map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
+    })
 }
 
 /// A value as a message.
