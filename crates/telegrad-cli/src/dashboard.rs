@@ -17,6 +17,7 @@ use telegrad::status::Status;
 use tokio::sync::Mutex;
 
 use crate::Error;
+use crate::addresses::Addresses;
 use crate::page::{Fetches, Page, guarded};
 use crate::watch::{Asking, Which};
 
@@ -84,15 +85,8 @@ async fn look(shared: &Shared) -> Seen {
 ///
 /// # Errors
 /// When none of the addresses can be listened on.
-pub(crate) fn serve(addresses: &[SocketAddr]) -> Result<SocketAddr, Error> {
-    let listener = std::net::TcpListener::bind(addresses).map_err(|error| {
-        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-        format!(
-            "cannot listen on {} for the dashboard: {error}",
-            addresses.join(" or ")
-        )
-    })?;
-    listener.set_nonblocking(true)?;
+pub(crate) fn serve(addresses: &Addresses) -> Result<SocketAddr, Error> {
+    let listener = addresses.listen()?;
     let address = listener.local_addr()?;
     let shared: Shared = Arc::new(Mutex::new(Looking {
         which: Which::of(std::process::id()),

@@ -6,6 +6,7 @@
 //! One file per subcommand, each with its arguments, which are also its help, its completions and
 //! its man page, and a function that does it and gives the exit code.
 
+mod addresses;
 mod bench;
 mod completions;
 mod dashboard;

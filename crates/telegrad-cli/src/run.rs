@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory};
 use telegrad::launch::{Launch, LaunchError, default_names};
 
+use crate::addresses::Addresses;
 use crate::{Cli, dashboard, fail};
 
 /// More than one machine can serve; a number above it is a slip of the hand.
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
     /// Serve a page that shows what the workers do, and metrics for Prometheus under /metrics; on this machine only,
     /// unless another address is given
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = addresses)]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, value_parser = address)]
     #[arg(default_missing_value = "127.0.0.1:0")]
     dashboard: Option<Addresses>,
 
@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         (_, Some(names)) => names,
         (n, None) => default_names(n.unwrap_or(1).into()),
     };
-    if let Some(Addresses(addresses)) = args.dashboard {
+    if let Some(addresses) = args.dashboard {
         match dashboard::serve(&addresses) {
             // With standard error closed there is nobody to tell.
             Ok(address) => drop(writeln!(
@@ -115,21 +115,10 @@ fn usage_error(message: &str) -> ! {
     run.error(ErrorKind::ValueValidation, message).exit()
 }
 
-/// Where to listen: at the first of these where that is possible.
-#[derive(Clone, Debug)]
-struct Addresses(Vec<SocketAddr>);
-
-/// The addresses of HOST:PORT. What follows may also be the program.
-fn addresses(text: &str) -> Result<Addresses, String> {
-    let hint = |why: &str| format!("an address is HOST:PORT{why}; put `--` before the program");
-    let port = text
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse::<u16>().ok());
-    port.ok_or_else(|| hint(""))?;
-    let found = text
-        .to_socket_addrs()
-        .map_err(|error| hint(&format!(" ({error})")))?;
-    Ok(Addresses(found.collect()))
+/// An address. What follows may also be the program.
+fn address(text: &str) -> Result<Addresses, String> {
+    let found = text.parse();
+    found.map_err(|why: String| format!("{why}; put `--` before the program"))
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

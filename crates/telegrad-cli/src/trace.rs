@@ -7,11 +7,12 @@ mod signals;
 mod summary;
 mod view;
 
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-
-use telegrad::trace::printable;
+use telegrad::trace::{Profile, printable};
 
 use crate::{Error, fail};
 
@@ -40,4 +41,23 @@ pub(crate) fn run(args: Args) -> ExitCode {
     };
     // What is wrong with a file may be what it says.
     done.unwrap_or_else(|error| fail(&*Error::from(printable(&error.to_string())), 1))
+}
+
+/// Says what is in a file that was written, and what is not.
+fn report(profile: &Profile, file: &Path) {
+    say(&format!(
+        "{} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
+        profile.events.len(),
+        profile.workers.len(),
+        file = file.display(),
+    ));
+    for (worker, why) in &profile.missing {
+        say(&format!("not all events of `{worker}` are there: {why}"));
+    }
+    profile.doubts().iter().for_each(|doubt| say(doubt));
+}
+
+fn say(what: &str) {
+    // With standard error closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "telegrad: {}", printable(what));
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use telegrad::trace;
 
 use super::output::{Output, abandon_when_ended};
+use super::report;
 use crate::Error;
 
 /// Put recordings of one world into one file.
@@ -31,6 +32,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let output = Output::new(args.output);
     output.check()?;
     abandon_when_ended()?;
-    output.write_profile(&trace::read(&args.files)?)?;
+    let profile = trace::read(&args.files)?;
+    output.write_profile(&profile)?;
+    report(&profile, &output.path);
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -12,11 +11,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use telegrad::trace::{self, Profile, printable};
+use telegrad::trace;
 use tempfile::TempDir;
 
 use super::output::{Output, abandon};
 use super::signals::{ending, is_of_terminal};
+use super::{report, say};
 use crate::Error;
 
 /// Record everything that the workers of a world do.
@@ -151,28 +151,11 @@ fn save(first: &Output, folder: &Path) -> Result<(), Error> {
 fn keep(folder: TempDir, error: Error) -> Error {
     let is_empty = fs::read_dir(folder.path()).is_ok_and(|mut files| files.next().is_none());
     if is_empty {
-        return error;
+        return "nothing was recorded: no worker has written anything, so the program has started none"
+            .into();
     }
     let kept = folder.keep();
     format!("{error}; what the workers have written is in {}", kept.display()).into()
-}
-
-fn report(profile: &Profile, file: &Path) {
-    say(&format!(
-        "{} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
-        profile.events.len(),
-        profile.workers.len(),
-        file = file.display(),
-    ));
-    for (worker, why) in &profile.missing {
-        say(&format!("not all events of `{worker}` are there: {why}"));
-    }
-    profile.doubts().iter().for_each(|doubt| say(doubt));
-}
-
-fn say(what: &str) {
-    // With standard error closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "telegrad: {}", printable(what));
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

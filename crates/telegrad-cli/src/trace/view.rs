@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::{Output, abandon_when_ended, is_same};
 use crate::Error;
+use crate::addresses::Addresses;
 use crate::page::{Fetches, Page, guarded};
 
 /// What shows a recording.
@@ -52,7 +52,7 @@ pub(super) struct Args {
 
     /// Where to serve the page; port 0 for any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
+    listen: Addresses,
 
     /// Write the page to a file instead, which is replaced, unless it is one of the recordings
     #[arg(short, long, value_name = "FILE")]
@@ -79,7 +79,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(serve(page, args.listen))?;
+    runtime.block_on(serve(page, &args.listen))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,10 +95,8 @@ fn refuse(output: &Path, files: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-async fn serve(page: String, address: SocketAddr) -> Result<(), Error> {
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+async fn serve(page: String, addresses: &Addresses) -> Result<(), Error> {
+    let listener = tokio::net::TcpListener::from_std(addresses.listen()?)?;
     let address = listener.local_addr()?;
     // Before anybody is told that it has begun: from then on it ends in this way.
     let mut ended = signal(SignalKind::interrupt())?;

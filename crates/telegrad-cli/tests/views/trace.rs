@@ -55,7 +55,12 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
     assert!(steps.matches("bubble: ").count() >= 3, "{steps}");
 
     let merge = ["trace", "merge", "t.json", "t.json", "-o", "m.jsonl"];
-    assert_eq!(printed(&mut telegrad(folder, &merge)), "");
+    let merged = telegrad(folder, &merge).output().unwrap();
+    let said = format!("{} events of 2 workers are in m.jsonl", slices.len());
+    assert!(
+        merged.status.success() && text(&merged.stderr).contains(&said),
+        "{merged:?}"
+    );
     let lines = std::fs::read_to_string(folder.join("m.jsonl")).unwrap();
     assert_eq!(
         lines.lines().count(),
@@ -91,7 +96,7 @@ fn page_data(page: &str) -> Value {
 
 /// Serves the page of a recording in a folder; where it is.
 fn serve_page(folder: &Path, file: &str) -> (Ended, String) {
-    let mut command = telegrad(folder, &["trace", "view", file]);
+    let mut command = telegrad(folder, &["trace", "view", file, "--listen", "localhost:0"]);
     let mut view = Ended(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(view.0.stdout.take().unwrap())
@@ -180,7 +185,7 @@ fn what_cannot_be_done_is_said() {
         (
             &["trace", "record", "--", "true"],
             1,
-            "no worker has written anything",
+            "nothing was recorded: no worker has written anything, so the program has started none\n",
         ),
         (
             &["trace", "record", "--", "sh", "-c", "exit 7"],

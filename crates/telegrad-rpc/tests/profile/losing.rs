@@ -46,9 +46,10 @@ fn a_profile_outlives_the_connections_that_it_was_made_over(cluster: Cluster) {
     });
 }
 
-#[test]
-fn what_was_done_behind_a_worker_that_is_gone_is_there_all_the_same() {
-    let cluster = Cluster::processes(4).may_die(1).no_shutdown();
+/// What the first of some workers finds that profiles a relayed call, and a second one for which `lost` is gone, which is
+/// all that is missing.
+fn when_lost(workers: usize, lost: u32, check: impl Fn(&World, &Profile) + Send + Sync + 'static) {
+    let cluster = Cluster::processes(workers).may_die(lost).no_shutdown();
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() > 0 {
@@ -56,54 +57,40 @@ fn what_was_done_behind_a_worker_that_is_gone_is_there_all_the_same() {
         }
         let (_, profile) = profile(&world, Options::default(), || {
             world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-            board.kill(1);
+            board.kill(lost);
             world.rpc_sync(1, relay, (WELL, 2)).unwrap_err();
         })
         .unwrap();
-        let [(name, _)] = &profile.missing[..] else {
+        let [(name, why)] = &profile.missing[..] else {
             panic!("{:?}", profile.missing);
         };
-        assert_eq!(name, "w1");
-        let leaf = |event: &&&Event| event.as_execution().is_some() && event.worker == 2;
-        assert_eq!(events(&profile).iter().filter(leaf).count(), 1);
-        // Who had nothing to do with it is not in it.
-        assert!(profile.workers.iter().all(|worker| worker.rank < 3));
-        assert_eq!(world.rpc_sync(2, traces_kept, ()).unwrap(), 0);
+        assert_eq!(*name, format!("w{lost}"));
+        assert!(why.contains(name), "{why}");
+        check(&world, &profile);
         board.raise("over");
     });
 }
 
 #[test]
+fn what_was_done_behind_a_worker_that_is_gone_is_there_all_the_same() {
+    when_lost(4, 1, |world, profile| {
+        let leaf = |event: &&&Event| event.as_execution().is_some() && event.worker == 2;
+        assert_eq!(events(profile).iter().filter(leaf).count(), 1);
+        // Who had nothing to do with it is not in it.
+        assert!(profile.workers.iter().all(|worker| worker.rank < 3));
+        assert_eq!(world.rpc_sync(2, traces_kept, ()).unwrap(), 0);
+    });
+}
+
+#[test]
 fn a_worker_that_is_gone_is_missing_from_the_profile() {
-    let cluster = Cluster::processes(3).may_die(2).no_shutdown();
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() > 0 {
-            return board.wait("over");
-        }
-        let (_, profile) = profile(&world, Options::default(), || {
-            world.rpc_sync(1, relay, (WELL, 1)).unwrap();
-            board.kill(2);
-            world.rpc_sync(1, relay, (WELL, 2)).unwrap_err();
-        })
-        .unwrap();
-        board.raise("over");
-        let [(name, why)] = &profile.missing[..] else {
-            panic!("{:?}", profile.missing);
-        };
-        assert_eq!(name, "w2");
-        assert!(why.contains("w2"), "{why}");
-        let events = events(&profile);
+    when_lost(3, 2, |_, profile| {
+        let events = events(profile);
         assert!(events.iter().all(|event| event.worker < 2));
         // The calls that were to reach it are there, the second one with why it did not.
-        let calls: Vec<_> = events
-            .iter()
-            .filter(|event| event.name.ends_with("leaf"))
-            .collect();
-        assert_eq!(
-            calls.iter().map(|call| call.status.is_ok()).collect::<Vec<_>>(),
-            [true, false]
-        );
+        let calls = events.iter().filter(|event| event.name.ends_with("leaf"));
+        let went_well: Vec<_> = calls.map(|call| call.status.is_ok()).collect();
+        assert_eq!(went_well, [true, false]);
     });
 }
 

@@ -285,6 +285,29 @@ fn a_call_without_an_answer_bounds_one_side_only() {
     assert_eq!(aheads(&profile), [0, -500 * MS + 10, DAY + 10]);
 }
 
+/// Makes calls at random, so many, of at most this length each way, for so long; what is made of them, which agrees with them all.
+fn drifted(
+    mut world: World,
+    random: &mut fastrand::Rng,
+    (calls, longest, lasts): (usize, u64, u64),
+    round: usize,
+) -> Profile {
+    let count = world.clocks.len();
+    for _ in 0..calls {
+        let (caller, callee) = (random.usize(0..count), random.usize(0..count));
+        let times = [(); 3].map(|()| random.u64(20_000..longest));
+        world.call(caller, callee, START + random.u64(0..lasts), times);
+    }
+    let profile = world.profile(0);
+    assert!(
+        profile.doubts().is_empty(),
+        "round {round}: {:?}",
+        profile.workers
+    );
+    assert_in_order(&profile);
+    profile
+}
+
 #[test]
 fn clocks_that_drift_are_brought_to_one_rate() {
     let mut random = fastrand::Rng::with_seed(13);
@@ -297,25 +320,14 @@ fn clocks_that_drift_are_brought_to_one_rate() {
             })
             .collect();
         let count = random.usize(hosts..10);
-        let mut world = World::new((0..count).map(|at| shown[at % hosts]));
+        let world = World::new((0..count).map(|at| shown[at % hosts]));
         let lasts = random.u64(100..10_000) * SECOND;
-        for _ in 0..1000 {
-            let (caller, callee) = (random.usize(0..count), random.usize(0..count));
-            let times = [(); 3].map(|()| random.u64(20_000..200_000));
-            world.call(caller, callee, START + random.u64(0..lasts), times);
-        }
-        let profile = world.profile(0);
-        assert!(
-            profile.doubts().is_empty(),
-            "round {round}: {:?}",
-            profile.workers
-        );
-        assert_in_order(&profile);
+        let profile = drifted(world, &mut random, (1000, 200_000, lasts), round);
         assert!(profile.workers[0].has_the_clock());
         for worker in &profile.workers {
             // As long as the root's clock says, to within what it took to ask.
             let found = worker.drift.map_or(0.0, |drift| drift.rate as f64 / 1e15);
-            let [own, root] = [worker.rank as usize, 0].map(|at| 1.0 + world.clocks[at].gains as f64 / 1e9);
+            let [own, root] = [worker.rank as usize, 0].map(|at| 1.0 + shown[at % hosts].gains as f64 / 1e9);
             let error = (found - (1.0 - root / own)).abs() * lasts as f64;
             assert!(
                 error < 200_000.0,
@@ -428,22 +440,11 @@ fn rates_agree_with_the_calls_of_more_than_two_workers() {
     let mut random = fastrand::Rng::with_seed(13);
     for round in 0..100 {
         let count = random.usize(3..6);
-        let mut world = World::new((0..count).map(|_| Shown {
+        let world = World::new((0..count).map(|_| Shown {
             ahead: random.i64(-7 * DAY..7 * DAY),
             gains: random.i64(-50_000..50_000),
         }));
         let lasts = random.u64(100..10_000) * SECOND;
-        for _ in 0..100 {
-            let (caller, callee) = (random.usize(0..count), random.usize(0..count));
-            let times = [(); 3].map(|()| random.u64(20_000..2_000_000));
-            world.call(caller, callee, START + random.u64(0..lasts), times);
-        }
-        let profile = world.profile(0);
-        assert!(
-            profile.doubts().is_empty(),
-            "round {round}: {:?}",
-            profile.workers
-        );
-        assert_in_order(&profile);
+        drifted(world, &mut random, (100, 2_000_000, lasts), round);
     }
 }
