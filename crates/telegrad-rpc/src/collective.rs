@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_macros::remote;
+pub(crate) use telegrad_trace::is_gathering;
 use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Reference, Wire, WireError};
 
 use crate::context::CallContext;
@@ -214,12 +215,6 @@ impl Gatherings {
         }
         Poll::Ready(Ok(taken))
     }
-}
-
-/// Whether a function is a member's part in a gathering. Those do not count as work: a shutdown
-/// consists of them.
-pub(crate) fn is_gathering(function: &str) -> bool {
-    matches!(function, "telegrad::gather" | "telegrad::barrier")
 }
 
 /// Runs on rank 0: brings one member's value, and ends with everybody's.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use telegrad_wire::Rank;
 
-use crate::event::{Event, Kind, SHUTDOWN};
+use crate::event::{Event, Kind, SHUTDOWN, is_gathering};
 use crate::index::Index;
 use crate::intervals::{Measured, union, without};
 
@@ -59,13 +59,9 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
     measured.collect()
 }
 
-/// Functions in which workers meet: each of those who come waits for the others by itself, and the worker where they meet need not
-/// be one of them.
-const MEETINGS: [&str; 2] = ["telegrad::gather", "telegrad::barrier"];
-
 /// Whether workers meet in it, or wait there to be all.
 fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
-    let meets = |event: &Event| event.as_execution().is_some() && MEETINGS.contains(&&*event.name);
+    let meets = |event: &Event| event.as_execution().is_some() && is_gathering(&event.name);
     let waits = matches!(event.kind, Kind::Wait { .. });
     meets(event) || waits && index.parent(event).is_some_and(meets)
 }
