@@ -21,7 +21,7 @@ const MAX_WORKERS: i64 = 4096;
 /// after the worker's name, in colour on a terminal unless NO_COLOR is set.
 ///
 /// When a worker fails, the others are ended and the command exits with the status of the worker that
-/// failed. Ctrl-C and SIGTERM are passed on to every worker; a second one kills them.
+/// failed; with --keep-going the others go on first. Ctrl-C and SIGTERM are passed on to every worker; a second one kills them.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("world").args(["workers", "names"]).required(true).multiple(true))]
 #[command(after_long_help = AFTER_HELP)]
@@ -38,6 +38,10 @@ pub(crate) struct Args {
     /// How long workers may take to end by themselves before they are killed
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     grace: Duration,
+
+    /// Let the other workers go on when one fails; the command still fails once all have ended
+    #[arg(long)]
+    keep_going: bool,
 
     /// Serve a page that shows what the workers do, and metrics for Prometheus under /metrics; on this machine only,
     /// unless another address is given
@@ -68,6 +72,7 @@ Exit codes:
 Examples:
   telegrad run -n 4 -- ./trainer --epochs 3
   telegrad run -n 4 --dashboard -- ./trainer
+  telegrad run -n 4 --keep-going -- ./trainer
   telegrad run --names ps,trainer0,trainer1 -- python train.py
   telegrad run -n 3 --names a,b,c -- sh -c 'echo rank $RANK of $WORLD_SIZE as $TELEGRAD_NAME'";
 
@@ -97,6 +102,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let mut launch = Launch::new(program, names);
     launch.args = command.collect();
     launch.grace = args.grace;
+    launch.keep_going = args.keep_going;
     match launch.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (LaunchError::BadName { .. } | LaunchError::DuplicateName { .. })) => {

@@ -12,7 +12,7 @@
 //! - Workers share the cores: unless `RAYON_NUM_THREADS` is set, each computes with as many threads as there are cores
 //!   for it, and at least with one. Threads that wait for each other while others run in between cost more than they bring.
 //! - The world fails with its first worker that fails. The others get `SIGTERM`, and `SIGKILL` when
-//!   the grace period is over.
+//!   the grace period is over; with [`Launch::keep_going`] they go on, and the world fails at its end.
 //! - `SIGINT` and `SIGTERM` are passed on to every worker, with the grace period too; a second one
 //!   kills.
 //! - A worker is its process and everything that this process started in its process group: what is
@@ -48,7 +48,7 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-pub use error::{Ending, LaunchError};
+pub use error::{Ending, Failure, LaunchError};
 pub use name::default_names;
 pub use world_of::world_of;
 
@@ -85,6 +85,9 @@ pub struct Launch {
     pub env: Vec<(OsString, OsString)>,
     /// How long workers that were asked to end may take before they are killed.
     pub grace: Duration,
+    /// Whether the other workers go on when one fails. Each failure is printed on standard error when it
+    /// happens; [`Launch::run`] fails with all of them once every worker has ended.
+    pub keep_going: bool,
 }
 
 impl Launch {
@@ -96,6 +99,7 @@ impl Launch {
             names,
             env: Vec::new(),
             grace: DEFAULT_GRACE,
+            keep_going: false,
         }
     }
 
@@ -137,7 +141,7 @@ impl Launch {
                 Worker::start(&self, rank, port.number(), lines)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Supervisor::new(workers, printers, signals, self.grace).run()
+        Supervisor::new(workers, printers, signals, &self).run()
         // `port` is released here: nobody else is given it while the workers run.
     }
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use clap::ArgGroup;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::SignalsInfo;
@@ -28,6 +29,7 @@ use crate::Error;
 /// The file is in Chrome's trace format, which https://ui.perfetto.dev and `telegrad trace view` show; or lines of JSON
 /// when its name ends in .jsonl.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("world").args(["workers", "names"]).multiple(true))]
 pub(super) struct Args {
     /// Where to write the recording [default: trace.json]
     ///
@@ -43,6 +45,10 @@ pub(super) struct Args {
     /// Start workers of these names
     #[arg(long, value_name = "NAME,…")]
     names: Option<String>,
+
+    /// Let the other workers go on when one fails, as `telegrad run --keep-going` does
+    #[arg(long, requires = "world")]
+    keep_going: bool,
 
     /// Record the shapes of tensors too
     #[arg(long)]
@@ -91,6 +97,7 @@ fn command(args: Args) -> Result<Command, Error> {
         run.arg("run");
         run.args(args.workers.iter().flat_map(|n| ["-n".to_owned(), n.to_string()]));
         run.args(args.names.iter().flat_map(|names| ["--names", names]));
+        run.args(args.keep_going.then_some("--keep-going"));
         run.arg("--").args(words);
         run
     } else {

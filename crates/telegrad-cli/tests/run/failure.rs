@@ -1,6 +1,6 @@
 //! Workers that fail, and what happens to the others.
 
-use crate::launcher::{Launcher, open_pidfd, run_sh, telegrad, wait_for};
+use crate::launcher::{Fifo, Launcher, open_pidfd, run_sh, telegrad, wait_for};
 
 #[test]
 fn the_exit_code_is_that_of_the_worker_that_failed() {
@@ -37,8 +37,8 @@ fn a_worker_killed_by_a_signal_is_named_with_the_signal() {
 fn the_others_may_end_in_order() {
     let script = "test $RANK = 0 && { read x < $0; exit 1; }
         trap 'echo saved; exit 0' TERM; echo ready; sleep 1000 >/dev/null 2>&1 & echo go > $0; wait";
-    let fifo = fifo("others_end");
-    let world = run_sh("-n 2", &script.replace("$0", &fifo));
+    let fifo = Fifo::new("others_end");
+    let world = run_sh("-n 2", &fifo.in_script(script));
     assert_eq!(world.line(), "worker1 | ready");
     assert_eq!(world.line(), "worker1 | saved");
     assert_eq!(
@@ -51,8 +51,8 @@ fn the_others_may_end_in_order() {
 fn a_worker_that_does_not_end_in_time_is_killed() {
     let script = "test $RANK = 0 && { read x < $0; exit 1; }
         trap '' TERM; echo $$; echo go > $0; while :; do sleep 1000; done";
-    let fifo = fifo("killed");
-    let world = run_sh("-n 2 --grace 0.2", &script.replace("$0", &fifo));
+    let fifo = Fifo::new("killed");
+    let world = run_sh("-n 2 --grace 0.2", &fifo.in_script(script));
     let stubborn = open_pidfd(world.line().strip_prefix("worker1 | ").unwrap().parse().unwrap());
     let outcome = world.wait();
     wait_for(stubborn, "the stubborn worker");
@@ -77,16 +77,4 @@ fn a_program_that_cannot_be_found_is_named() {
         assert_eq!(outcome.stderr, [line]);
         assert_eq!(outcome.code, Some(1));
     }
-}
-
-/// A fifo through which one worker waits for another.
-fn fifo(name: &str) -> String {
-    let path = format!(
-        "{}/{name}.{}.fifo",
-        env!("CARGO_TARGET_TMPDIR"),
-        std::process::id()
-    );
-    let _ = std::fs::remove_file(&path);
-    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
-    path
 }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Far more than anything here takes, less than anybody would wait.
@@ -120,6 +121,38 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A fifo through which workers wait for each other, or for the test; removed when dropped.
+pub(crate) struct Fifo(String);
+
+impl Fifo {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = format!(
+            "{}/{name}.{}.fifo",
+            env!("CARGO_TARGET_TMPDIR"),
+            std::process::id()
+        );
+        let _ = std::fs::remove_file(&path);
+        mkfifoat(CWD, &path, Mode::RWXU).unwrap();
+        Fifo(path)
+    }
+
+    /// The script with the fifo in place of `$0`.
+    pub(crate) fn in_script(&self, script: &str) -> String {
+        script.replace("$0", &self.0)
+    }
+
+    /// Writes a text once there is a reader.
+    pub(crate) fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+}
+
+impl Drop for Fifo {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

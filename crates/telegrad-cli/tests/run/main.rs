@@ -4,6 +4,7 @@
 
 mod arguments;
 mod failure;
+mod keep_going;
 mod launcher;
 mod output;
 mod signals;

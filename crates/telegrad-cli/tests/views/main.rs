@@ -7,6 +7,7 @@ mod outputs;
 mod perfetto;
 mod recording;
 mod scripts;
+mod survivors;
 mod trace;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -130,16 +131,20 @@ impl Running {
         self.run.id().to_string()
     }
 
-    /// Where its dashboard is, as it says first of all.
     fn dashboard(&mut self) -> String {
-        let mut line = String::new();
-        self.errors.read_line(&mut line).unwrap();
-        let address = line
-            .split("http://")
-            .nth(1)
-            .and_then(|rest| rest.split('/').next());
-        address.unwrap_or_else(|| panic!("{line}")).to_owned()
+        dashboard_of(&mut self.errors)
     }
+}
+
+/// Where the dashboard of a launcher is, as it says first of all.
+fn dashboard_of(errors: &mut BufReader<ChildStderr>) -> String {
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line
+        .split("http://")
+        .nth(1)
+        .and_then(|rest| rest.split('/').next());
+    address.unwrap_or_else(|| panic!("{line}")).to_owned()
 }
 
 impl Drop for Running {

@@ -46,15 +46,11 @@ pub enum LaunchError {
         /// What the system said.
         source: io::Error,
     },
-    /// A worker failed; it is the first one that did.
-    #[error("worker `{name}` (rank {rank}) {ending}{}", Stubborn(stubborn))]
+    /// A worker failed; with [`Launch::keep_going`](super::Launch::keep_going), perhaps several.
+    #[error("{}{}", Failures(failures), Stubborn(stubborn))]
     Failed {
-        /// The worker that failed.
-        name: String,
-        /// Its rank.
-        rank: usize,
-        /// How it ended.
-        ending: Ending,
+        /// The workers that failed, in the order of their ends.
+        failures: Vec<Failure>,
         /// The workers that were asked to end and had to be killed.
         stubborn: Vec<String>,
     },
@@ -81,15 +77,18 @@ impl From<LaunchError> for crate::Error {
 }
 
 impl LaunchError {
-    /// What a command that launched this world should exit with: the failed worker's own status if
-    /// it has one, 128 + n after signal n as shells do, otherwise 1.
+    /// What a command that launched this world should exit with: the status of the first worker that
+    /// failed if it has one, 128 + n after signal n as shells do, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let code = match self {
-            LaunchError::Failed {
-                ending: Ending::Status(status),
-                ..
-            } => *status,
+            LaunchError::Failed { failures, .. } => match failures.first() {
+                Some(Failure {
+                    ending: Ending::Status(status),
+                    ..
+                }) => *status,
+                _ => 1,
+            },
             LaunchError::Interrupted { signal, .. } => 128 + signal,
             _ => 1,
         };
@@ -103,6 +102,23 @@ fn reason(program: &str, source: &io::Error) -> String {
         "there is no such program in PATH".into()
     } else {
         source.to_string()
+    }
+}
+
+/// A worker that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The worker's name.
+    pub name: String,
+    /// Its rank.
+    pub rank: usize,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` (rank {}) {}", self.name, self.rank, self.ending)
     }
 }
 
@@ -133,6 +149,22 @@ impl fmt::Display for SignalName {
             Some(name) => write!(f, " ({name})"),
             None => Ok(()),
         }
+    }
+}
+
+/// One failure as a sentence, several as a list.
+struct Failures<'a>(&'a [Failure]);
+
+impl fmt::Display for Failures<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.0 {
+            return write!(f, "worker {only}");
+        }
+        write!(f, "{} workers failed", self.0.len())?;
+        for (i, failure) in self.0.iter().enumerate() {
+            write!(f, "{} {failure}", if i == 0 { ":" } else { "," })?;
+        }
+        Ok(())
     }
 }
 

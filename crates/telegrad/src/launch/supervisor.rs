@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::printer::Printer;
 use super::signals::Signals;
 use super::worker::Worker;
-use super::{Ending, LaunchError};
+use super::{Ending, Failure, Launch, LaunchError};
 
 /// How long a process may take to disappear after `SIGKILL`, and its output to arrive. Only one that
 /// is stuck inside the system needs longer, and that one may stay for ever.
@@ -23,10 +23,12 @@ pub(super) struct Supervisor {
     printers: [Printer; 2],
     signals: Signals,
     grace: Duration,
+    /// Whether the others go on when a worker fails.
+    keep_going: bool,
     stage: Stage,
-    /// The first worker that failed, when it was not asked to end.
-    failed: Option<usize>,
-    /// The first signal that the launcher got, if that came before any failure.
+    /// The workers that failed without a request to end, in the order of their ends.
+    failed: Vec<Failure>,
+    /// The first signal that the launcher got while the world was running.
     interrupted: Option<Signal>,
     /// How many signals the launcher got.
     interrupts: usize,
@@ -63,15 +65,16 @@ impl Supervisor {
         workers: Vec<Worker>,
         printers: [Printer; 2],
         signals: Signals,
-        grace: Duration,
+        launch: &Launch,
     ) -> Self {
         Supervisor {
             workers,
             printers,
             signals,
-            grace,
+            grace: launch.grace,
+            keep_going: launch.keep_going,
             stage: Stage::Running,
-            failed: None,
+            failed: Vec::new(),
             interrupted: None,
             interrupts: 0,
             cut_short: false,
@@ -125,18 +128,13 @@ impl Supervisor {
     }
 
     fn verdict(self) -> Result<(), LaunchError> {
-        let well = |worker: &Worker| matches!(worker.ending(), Some((Ending::Status(0), _)));
-        if let Some(worker) = self.failed.map(|index| &self.workers[index])
-            && let Some((ending, _)) = worker.ending()
-        {
-            let (name, rank) = (worker.name().to_owned(), worker.rank());
+        if !self.failed.is_empty() {
             return Err(LaunchError::Failed {
-                name,
-                rank,
-                ending,
+                failures: self.failed,
                 stubborn: self.stubborn,
             });
         }
+        let well = |worker: &Worker| matches!(worker.ending(), Some((Ending::Status(0), _)));
         match self.interrupted {
             Some(signal) if self.cut_short || !self.workers.iter().all(well) => {
                 Err(LaunchError::Interrupted {
@@ -156,24 +154,51 @@ impl Supervisor {
                 self.kill();
                 continue;
             }
-            if self.failed.is_none() {
+            if matches!(self.stage, Stage::Running) {
                 self.interrupted = Some(signal);
             }
             self.end(signal);
         }
     }
 
-    /// The first failure ends the world. What comes after is a consequence.
+    /// Notes the end of a worker. A failure ends the world, unless that is to keep going; a failure after that is a
+    /// consequence.
     fn on_exit(&mut self, index: usize) -> io::Result<()> {
-        self.workers[index].check_exit()?;
-        let failed = self.workers[index]
-            .ending()
-            .is_some_and(|(ending, _)| ending != Ending::Status(0));
-        if failed && matches!(self.stage, Stage::Running) {
-            self.failed = Some(index);
+        let worker = &mut self.workers[index];
+        worker.check_exit()?;
+        let Some((ending, _)) = worker.ending().filter(|(ending, _)| *ending != Ending::Status(0)) else {
+            return Ok(());
+        };
+        if !matches!(self.stage, Stage::Running) {
+            return Ok(());
+        }
+        let failure = Failure {
+            name: worker.name().to_owned(),
+            rank: worker.rank(),
+            ending,
+        };
+        if self.keep_going {
+            self.report(&failure);
+        } else {
             self.end(Signal::TERM);
         }
+        self.failed.push(failure);
         Ok(())
+    }
+
+    /// Prints which worker failed, and how many go on without it.
+    fn report(&self, failure: &Failure) {
+        let rest = match self
+            .workers
+            .iter()
+            .filter(|worker| worker.ending().is_none())
+            .count()
+        {
+            0 => String::new(),
+            1 => "; 1 other goes on".into(),
+            others => format!("; {others} others go on"),
+        };
+        self.printers[1].print(format!("telegrad: worker {failure}{rest}\n").as_bytes());
     }
 
     /// Asks the workers that run to end. One that has ended may have left processes that still print:
