@@ -31,6 +31,11 @@ impl Activity {
         self.changed();
     }
 
+    /// How many calls were made and served since the start.
+    pub(crate) fn total(&self) -> u64 {
+        self.made.load(SeqCst) + self.served.load(SeqCst)
+    }
+
     /// Says that a condition somebody waits for may hold now.
     pub(crate) fn changed(&self) {
         if self.waiters.load(SeqCst) > 0 {

@@ -2,8 +2,8 @@
 //!
 //! Rank 0 is where a gathering meets: every member calls `gather` there with its value, an async
 //! function that ends for all of them when the last one has come. It is an ordinary call, so time
-//! limits, lost workers and tensors are dealt with as everywhere. `barrier` is a gathering of numbers
-//! that brings back only their sum, so that its cost is linear in the members.
+//! limits, lost workers and tensors are dealt with as everywhere. `barrier` is a gathering that brings
+//! nothing back, so that its cost is linear in the members.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::task::{Poll, Waker};
@@ -70,8 +70,6 @@ pub(crate) struct Gatherings {
 #[derive(Default)]
 struct Gathering {
     values: FxHashMap<Rank, Blob>,
-    /// Of the numbers brought to a barrier, whose values are empty.
-    sum: u64,
     wakers: Vec<Waker>,
     /// Members that have neither taken the result nor given up yet.
     left: usize,
@@ -220,20 +218,16 @@ impl Gatherings {
 /// Runs on rank 0: brings one member's value, and ends with everybody's.
 #[remote(name = "telegrad::gather")]
 pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
-    take_part(number, (value, 0), Gathering::take_values).await
+    take_part(number, value, Gathering::take_values).await
 }
 
-/// Runs on rank 0: brings one member's count, and ends with the sum of everybody's.
+/// Runs on rank 0: ends when all members have called it.
 #[remote(name = "telegrad::barrier")]
-pub(crate) async fn barrier(number: u64, count: u64) -> Result<u64> {
-    take_part(number, (Blob::default(), count), |gathering| gathering.sum).await
+pub(crate) async fn barrier(number: u64) -> Result<()> {
+    take_part(number, Blob::default(), |_| ()).await
 }
 
-async fn take_part<T>(
-    number: u64,
-    (value, count): (Blob, u64),
-    take: impl Fn(&mut Gathering) -> T,
-) -> Result<T> {
+async fn take_part<T>(number: u64, value: Blob, take: impl Fn(&mut Gathering) -> T) -> Result<T> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
     let size = worker.members()?.count();
@@ -245,7 +239,6 @@ async fn take_part<T>(
             ..Default::default()
         });
         gathering.values.insert(call.caller.rank, value);
-        gathering.sum = gathering.sum.wrapping_add(count);
         if gathering.values.len() == size {
             std::mem::take(&mut gathering.wakers)
         } else {
@@ -308,21 +301,19 @@ mod tests {
     use crate::{Options, init_with};
 
     #[test]
-    fn everybody_gets_the_sum_of_what_all_bring() {
+    fn all_members_get_what_each_brings() {
         std::thread::scope(|scope| {
             for rank in 0..3_u64 {
                 let options = Options {
-                    init_method: format!("mem://sums?rank={rank}&world_size=3"),
+                    init_method: format!("mem://gathers?rank={rank}&world_size=3"),
                     ..Options::default()
                 };
                 scope.spawn(move || {
                     let world = init_with(&format!("w{rank}"), options).unwrap();
                     for round in 0..10 {
-                        assert_eq!(world.sum("rpc_sync", "the sum", rank * round).unwrap(), 3 * round);
-                        assert_eq!(world.all_gather(&rank).unwrap(), [0, 1, 2]);
+                        world.barrier().unwrap();
+                        assert_eq!(world.all_gather(&(rank * round)).unwrap(), [0, round, 2 * round]);
                     }
-                    let huge = world.sum("rpc_sync", "the sum", u64::MAX - rank).unwrap();
-                    assert_eq!(huge, 6u64.wrapping_neg(), "it wraps instead of failing");
                     world.shutdown().unwrap();
                 });
             }

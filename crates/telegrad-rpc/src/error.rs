@@ -145,14 +145,23 @@ pub enum Error {
     #[error("there is no current world outside a remote function")]
     NoWorld,
     /// Not every member came to a barrier, a gathering or the shutdown.
-    #[error("{what} was not completed within {limit:?}: still missing {}", Names(.missing))]
+    #[error("{what} was not completed within {limit:?}: {}", Missing(.missing))]
     Incomplete {
         /// What was waited for.
         what: &'static str,
         /// The time it was given.
         limit: Duration,
-        /// Who did not come.
+        /// The members that did not come; empty when rank 0, where barriers and gatherings meet, did not answer.
         missing: Vec<String>,
+    },
+    /// A graceful shutdown inside a remote function.
+    #[error(
+        "the remote function `{function}` called `shutdown`, which would wait for that function: let it return first, or use \
+         `shutdown_now`"
+    )]
+    ShutdownInFunction {
+        /// The function.
+        function: String,
     },
     /// The world could not be formed.
     #[error("{0}")]
@@ -378,6 +387,18 @@ impl fmt::Display for RemoteError {
 
 /// Shows a few names, and how many more there are.
 struct Names<'a>(&'a [String]);
+
+/// Shows which members did not come.
+struct Missing<'a>(&'a [String]);
+
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("rank 0 did not say which members are missing"),
+            names => write!(f, "still missing {}", Names(names)),
+        }
+    }
+}
 
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

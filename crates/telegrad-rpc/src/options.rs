@@ -24,8 +24,9 @@ pub struct Options {
     pub rpc_timeout: Duration,
     /// How long to wait for the other members in [`init`](crate::init).
     pub rendezvous_timeout: Duration,
-    /// How long a graceful shutdown waits for the other members.
-    pub shutdown_timeout: Duration,
+    /// How long [`World::shutdown`](crate::World::shutdown) waits for the other members while nothing is under way at this
+    /// worker. Calls that it makes or serves stop the clock. `None`, the default: no limit.
+    pub shutdown_timeout: Option<Duration>,
     /// How many functions run at a time. Functions that wait inside a call do not count.
     pub num_worker_threads: usize,
     /// Which links to use.
@@ -109,7 +110,7 @@ impl Default for Options {
             world_size: None,
             rpc_timeout: Duration::from_secs(60),
             rendezvous_timeout: Duration::from_secs(60),
-            shutdown_timeout: Duration::from_secs(60),
+            shutdown_timeout: None,
             num_worker_threads: 16,
             transport: Transport::Auto,
             address: None,

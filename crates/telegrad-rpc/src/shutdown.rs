@@ -1,62 +1,101 @@
-//! The graceful end of a world.
+//! The graceful end of a world (S6).
 //!
-//! A member whose own work is done may still be needed: a function that runs elsewhere may call it
-//! yet. So the members meet in rounds. In each, a member waits until it is quiet, nothing that it
-//! made or serves being under way, and brings how many calls it has made and served so far. When
-//! two rounds in a row bring the same numbers, the world is quiet: a call on its way when the first
-//! of them ended would have been made by a member after its report, and would show in its next. What
-//! members tell each other about references are calls, too, so that is over as well. The numbers only
-//! grow, so they are the same when their sum is: that is all that a round brings back.
+//! A member that has nothing left to do of its own may still be needed: a function that runs
+//! elsewhere may call it. So a shutdown has two phases, led by the living member of the lowest rank
+//! (`rounds` is its side). First each member reports that it is done, and serves the others until all
+//! living members are, however long that takes. Then they meet in rounds. In each, a member waits
+//! until it is quiet, with nothing that it made or serves under way, and reports how many calls it has
+//! made and served so far. Two rounds in a row with the same sum, of the same members, end the world: a
+//! call on its way at the end of the first one was made after its caller's report, and would show in
+//! the next. The numbers only grow, so they are equal when their sum is. Messages about references
+//! are calls too, so these are over as well.
+//!
+//! A lost member is left out. When the leader is lost, its calls fail, and the members start over with
+//! the next one. The leader connects to each member that it waits for, because the end of a connection is
+//! how it notices a loss (S18).
 
+mod rounds;
+
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use telegrad_wire::{Rank, Wire};
+
+use self::rounds::{Verdict, done, quiet, unreported};
+pub(crate) use self::rounds::{Gone, Rounds};
+use crate::call::RpcFuture;
+use crate::context::CallContext;
+use crate::error::{Error, RemoteErrorKind, Result};
+use crate::function::FreeFn;
+use crate::registry::Registry;
 use crate::rref::ReferenceInfo;
+use crate::worker::{Request, Worker};
+use crate::worker_info::To;
 use crate::world::World;
 
-/// How long rank 0 waits for the next of the others to leave, so that none of them misses the last
-/// round. Those who have its result leave at once; longer than this takes only who will not.
+/// How long the leader waits for the next member to leave, so that none of them misses the verdict.
+/// A member that has it leaves at once; only a member that is stuck takes longer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-pub(crate) fn gracefully(world: &World, deadline: Instant, limit: Duration) -> Result<()> {
-    let incomplete = || Error::Incomplete {
-        what: "the shutdown",
-        limit,
-        missing: vec![world.name().into()],
+/// How long the leader waits for reports before it connects to the members that are missing. Most
+/// worlds end within it, and need no further connection.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How many members the leader looks for at a time. An unreachable one takes seconds.
+const SEEKERS: usize = 8;
+
+/// Ends this worker when all living members are done. `limit` bounds the time in which nothing is
+/// under way here.
+pub(crate) fn gracefully(world: &World, limit: Option<Duration>) -> Result<()> {
+    if let Some(function) = CallContext::of_current(|call| call.function) {
+        return Err(Error::ShutdownInFunction {
+            function: function.into(),
+        });
+    }
+    let worker = world.worker();
+    // Another thread of this worker may shut it down: then nothing is left to do afterwards.
+    let turn = match limit {
+        None => Some(worker.shutting_down.lock()),
+        Some(limit) => worker.shutting_down.try_lock_for(limit),
     };
-    // Another thread of this worker may be at it: then there is nothing left to do afterwards.
-    let _turn = world
-        .worker()
-        .shutting_down
-        .try_lock_until(deadline)
-        .ok_or_else(incomplete)?;
-    if world.worker().is_closed() {
+    let Some(_turn) = turn else {
+        return Err(incomplete(limit, vec![world.name().into()]));
+    };
+    if worker.is_closed() {
         return Ok(());
     }
-    let result = match settle(world, deadline, limit) {
-        Ok(leaks) => report(world, leaks),
+    let mut leaving = Leaving {
+        world,
+        patience: Patience::new(worker, limit),
+        leaks: Vec::new(),
+    };
+    let result = match leaving.settle() {
+        Ok(gone) => {
+            warn_of_gone(world, &gone);
+            report(world, leaving.leaks)
+        }
+        // Another thread ended it at once.
+        Err(Error::ShutDown) => Ok(()),
         Err(error) => {
-            warn_of(world, &leaks(world));
+            warn_of_leaks(world, &leaks(world));
             Err(error)
         }
     };
-    // Also after an error: the others are to learn its cause, not only that rank 0 has left.
-    if world.rank() == 0 {
-        see_off(world, deadline);
+    if worker.rounds.is_over() {
+        see_off(worker);
     }
     world.shutdown_now();
     result
 }
 
-/// Waits for the others to leave, for as long as they do.
-fn see_off(world: &World, deadline: Instant) {
-    let worker = world.worker();
-    // They close their links when they have left the last round.
-    let left = || worker.callers.lock().others_than(world.rank());
+/// Waits for the members that have the leader's verdict to leave.
+fn see_off(worker: &Worker) {
+    // Each closes its links when it has the verdict.
+    let left = || worker.callers.lock().others_than(worker.identity.rank);
     let mut before = left();
     while before > 0 {
-        let next = deadline.min(Instant::now() + FAREWELL);
+        let next = Instant::now() + FAREWELL;
         if !worker.activity.wait_until(next, || left() < before) {
             return;
         }
@@ -64,35 +103,202 @@ fn see_off(world: &World, deadline: Instant) {
     }
 }
 
-/// Meets the others until all are quiet; what references still refer to then.
-fn settle(world: &World, deadline: Instant, limit: Duration) -> Result<Vec<ReferenceInfo>> {
-    let worker = world.worker();
-    let mut before = None;
-    loop {
-        worker.references.flush(worker);
-        let quiet = || {
-            worker.calls_under_way() == 0
-                && worker.activity.serving.load(SeqCst) == 0
-                && worker.references.is_quiet()
+/// A member on its way out.
+struct Leaving<'a> {
+    world: &'a World,
+    patience: Patience,
+    /// What references referred to at the last report, before any member left.
+    leaks: Vec<ReferenceInfo>,
+}
+
+impl Leaving<'_> {
+    /// Serves until the world is over; the members that were left out.
+    fn settle(&mut self) -> Result<Vec<Gone>> {
+        loop {
+            let leader = self.worker().leader();
+            match self.follow(leader) {
+                Err(error) if self.is_gone(leader, &error)? => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Both phases of the shutdown, as one leader leads them.
+    fn follow(&mut self, leader: Rank) -> Result<Vec<Gone>> {
+        let call = self.call(leader, done, ())?;
+        let mut round = self.wait(leader, call, false)?;
+        loop {
+            let count = self.wait_until_quiet(leader)?;
+            let call = self.call(leader, quiet, (round, count))?;
+            match self.wait(leader, call, true)? {
+                Verdict::Over(gone) => return Ok(gone),
+                Verdict::Again(next) => round = next,
+            }
+        }
+    }
+
+    /// Whether a call of the leader failed because it may be gone; if it is, another one leads from now on.
+    fn is_gone(&self, leader: Rank, error: &Error) -> Result<bool> {
+        let worker = self.worker();
+        if worker.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        let is_absent = match error {
+            Error::WorkerLost { .. } | Error::Unreachable { .. } => true,
+            Error::Remote(error) => error.kind == RemoteErrorKind::ShuttingDown,
+            _ => false,
         };
-        if !worker.activity.wait_until(deadline, quiet) {
-            return Err(Error::Incomplete {
-                what: "the shutdown",
-                limit,
-                missing: vec![world.name().into()],
-            });
+        if is_absent {
+            // A leader that is found after all is asked again.
+            let member = worker.members()?.find(To::Rank(leader))?;
+            worker.references.seek(worker, member, &error.to_string());
         }
-        let numbers = worker.activity.made.load(SeqCst) + worker.activity.served.load(SeqCst);
-        // Before the others can leave, and with them what they held.
-        let leaks = leaks(world);
-        let left = deadline
-            .saturating_duration_since(Instant::now())
-            .max(Duration::from_millis(1));
-        let world = world.with_timeout(left);
-        let sum = world.sum(telegrad_trace::SHUTDOWN, "the shutdown", numbers)?;
-        if before.replace(sum) == Some(sum) {
-            return Ok(leaks);
+        Ok(is_absent)
+    }
+
+    /// Waits until nothing that this worker made or serves is under way; how many calls that were.
+    fn wait_until_quiet(&mut self, leader: Rank) -> Result<u64> {
+        let worker = self.worker().clone();
+        loop {
+            worker.references.flush(&worker);
+            let is_quiet = || {
+                worker.is_closed()
+                    || worker.calls_under_way() == 0
+                        && worker.activity.serving.load(SeqCst) == 0
+                        && worker.references.is_quiet()
+            };
+            let next = Instant::now() + self.patience.tick().unwrap_or(FAREWELL);
+            if worker.activity.wait_until(next, is_quiet) {
+                self.leaks = leaks(self.world);
+                return Ok(worker.activity.total());
+            }
+            self.check_limit(leader, true)?;
         }
+    }
+
+    /// Waits for the leader's answer.
+    fn wait<T: Wire>(&mut self, leader: Rank, mut call: RpcFuture<T>, all_are_done: bool) -> Result<T> {
+        if leader == self.world.rank() {
+            if let Some(answer) = call.wait_timeout(GRACE)? {
+                return Ok(answer);
+            }
+            look_for_missing(self.worker());
+        }
+        loop {
+            let Some(tick) = self.patience.tick() else {
+                return call.wait();
+            };
+            if let Some(answer) = call.wait_timeout(tick)? {
+                return Ok(answer);
+            }
+            self.check_limit(leader, all_are_done)?;
+        }
+    }
+
+    /// Fails when the limit has run out, with the members that are missing.
+    fn check_limit(&mut self, leader: Rank, all_are_done: bool) -> Result<()> {
+        let worker = self.world.worker();
+        if !self.patience.has_run_out(worker, all_are_done) {
+            return Ok(());
+        }
+        let brief = self.world.within(Duration::from_secs(1));
+        let mut missing = brief.rpc_sync(leader, unreported, ()).unwrap_or_default();
+        if missing.is_empty() {
+            // It does not answer, or waits for its own work.
+            missing.push(self.world.get_worker_info(leader)?.name);
+        }
+        Err(incomplete(self.patience.limit, missing))
+    }
+
+    /// Calls the leader, without a time limit.
+    fn call<M, F>(&self, leader: Rank, _function: F, args: F::Args) -> Result<RpcFuture<F::Value>>
+    where
+        F: FreeFn<M, Value: Wire>,
+    {
+        let request = Request {
+            verb: telegrad_trace::SHUTDOWN,
+            to: To::Rank(leader),
+            function: Registry::get().of::<F>()?,
+            options: self.world.within(Duration::ZERO).options(),
+            object: None,
+        };
+        self.worker().rpc(request, &args)
+    }
+
+    fn worker(&self) -> &Arc<Worker> {
+        self.world.worker()
+    }
+}
+
+/// The limit of a shutdown. It runs only while nothing is under way here, or all others are done and
+/// nothing is served here.
+struct Patience {
+    limit: Option<Duration>,
+    /// Since when the limit runs.
+    since: Instant,
+    /// How many calls had been made and served by then.
+    seen: u64,
+}
+
+impl Patience {
+    fn new(worker: &Worker, limit: Option<Duration>) -> Self {
+        Self {
+            limit,
+            since: Instant::now(),
+            seen: worker.activity.total(),
+        }
+    }
+
+    /// How often to look: a fraction of the limit, since calls do not note when they end.
+    fn tick(&self) -> Option<Duration> {
+        self.limit
+            .map(|limit| (limit / 8).clamp(Duration::from_millis(1), Duration::from_secs(1)))
+    }
+
+    fn has_run_out(&mut self, worker: &Worker, all_are_done: bool) -> bool {
+        let Some(limit) = self.limit else {
+            return false;
+        };
+        let serves = worker.activity.serving.load(SeqCst) > 0;
+        let calls = || worker.pending_calls().iter().any(|(_, call)| call.is_work());
+        let total = worker.activity.total();
+        if serves || !all_are_done && calls() || total != self.seen {
+            (self.since, self.seen) = (Instant::now(), total);
+        }
+        self.since.elapsed() >= limit
+    }
+}
+
+/// Connects to the members that have not reported, and finds the ones that are gone. The end of a
+/// connection tells of any later loss.
+fn look_for_missing(worker: &Arc<Worker>) {
+    let Ok(members) = worker.members() else { return };
+    let missing = worker.rounds.unreported(members.count());
+    let missing = missing.into_iter().filter_map(|rank| members.get(rank).cloned());
+    let unlinked = missing.filter(|member| worker.links_with(member.identity().incarnation).is_empty());
+    let unlinked: Vec<_> = unlinked.collect();
+    let seekers = unlinked.len().min(SEEKERS);
+    let unlinked = Arc::new(parking_lot::Mutex::new(unlinked));
+    for _ in 0..seekers {
+        let (worker, unlinked) = (worker.clone(), unlinked.clone());
+        let task = worker.clone();
+        worker.executor.run_errand(Box::new(move || {
+            loop {
+                // A statement of its own, so that the lock is not held while looking.
+                let next = unlinked.lock().pop();
+                let Some(member) = next else { return };
+                task.references
+                    .seek(&task, &member, "it has not come to the shutdown");
+            }
+        }));
+    }
+}
+
+fn incomplete(limit: Option<Duration>, missing: Vec<String>) -> Error {
+    Error::Incomplete {
+        what: "the shutdown",
+        limit: limit.unwrap_or_default(),
+        missing,
     }
 }
 
@@ -103,17 +309,23 @@ fn leaks(world: &World) -> Vec<ReferenceInfo> {
     leaks
 }
 
-/// Says what references still refer to, and who has them: values that nobody will ever free (S33).
+/// Reports what references still refer to, and which members hold them (S33).
 fn report(world: &World, leaks: Vec<ReferenceInfo>) -> Result<()> {
     if world.worker().fail_on_leaks && !leaks.is_empty() {
         return Err(Error::Leaked(leaks));
     }
-    warn_of(world, &leaks);
+    warn_of_leaks(world, &leaks);
     Ok(())
 }
 
-fn warn_of(world: &World, leaks: &[ReferenceInfo]) {
+fn warn_of_leaks(world: &World, leaks: &[ReferenceInfo]) {
     for leak in leaks {
         tracing::warn!(worker = world.name(), reference = %leak, "still referred to at the shutdown");
+    }
+}
+
+fn warn_of_gone(world: &World, gone: &[Gone]) {
+    for Gone { member, why } in gone {
+        tracing::warn!(worker = world.name(), %member, %why, "shut down without a lost member");
     }
 }

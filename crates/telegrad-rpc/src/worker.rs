@@ -26,6 +26,7 @@ use crate::options::{LinkLayer, Options, Transport};
 use crate::profile;
 use crate::rref::{Life, RefId, References};
 use crate::serve::Running;
+use crate::shutdown::Rounds;
 use crate::status::{self, Latency};
 use crate::timer::{self, Sweep};
 use crate::worker_info::WorkerInfo;
@@ -40,7 +41,7 @@ pub(crate) struct Worker {
     pub(crate) identity: Identity,
     pub(crate) transport: Transport,
     pub(crate) rpc_timeout: Duration,
-    pub(crate) shutdown_timeout: Duration,
+    pub(crate) shutdown_timeout: Option<Duration>,
     pub(crate) fail_on_leaks: bool,
     link_options: LinkOptions,
     pub(crate) link_layer: Option<LinkLayer>,
@@ -62,6 +63,7 @@ pub(crate) struct Worker {
 
     pub(crate) activity: Activity,
     pub(crate) gatherings: Gatherings,
+    pub(crate) rounds: Rounds,
     pub(crate) references: References,
     /// Held by the thread that shuts the worker down gracefully.
     pub(crate) shutting_down: Mutex<()>,
@@ -113,6 +115,7 @@ impl Worker {
             met: Mutex::new(None),
             activity: Activity::default(),
             gatherings: Gatherings::default(),
+            rounds: Rounds::default(),
             shutting_down: Mutex::new(()),
             next_call: AtomicU64::new(1),
             next_link: AtomicU64::new(1),
@@ -227,6 +230,8 @@ impl Worker {
         let member = members.and_then(|members| members.of_life(life));
         let Some(member) = member else { return };
         profile::lost(self, member.info.rank);
+        let count = members.map_or(0, Members::count);
+        self.rounds.lost(member.info.rank, why, count);
         if let Some(layer) = &self.layer {
             layer.lost(World::of(self), member.info.rank, why);
         }
@@ -241,6 +246,13 @@ impl Worker {
         links.extend(member.outbound().map(|outbound| outbound.link.clone()));
         links.retain(|link| link.closed().is_none());
         links
+    }
+
+    /// The member that leads a shutdown: the living one of the lowest rank.
+    pub(crate) fn leader(&self) -> Rank {
+        let members = self.members.get();
+        let leader = members.and_then(|members| self.rounds.leader(members.count()));
+        leader.unwrap_or(self.identity.rank)
     }
 
     /// Members in the order of their ranks.
@@ -360,6 +372,7 @@ impl Worker {
             link.close(why);
         }
         self.gatherings.close();
+        self.rounds.close();
         self.references.close(self.name());
         if let Some(poller) = self.poller.lock().take() {
             poller.close();

@@ -8,7 +8,6 @@ use telegrad_wire::{ContextId, Wire, WireError};
 use crate::call::RpcFuture;
 use crate::collective::{Blob, barrier, gather, missing};
 use crate::context::CallContext;
-use crate::deadline::after;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
@@ -79,20 +78,12 @@ impl World {
     ///
     /// # Errors
     /// The function's own error as [`Error::Remote`], and everything else that [`Error`] names.
-    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, function: F, args: F::Args) -> Result<F::Value>
-    where
-        F: FreeFn<M, Value: Wire>,
-    {
-        self.call(to.into(), "rpc_sync", function, args)
-    }
-
-    /// As [`rpc_sync`](Self::rpc_sync), recorded as what `verb` says.
-    fn call<M, F>(&self, to: To<'_>, verb: &'static str, _function: F, args: F::Args) -> Result<F::Value>
+    pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, _function: F, args: F::Args) -> Result<F::Value>
     where
         F: FreeFn<M, Value: Wire>,
     {
         Executor::may_wait()?;
-        let request = self.request::<F>(to, verb)?;
+        let request = self.request::<F>(to.into(), "rpc_sync")?;
         let future = self.worker().rpc(request, &args)?;
         // They have been sent, and may be large.
         drop(args);
@@ -229,7 +220,9 @@ impl World {
     /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
     /// member that is waited for is lost.
     pub fn barrier(&self) -> Result<()> {
-        self.sum("rpc_sync", "the barrier", 0).map(drop)
+        let number = self.worker().gatherings.number();
+        let met = self.rpc_sync(0, barrier, (number,));
+        met.map_err(|error| self.incomplete("the barrier", number, error))
     }
 
     /// Everybody's `value`, by rank. All members must take part in the same barriers and
@@ -259,13 +252,6 @@ impl World {
             .collect()
     }
 
-    /// The sum of everybody's `count`, once all have come; recorded as what `verb` says.
-    pub(crate) fn sum(&self, verb: &'static str, what: &'static str, count: u64) -> Result<u64> {
-        let number = self.worker().gatherings.number();
-        let sum = self.call(To::from(0), verb, barrier, (number, count));
-        sum.map_err(|error| self.incomplete(what, number, error))
-    }
-
     /// Why a gathering has failed; at the time limit, with who has not come.
     fn incomplete(&self, what: &'static str, number: u64, error: Error) -> Error {
         let Error::Timeout { limit, .. } = error else {
@@ -279,14 +265,18 @@ impl World {
         Error::Incomplete { what, limit, missing }
     }
 
-    /// Waits until no member has any work under way, then ends this worker. All members must take
-    /// part. Further calls of this do nothing.
+    /// Says that this worker is done, serves the others until all living members are done and nothing is under way, then ends
+    /// it. Lost members are left out, and named in the log. Further calls of this do nothing.
+    ///
+    /// There is no time limit unless [`Options::shutdown_timeout`](crate::Options::shutdown_timeout) sets one. It runs only while
+    /// nothing is under way at this worker.
     ///
     /// # Errors
-    /// When a member does not take part within the world's shutdown time limit, or is lost. The
-    /// worker has ended then, too.
+    /// [`Error::Incomplete`] at the time limit, naming the members that are not done; [`Error::Leaked`], if
+    /// [`Options::fail_on_leaks`](crate::Options::fail_on_leaks) asks for it. The worker has ended then, too.
+    /// [`Error::ShutdownInFunction`] inside a remote function, which the shutdown would wait for.
     pub fn shutdown(&self) -> Result<()> {
-        self.shutdown_within(self.worker().shutdown_timeout)
+        crate::shutdown::gracefully(self, self.worker().shutdown_timeout)
     }
 
     /// As [`shutdown`](Self::shutdown), with a time limit of its own.
@@ -294,7 +284,17 @@ impl World {
     /// # Errors
     /// As [`shutdown`](Self::shutdown).
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        crate::shutdown::gracefully(self, after(limit), limit)
+        crate::shutdown::gracefully(self, Some(limit))
+    }
+
+    /// Serves the calls of other members until the world is over, then ends this worker.
+    ///
+    /// The verb of a worker that has nothing to do of its own: a [`shutdown`](Self::shutdown) that never has a time limit.
+    ///
+    /// # Errors
+    /// As [`shutdown`](Self::shutdown), but for the time limit.
+    pub fn serve(&self) -> Result<()> {
+        crate::shutdown::gracefully(self, None)
     }
 
     /// Ends this worker at once. Calls under way fail, here and at those who called.
@@ -378,6 +378,10 @@ impl World {
 
     pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.worker
+    }
+
+    pub(crate) fn options(&self) -> CallOptions {
+        self.options
     }
 }
 

@@ -7,48 +7,13 @@ use telegrad_rpc::{
     Error, Options, Result, StoreServer, Transport, WorkerInfo, World, init, init_with, remote,
 };
 use telegrad_testkit::{
-    Board, Cluster, Meeting, on_cluster, on_every_cluster, on_threads_and_processes, within,
+    Cluster, Meeting, on_cluster, on_every_cluster, on_threads_and_processes,
 };
 use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
 
 #[remote]
 fn name() -> Result<String> {
     Ok(World::current()?.name().into())
-}
-
-#[remote]
-async fn forever(board: Board) {
-    board.raise("running");
-    std::future::pending::<()>().await;
-}
-
-/// Works for a while when the others are shutting down, with calls to all of them.
-#[remote]
-fn long_work(board: Board) -> Result<()> {
-    board.wait_for("about to shut down", 3);
-    let world = World::current()?;
-    for _ in 0..20 {
-        for rank in 0..3 {
-            assert_eq!(world.rpc_sync(rank, name, ())?, format!("w{rank}"));
-        }
-    }
-    board.raise("worked");
-    Ok(())
-}
-
-/// Starts work elsewhere that nobody waits for, and that does the same in turn.
-#[remote]
-fn scatter(depth: u32, board: Board) -> Result<()> {
-    let world = World::current()?;
-    board.raise("scattered");
-    if depth > 0 {
-        for rank in 0..3 {
-            world
-                .rpc_async(rank, scatter, (depth - 1, board.clone()))?
-                .detach();
-        }
-    }
-    Ok(())
 }
 
 fn tensor(value: f32) -> RawTensor {
@@ -68,9 +33,6 @@ on_every_cluster! { 3 =>
     members_know_each_other
     a_barrier_waits_for_everybody
     a_gathering_gives_everybodys_value_by_rank
-    a_shutdown_waits_for_work_that_calls_members_in_shutdown
-    a_shutdown_waits_for_detached_work_that_makes_more
-    calls_after_a_shutdown_say_so
 }
 
 fn members_know_each_other(cluster: Cluster) {
@@ -126,51 +88,8 @@ fn a_gathering_gives_everybodys_value_by_rank(cluster: Cluster) {
     });
 }
 
-fn a_shutdown_waits_for_work_that_calls_members_in_shutdown(cluster: Cluster) {
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() == 2 {
-            world.rpc_async(1, long_work, (board.clone(),)).unwrap().detach();
-        }
-        board.raise("about to shut down");
-        world.shutdown().unwrap();
-        assert_eq!(board.count("worked"), 1);
-    });
-}
-
-fn a_shutdown_waits_for_detached_work_that_makes_more(cluster: Cluster) {
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() == 0 {
-            world.rpc_async(1, scatter, (4, board.clone())).unwrap().detach();
-        }
-        world.shutdown().unwrap();
-        assert_eq!(board.count("scattered"), 1 + 3 + 9 + 27 + 81);
-    });
-}
-
-fn calls_after_a_shutdown_say_so(cluster: Cluster) {
-    cluster.run(|world| {
-        world.shutdown().unwrap();
-        for rank in 0..3 {
-            let error = world.rpc_sync(rank, name, ()).unwrap_err();
-            assert!(matches!(error, Error::ShutDown), "{error:?}");
-            assert_eq!(error.to_string(), "this world has been shut down");
-        }
-        assert!(matches!(world.barrier().unwrap_err(), Error::ShutDown));
-        // All of these find it done.
-        world.shutdown().unwrap();
-        world.clone().shutdown().unwrap();
-        world.shutdown_now();
-    });
-}
-
 on_threads_and_processes! { 2 =>
     a_barrier_that_somebody_misses_names_them
-    a_shutdown_that_somebody_misses_names_them
-    a_shutdown_with_work_that_does_not_end_is_bounded
-    an_immediate_shutdown_fails_calls_on_both_sides
-    dropping_the_last_handle_ends_the_worker
 }
 
 fn a_barrier_that_somebody_misses_names_them(cluster: Cluster) {
@@ -201,113 +120,6 @@ fn a_barrier_that_somebody_misses_names_them(cluster: Cluster) {
     });
 }
 
-fn a_shutdown_that_somebody_misses_names_them(cluster: Cluster) {
-    let board = cluster.board();
-    cluster.no_shutdown().run(move |world| {
-        if world.rank() == 1 {
-            return board.wait("over");
-        }
-        let error = world.shutdown_within(Duration::from_millis(200)).unwrap_err();
-        let text = error.to_string();
-        assert!(
-            text.starts_with("the shutdown was not completed within "),
-            "{text}"
-        );
-        assert!(text.ends_with(": still missing `w1`"), "{text}");
-        assert!(
-            matches!(world.rpc_sync(0, name, ()), Err(Error::ShutDown)),
-            "it has ended all the same"
-        );
-        board.raise("over");
-    });
-}
-
-fn a_shutdown_with_work_that_does_not_end_is_bounded(cluster: Cluster) {
-    let board = cluster.board();
-    cluster.no_shutdown().run(move |world| {
-        if world.rank() == 1 {
-            return board.wait("over");
-        }
-        let call = world.rpc_async(1, forever, (board.clone(),)).unwrap();
-        board.wait("running");
-        let error = world.shutdown_within(Duration::from_millis(200)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the shutdown was not completed within 200ms: still missing `w0`"
-        );
-        assert!(call.wait().is_err());
-        board.raise("over");
-    });
-}
-
-fn an_immediate_shutdown_fails_calls_on_both_sides(cluster: Cluster) {
-    let board = cluster.board();
-    cluster.no_shutdown().run(move |world| {
-        let other = 1 - world.rank();
-        let call = world.rpc_async(other, forever, (board.clone(),)).unwrap();
-        board.wait_for("running", 2);
-        if world.rank() == 0 {
-            world.shutdown_now();
-        }
-        let error = within(Duration::from_secs(10), move || call.wait()).unwrap_err();
-        assert!(
-            matches!(error, Error::WorkerLost { .. } | Error::ShutDown),
-            "{error:?}"
-        );
-    });
-}
-
-fn dropping_the_last_handle_ends_the_worker(cluster: Cluster) {
-    let board = cluster.board();
-    cluster.run_by_hand(move |member| {
-        let world = member.init().unwrap();
-        if member.rank() == 1 {
-            board.wait("running");
-            let last = world.clone();
-            drop(world);
-            assert_eq!(
-                last.rpc_sync(0, name, ()).unwrap(),
-                "w0",
-                "another handle is left"
-            );
-            drop(last);
-        } else {
-            let error = world.rpc_sync(1, forever, (board.clone(),)).unwrap_err();
-            assert!(matches!(error, Error::WorkerLost { .. }), "{error:?}");
-            board.raise("seen");
-        }
-        board.wait("seen");
-        member.wait_for_all();
-    });
-}
-
-#[test]
-fn a_dead_member_fails_the_shutdown_of_the_others_at_once() {
-    let cluster = Cluster::processes(3);
-    let board = cluster.board();
-    cluster.may_die(2).run(move |world| {
-        world.barrier().unwrap();
-        board.raise("met");
-        board.wait_for("met", 3);
-        match world.rank() {
-            0 => board.kill(2),
-            1 => {}
-            _ => return board.wait("never"),
-        }
-        let started = Instant::now();
-        let error = world.shutdown().unwrap_err();
-        assert!(
-            error.to_string().contains("worker `w2` (rank 2) was lost"),
-            "{error}"
-        );
-        assert!(
-            started.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            started.elapsed()
-        );
-    });
-}
-
 /// Joins a world of two at a place, calls both ways, and leaves.
 fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
     let mut store = store;
@@ -319,7 +131,7 @@ fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
                 world_size: Some(2),
                 transport,
                 rendezvous_timeout: Duration::from_secs(20),
-                shutdown_timeout: Duration::from_secs(20),
+                shutdown_timeout: Some(Duration::from_secs(20)),
                 store: if rank == 0 { store.take() } else { None },
                 ..Options::default()
             };

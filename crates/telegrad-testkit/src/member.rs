@@ -72,7 +72,7 @@ impl Member {
             world_size: Some(self.size()),
             transport: self.cluster.transport,
             rendezvous_timeout: patience,
-            shutdown_timeout: patience,
+            shutdown_timeout: Some(patience),
             rpc_timeout: patience,
             ..Options::default()
         };

@@ -115,11 +115,14 @@ impl Kind {
     }
 }
 
-/// Whether a function is a worker's part in a gathering. That does not count as work: each of those who come waits for the others by
-/// itself, and the worker where they meet need not be one of them. A shutdown consists of them.
+/// Whether a function is a member's part in a barrier, a gathering or a shutdown. Such a call is no work: it waits for other
+/// members, and the worker that it runs on need not be one of them.
 #[inline]
 pub fn is_gathering(function: &str) -> bool {
-    matches!(function, "telegrad::gather" | "telegrad::barrier")
+    matches!(
+        function,
+        "telegrad::gather" | "telegrad::barrier" | "telegrad::done" | "telegrad::quiet"
+    )
 }
 
 /// How the calls of a graceful shutdown are made. Who is at it has nothing left to do: it does not wait to go on.

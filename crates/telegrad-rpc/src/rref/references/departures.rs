@@ -46,25 +46,38 @@ impl References {
         // Profiles of others are heard of through anybody.
         let is_concerned = self.books.lock().ledger.concerns(life)
             || layer.is_some_and(|layer| layer.concerns(peer.info.rank))
-            || !worker.recorder.of_others().is_empty();
+            || !worker.recorder.of_others().is_empty()
+            // A shutdown waits for every living member.
+            || worker.shutting_down.is_locked();
         if !is_concerned {
             return;
         }
         let (task, peer) = (worker.clone(), peer.clone());
         worker.executor.run_errand(Box::new(move || {
             let references = &task.references;
-            match references.look_for(&task, &peer) {
-                Ok(()) => {
-                    references.change(&task, |books| {
-                        if let Some(over) = over {
-                            books.ledger.connection_lost(life, over);
-                        }
-                    });
-                    references.flush(&task);
-                }
-                Err(absence) => references.died(&task, life, &format!("{why}; {absence}")),
+            if references.seek(&task, &peer, &why) {
+                references.change(&task, |books| {
+                    if let Some(over) = over {
+                        books.ledger.connection_lost(life, over);
+                    }
+                });
+                references.flush(&task);
             }
         }));
+    }
+
+    /// Looks for a worker, for as long as that takes; whether it was found. Otherwise it counts as gone,
+    /// for the reason that made it suspect.
+    pub(crate) fn seek(&self, worker: &Arc<Worker>, peer: &Arc<Member>, why: &str) -> bool {
+        let life = peer.identity().incarnation;
+        if self.is_dead(life) {
+            return false;
+        }
+        let found = self.look_for(worker, peer);
+        if let Err(absence) = &found {
+            self.died(worker, life, &format!("{why}; {absence}"));
+        }
+        found.is_ok()
     }
 
     /// Finds out whether a worker is still there. It is not when nobody listens where it did, a few

@@ -1,0 +1,234 @@
+//! The leader's side of a shutdown: collects the reports of all living members.
+//!
+//! Every member has one, since any may come to lead. Reports that arrive at a member which does not
+//! lead wait there until it does, or leaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+use telegrad_macros::remote;
+use telegrad_wire::{Rank, Wire};
+
+use crate::context::CallContext;
+use crate::error::{Error, Result};
+use crate::worker::Worker;
+use crate::worker_info::WorkerInfo;
+
+/// The reports of the members that shut down.
+#[derive(Default)]
+pub(crate) struct Rounds(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The living members that are done.
+    done: BTreeSet<Rank>,
+    /// The lost members, and how each was lost.
+    gone: BTreeMap<Rank, Arc<str>>,
+    /// The current round. A report belongs to one: repeated after a broken connection it must not
+    /// count for the next.
+    round: u64,
+    /// How many calls each member has made and served, of those that have reported in this round.
+    reports: BTreeMap<Rank, u64>,
+    /// The sum of the round before, and how many members were lost by then.
+    before: Option<(u64, usize)>,
+    /// The world is over.
+    over: bool,
+    /// This worker has ended.
+    closed: bool,
+    /// The reports that wait for others.
+    wakers: Vec<Waker>,
+}
+
+/// How a round ended.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub(crate) enum Verdict {
+    /// Calls were made or served since the last one: the next round is this.
+    Again(u64),
+    /// The world is over, without these members.
+    Over(Vec<Gone>),
+}
+
+/// A lost member.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub(crate) struct Gone {
+    pub(crate) member: WorkerInfo,
+    pub(crate) why: String,
+}
+
+impl Rounds {
+    /// Notes that a member of a world of `count` was lost: its report is not waited for.
+    pub(crate) fn lost(&self, member: Rank, why: &str, count: usize) {
+        self.change(count, |state| {
+            state.done.remove(&member);
+            state.reports.remove(&member);
+            state.gone.entry(member).or_insert_with(|| why.into());
+        });
+    }
+
+    /// Lets go of the reports that wait here.
+    pub(crate) fn close(&self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        // Outside the lock: they may hold the worker.
+        drop(state);
+        drop(wakers);
+    }
+
+    /// The lowest rank of a living member, of a world of `count`.
+    pub(crate) fn leader(&self, count: usize) -> Option<Rank> {
+        let state = self.0.lock();
+        (0..count as Rank).find(|rank| !state.gone.contains_key(rank))
+    }
+
+    /// Whether the last round was led here, and has ended the world.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.lock().over
+    }
+
+    /// The living members, of a world of `count`, that have not reported: that they are done, or, once
+    /// all are, that they are quiet.
+    pub(crate) fn unreported(&self, count: usize) -> Vec<Rank> {
+        let state = self.0.lock();
+        let all_are_done = state.all_are_done(count);
+        let has_come = |rank: &Rank| match all_are_done {
+            true => state.reports.contains_key(rank),
+            false => state.done.contains(rank),
+        };
+        let living = (0..count as Rank).filter(|rank| !state.gone.contains_key(rank));
+        living.filter(|rank| !has_come(rank)).collect()
+    }
+
+    fn done(&self, member: Rank, count: usize) {
+        self.change(count, |state| {
+            state.done.insert(member);
+        });
+    }
+
+    fn report(&self, member: Rank, round: u64, calls: u64, count: usize) {
+        self.change(count, |state| {
+            if state.round == round {
+                state.reports.insert(member, calls);
+            }
+        });
+    }
+
+    /// Changes the state, and wakes what waits for it only when it is complete: were each of n reports to
+    /// wake all others, there would be n² wake-ups.
+    fn change(&self, count: usize, change: impl FnOnce(&mut State)) {
+        let mut state = self.0.lock();
+        let were_done = state.all_are_done(count);
+        change(&mut state);
+        let are_quiet = state.all_are_quiet(count);
+        if are_quiet {
+            state.end_round();
+        }
+        if !are_quiet && (were_done || !state.all_are_done(count)) {
+            return;
+        }
+        let wakers = std::mem::take(&mut state.wakers);
+        // Outside the lock: a report may run at once.
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The current round, once all living members are done.
+    fn poll_done(&self, count: usize, waker: &Waker) -> Poll<u64> {
+        let mut state = self.0.lock();
+        if state.all_are_done(count) {
+            return Poll::Ready(state.round);
+        }
+        state.wait(waker)
+    }
+
+    /// The verdict of a round, once all living members have reported.
+    fn poll_round(&self, round: u64, worker: &Worker, waker: &Waker) -> Poll<Verdict> {
+        let mut state = self.0.lock();
+        if state.over {
+            return Poll::Ready(Verdict::Over(state.gone(worker)));
+        }
+        if state.round != round {
+            return Poll::Ready(Verdict::Again(state.round));
+        }
+        state.wait(waker)
+    }
+}
+
+impl State {
+    fn all_are_done(&self, count: usize) -> bool {
+        self.done.len() + self.gone.len() >= count
+    }
+
+    fn all_are_quiet(&self, count: usize) -> bool {
+        !self.reports.is_empty() && self.reports.len() + self.gone.len() >= count
+    }
+
+    /// Compares the reports with those of the round before.
+    fn end_round(&mut self) {
+        let reports = std::mem::take(&mut self.reports);
+        let sum = reports.values().fold(0, |sum: u64, calls| sum.wrapping_add(*calls));
+        let now = Some((sum, self.gone.len()));
+        self.over |= self.before == now;
+        self.before = now;
+        self.round += 1;
+    }
+
+    fn wait<T>(&mut self, waker: &Waker) -> Poll<T> {
+        // The end of its connection drops a report that waits at a worker which has ended.
+        if !self.closed {
+            self.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    fn gone(&self, worker: &Worker) -> Vec<Gone> {
+        let info = |rank: Rank| Some(worker.members().ok()?.get(rank)?.info.clone());
+        let gone = self.gone.iter();
+        let gone = gone.filter_map(|(rank, why)| Some((info(*rank)?, why)));
+        gone.map(|(member, why)| Gone {
+            member,
+            why: why.to_string(),
+        })
+        .collect()
+    }
+}
+
+/// Runs on the leader: reports that the caller is done, and ends when all living members are, with the
+/// number of the round.
+#[remote(name = "telegrad::done")]
+pub(crate) async fn done() -> Result<u64> {
+    let (worker, member) = parties()?;
+    let count = worker.members()?.count();
+    worker.rounds.done(member, count);
+    Ok(poll_fn(|cx| worker.rounds.poll_done(count, cx.waker())).await)
+}
+
+/// Runs on the leader: reports that the caller is quiet, after this many calls, and ends when all
+/// living members are.
+#[remote(name = "telegrad::quiet")]
+pub(crate) async fn quiet(round: u64, calls: u64) -> Result<Verdict> {
+    let (worker, member) = parties()?;
+    let count = worker.members()?.count();
+    worker.rounds.report(member, round, calls, count);
+    Ok(poll_fn(|cx| worker.rounds.poll_round(round, &worker, cx.waker())).await)
+}
+
+/// Runs on the leader: the names of the living members that have not reported.
+#[remote(name = "telegrad::unreported")]
+pub(crate) fn unreported() -> Result<Vec<String>> {
+    let (worker, _) = parties()?;
+    let members = worker.members()?;
+    let ranks = worker.rounds.unreported(members.count()).into_iter();
+    let names = ranks.filter_map(|rank| Some(members.get(rank)?.info.name.clone()));
+    Ok(names.collect())
+}
+
+/// The worker that serves this call, and the rank of its caller.
+fn parties() -> Result<(Arc<Worker>, Rank)> {
+    let call = CallContext::current().ok_or(Error::NoWorld)?;
+    let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
+    Ok((worker, call.caller.rank))
+}
