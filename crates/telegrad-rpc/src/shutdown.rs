@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use telegrad_wire::{Rank, Wire};
 
-use self::rounds::{Verdict, done, quiet, unreported};
 pub(crate) use self::rounds::{Gone, Rounds};
+use self::rounds::{Verdict, done, quiet, unreported};
 use crate::call::RpcFuture;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind, Result};

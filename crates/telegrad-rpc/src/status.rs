@@ -44,7 +44,7 @@ pub struct Status {
     pub process: u32,
     /// What [`VARIABLE`] says: the process of the `telegrad run` that has started it, if one has.
     pub started_by: Option<u32>,
-    /// Whether it shuts down gracefully: then its part in a gathering is a part in the shutdown.
+    /// Whether it shuts down gracefully.
     pub is_leaving: bool,
     /// Counters.
     pub counters: DebugInfo,
@@ -52,8 +52,7 @@ pub struct Status {
     pub made: Vec<Made>,
     /// The calls that it serves, but for those that are over in no time.
     pub served: Vec<Served>,
-    /// On rank 0, where they meet: for each barrier, gathering and round of the shutdown that is not complete, the ranks that have
-    /// come to it.
+    /// On rank 0, where they meet: for each barrier and gathering that is not complete, the ranks that have come to it.
     pub gatherings: Vec<Vec<u32>>,
     /// How long its calls took since the start, by callee.
     pub latency: Vec<Latency>,

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use telegrad_wire::Rank;
 
-use crate::event::{Event, Kind, SHUTDOWN, is_gathering};
+use crate::event::{Event, Kind, is_gathering};
 use crate::index::Index;
 use crate::intervals::{Measured, union, without};
 
@@ -66,11 +66,10 @@ fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
     meets(event) || waits && index.parent(event).is_some_and(meets)
 }
 
-/// Whether it is a wait of somebody who has come to the end of what it had to do.
+/// Whether an event is a wait in a graceful shutdown: its worker is idle.
 fn is_over(event: &Event, index: &Index<'_>) -> bool {
     let Kind::Wait { call } = event.kind else {
         return false;
     };
-    let call = index.get(call).and_then(Event::as_call);
-    call.is_some_and(|call| call.verb == SHUTDOWN)
+    index.get(call).is_some_and(Event::is_shutdown)
 }

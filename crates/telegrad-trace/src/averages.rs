@@ -10,7 +10,8 @@ use crate::intervals::union;
 use crate::names::Names;
 use crate::phases::{Phases, phases};
 use crate::profile::Profile;
-use crate::text::{align_right, printable, size, table, time};
+use crate::table::Table;
+use crate::text::{size, time};
 
 /// All events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,33 +197,31 @@ impl Averages {
     }
 }
 
-/// A table, and for calls a second one of where their time went.
+/// A table, and for calls a second one of where their time went; 120 columns wide at most.
 impl fmt::Display for Averages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = table(&[
-            "name", "worker", "calls", "failed", "self", "total", "mean", "p50", "p99", "bytes", "tensors",
-        ]);
+        let numbers = [
+            "calls", "failed", "self", "total", "mean", "p50", "p99", "bytes", "tensors",
+        ];
+        let mut rows = Table::new(&["name", "worker"], &numbers);
         for average in &self.0 {
-            rows.add_row([
-                printable(&average.name).into_owned(),
-                printable(&average.worker).into_owned(),
-                average.calls.to_string(),
-                if average.failed == 0 {
-                    String::new()
-                } else {
-                    average.failed.to_string()
-                },
-                time(average.self_time),
-                time(average.total),
-                time(average.mean),
-                time(average.p50),
-                time(average.p99),
-                size(average.bytes),
-                size(average.tensor_bytes),
-            ]);
+            let failed = (average.failed > 0).then(|| average.failed.to_string());
+            rows.add(
+                [&average.name, &average.worker],
+                [
+                    average.calls.to_string(),
+                    failed.unwrap_or_default(),
+                    time(average.self_time),
+                    time(average.total),
+                    time(average.mean),
+                    time(average.p50),
+                    time(average.p99),
+                    size(average.bytes),
+                    size(average.tensor_bytes),
+                ],
+            );
         }
-        align_right(&mut rows, 2);
-        writeln!(f, "{rows}")?;
+        write!(f, "{rows}")?;
         let calls: Vec<_> = self
             .0
             .iter()
@@ -231,31 +230,21 @@ impl fmt::Display for Averages {
         if calls.is_empty() {
             return Ok(());
         }
-        let mut rows = table(&[
-            "call, on average",
-            "calls",
-            "encode",
-            "wire",
-            "queue",
-            "execute",
-            "reply",
-        ]);
+        let numbers = ["calls", "encode", "wire", "queue", "execute", "reply"];
+        let mut rows = Table::new(&["call, on average"], &numbers);
         for (average, phases) in calls {
-            let Phases {
-                encode,
-                wire,
-                queue,
-                execute,
-                reply,
-            } = phases;
-            let mut row = vec![
-                printable(&average.name).into_owned(),
-                average.executed.to_string(),
-            ];
-            row.extend([encode, wire, queue, execute, reply].map(time));
-            rows.add_row(row);
+            rows.add(
+                [&average.name],
+                [
+                    average.executed.to_string(),
+                    time(phases.encode),
+                    time(phases.wire),
+                    time(phases.queue),
+                    time(phases.execute),
+                    time(phases.reply),
+                ],
+            );
         }
-        align_right(&mut rows, 1);
         write!(f, "\n{rows}")
     }
 }

@@ -59,6 +59,11 @@ impl Event {
         }
     }
 
+    /// Whether it is a call of a graceful shutdown.
+    pub fn is_shutdown(&self) -> bool {
+        self.as_call().is_some_and(|call| call.verb == SHUTDOWN)
+    }
+
     /// As the execution of a call, if it is one.
     pub fn as_execution(&self) -> Option<&Execution> {
         match &self.kind {
@@ -119,13 +124,16 @@ impl Kind {
 /// members, and the worker that it runs on need not be one of them.
 #[inline]
 pub fn is_gathering(function: &str) -> bool {
-    matches!(
-        function,
-        "telegrad::gather" | "telegrad::barrier" | "telegrad::done" | "telegrad::quiet"
-    )
+    matches!(function, "telegrad::gather" | "telegrad::barrier") || is_shutdown(function)
 }
 
-/// How the calls of a graceful shutdown are made. Who is at it has nothing left to do: it does not wait to go on.
+/// Whether a function is a member's part in a graceful shutdown. Its calls are recorded under the verb [`SHUTDOWN`].
+#[inline]
+pub fn is_shutdown(function: &str) -> bool {
+    matches!(function, "telegrad::done" | "telegrad::quiet")
+}
+
+/// The verb of a graceful shutdown's calls. A worker in shutdown is idle: these calls do not count as waiting.
 pub const SHUTDOWN: &str = "shutdown";
 
 /// A call, seen by the caller. It begins before its arguments are encoded.

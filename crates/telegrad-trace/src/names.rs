@@ -9,7 +9,7 @@ use crate::index::Index;
 use crate::profile::Profile;
 
 /// What stands between a call and what was done for it.
-const FOR: &str = "#remote_op: ";
+pub(crate) const FOR: &str = "#remote_op: ";
 
 /// Calls that stand in front of a name, each made for the one before. Of more, only the last ones: names as long as
 /// the nesting is deep would take more room than all events.

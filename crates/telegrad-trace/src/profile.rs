@@ -154,6 +154,21 @@ impl Profile {
         phases(call, execution)
     }
 
+    /// The same without graceful shutdowns: their calls, the events that these caused, and the waits for them.
+    #[must_use]
+    pub fn without_shutdown(mut self) -> Self {
+        let index = self.index();
+        let hidden = index.by_causes(|event, is_within: Option<&bool>| {
+            let waited_for = match event.kind {
+                Kind::Wait { call } => index.get(call),
+                _ => None,
+            };
+            is_within == Some(&true) || event.is_shutdown() || waited_for.is_some_and(Event::is_shutdown)
+        });
+        self.events.retain(|event| hidden.get(&event.span) != Some(&true));
+        self
+    }
+
     pub(crate) fn index(&self) -> Index<'_> {
         Index::new(&self.events)
     }

@@ -13,7 +13,8 @@ use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::names::Names;
 use crate::profile::Profile;
-use crate::text::{align_right, printable, table, time};
+use crate::table::{Table, lines_of};
+use crate::text::{WIDTH, printable, time};
 use crate::worker::Worker;
 
 /// A part of a profile from one moment to another, on all workers.
@@ -274,44 +275,34 @@ fn is_made_up(event: &Event) -> bool {
     event.span == 0
 }
 
-/// How each worker spent it, and the critical path by name.
+/// How each worker spent it, and the critical path by name; 120 columns wide at most.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.duration().max(1) as f64;
         let share = |time: u64| format!("{:.1} %", 100.0 * time as f64 / whole);
-        writeln!(f, "{}: {}", printable(&self.name), time(self.duration()))?;
-        let mut rows = table(&["worker", "busy", "waiting", "idle"]);
+        let title = format!("{}: {}", printable(&self.name), time(self.duration()));
+        writeln!(f, "{}", lines_of(&title, WIDTH).join("\n"))?;
+        let mut rows = Table::new(&["worker"], &["busy", "waiting", "idle"]);
         for usage in &self.workers {
-            rows.add_row([
-                printable(&usage.worker).into_owned(),
-                share(usage.busy),
-                share(usage.waiting),
-                share(usage.idle),
-            ]);
+            let shares = [usage.busy, usage.waiting, usage.idle].map(share);
+            rows.add([&usage.worker], shares);
         }
-        align_right(&mut rows, 1);
         writeln!(f, "{rows}")?;
         writeln!(
             f,
-            "bubble: {:.1} % of the workers' time was not worked",
+            "bubble: {:.1} % of the workers' time was not worked\n",
             100.0 * self.bubble_ratio()
         )?;
-        let mut rows = table(&["critical path", "worker", "time", "share"]);
+        let mut rows = Table::new(&["critical path", "worker"], &["time", "share"]);
         let critical = self.critical();
         let shown = 12;
         for (worker, name, spent) in critical.iter().take(shown) {
-            rows.add_row([
-                printable(name).into_owned(),
-                printable(worker).into_owned(),
-                time(*spent),
-                share(*spent),
-            ]);
+            rows.add([name, worker], [time(*spent), share(*spent)]);
         }
         let rest: u64 = critical.iter().skip(shown).map(|(_, _, spent)| spent).sum();
         if rest > 0 {
-            rows.add_row(["everything else".into(), String::new(), time(rest), share(rest)]);
+            rows.add(["everything else", ""], [time(rest), share(rest)]);
         }
-        align_right(&mut rows, 2);
-        write!(f, "{rows}")
+        write!(f, "{}", rows.to_string().trim_end())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use unicode_width::UnicodeWidthChar;
 
 /// Text that may come from anywhere, such that it is one line and does nothing to a terminal: control characters become signs
 /// that stand for them.
@@ -27,42 +27,112 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A table in which lines are all that separates.
-pub(crate) fn table(columns: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(columns);
-    table
+/// Most columns of what is printed: as many as half of a large screen has.
+pub(crate) const WIDTH: usize = 120;
+
+/// A text in lines that fit a terminal of 120 columns.
+pub fn wrap(text: &str) -> String {
+    wrapped(text, WIDTH, 0).join("\n")
 }
 
-pub(crate) fn align_right(table: &mut Table, from: usize) {
-    for column in table.column_iter_mut().skip(from) {
-        column.set_cell_alignment(CellAlignment::Right);
+/// A text in lines of at most this width, all but the first indented by so many blanks. It is broken after blanks and
+/// between the parts of names where that is possible.
+pub(crate) fn wrapped(text: &str, limit: usize, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for mut piece in pieces(text) {
+        loop {
+            let room = limit.saturating_sub(width(&line));
+            if width(piece.trim_end()) <= room {
+                line += piece;
+                break;
+            }
+            // A piece of more than a line is broken anywhere.
+            if line.trim().is_empty() {
+                let first = piece.chars().next().map_or(0, char::len_utf8);
+                let (head, rest) = piece.split_at(fitting(piece, room).len().max(first));
+                line += head;
+                piece = rest;
+            }
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+        }
     }
+    lines.push(line);
+    lines.retain(|line| !line.trim().is_empty());
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Nanoseconds for people.
+/// The parts of a text that stay in one line: words, the segments of a path, what is in parentheses.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut start, mut depth) = (0, 0_usize);
+    for (at, char) in text.char_indices() {
+        let before = &text[start..at];
+        let ends = depth == 0 && (char == '(' || before.ends_with(' '));
+        if at > start && (ends || before.ends_with('#') || before.ends_with("::")) {
+            pieces.push(before);
+            start = at;
+        }
+        depth = match char {
+            '(' => depth + 1,
+            ')' => depth.saturating_sub(1),
+            _ => depth,
+        };
+    }
+    pieces.push(&text[start..]);
+    pieces
+}
+
+/// As much of the beginning of a text as fits.
+pub(crate) fn fitting(text: &str, limit: usize) -> &str {
+    let mut taken = 0;
+    let end = text.char_indices().find(|(_, char)| {
+        taken += char.width().unwrap_or(0);
+        taken > limit
+    });
+    end.map_or(text, |(end, _)| &text[..end])
+}
+
+/// How many columns of a terminal a text takes, at most.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().filter_map(UnicodeWidthChar::width).sum()
+}
+
+/// Nanoseconds for people, to three digits.
 pub(crate) fn time(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
-        0..10_000 => format!("{:.2} µs", value / 1e3),
-        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
+        0..1_000_000 => format!("{} µs", three_digits(value / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} ms", three_digits(value / 1e6)),
+        _ => format!("{} s", three_digits(value / 1e9)),
+    }
+}
+
+/// A number to three digits, if it has no more before the point. One that nothing takes that long for is rounded.
+fn three_digits(value: f64) -> String {
+    match value {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        ..1e6 => format!("{value:.0}"),
+        _ => format!("{value:.1e}"),
     }
 }
 
 /// Bytes for people.
 pub(crate) fn size(bytes: u64) -> String {
     let value = bytes as f64;
+    let of = |unit: f64, name: &str| match value / unit {
+        value @ ..99.95 => format!("{value:.1} {name}"),
+        value => format!("{value:.0} {name}"),
+    };
     match bytes {
         0 => String::new(),
         1..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", value / 1e6),
-        _ => format!("{:.1} GB", value / 1e9),
+        1_000..1_000_000 => of(1e3, "kB"),
+        1_000_000..1_000_000_000 => of(1e6, "MB"),
+        1_000_000_000..1_000_000_000_000 => of(1e9, "GB"),
+        1_000_000_000_000..1_000_000_000_000_000 => of(1e12, "TB"),
+        _ => of(1e15, "PB"),
     }
 }
 
@@ -78,5 +148,57 @@ mod tests {
             printable("\u{9b}0m\u{202e}x\u{2028}"),
             "\u{fffd}0m\u{fffd}x\u{fffd}"
         );
+    }
+
+    #[test]
+    fn texts_are_broken_between_their_parts() {
+        let lines = |text, limit| wrapped(text, limit, 0);
+        assert_eq!(lines("", 5), [""; 0]);
+        assert_eq!(lines("one two three", 8), ["one two", "three"]);
+        assert_eq!(
+            lines("rpc_sync#a::b::forward(client -> server)", 24),
+            ["rpc_sync#a::b::forward", "(client -> server)"]
+        );
+        assert_eq!(lines("a::bb::cccc", 6), ["a::", "bb::", "cccc"]);
+        // What has no parts is broken anywhere, and a character that is wider than all stands alone.
+        assert_eq!(lines("abcdefg hi", 3), ["abc", "def", "g", "hi"]);
+        assert_eq!(lines("漢字漢", 5), ["漢字", "漢"]);
+        assert_eq!(lines("漢字", 1), ["漢", "字"]);
+        assert_eq!(
+            wrapped("one two abcdef", 5, 2),
+            ["one", "  two", "  abc", "  def"]
+        );
+        assert_eq!(
+            wrapped("abc", 1, 3),
+            ["a", "   b", "   c"],
+            "an indent of more than a line"
+        );
+    }
+
+    #[test]
+    fn numbers_have_three_digits_and_never_need_more_than_eight_letters() {
+        for (nanoseconds, text) in [
+            (0, "0.00 µs"),
+            (1_234, "1.23 µs"),
+            (9_996, "10.0 µs"),
+            (241_345, "241 µs"),
+            (51_400_000, "51.4 ms"),
+            (999_999_999, "1000 ms"),
+            (86_400_000_000_000, "86400 s"),
+            (u64::MAX, "1.8e10 s"),
+        ] {
+            assert_eq!(time(nanoseconds), text);
+        }
+        for (bytes, text) in [
+            (0, ""),
+            (999, "999 B"),
+            (1_234, "1.2 kB"),
+            (921_100, "921 kB"),
+            (999_999, "1000 kB"),
+            (2_500_000_000_000, "2.5 TB"),
+            (u64::MAX, "18447 PB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
     }
 }

@@ -6,6 +6,8 @@ use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
 
+use telegrad::trace::is_shutdown;
+
 use super::columns::{self, duration, short};
 use crate::watch::{Chains, Look, OLD, Rates, Waits};
 
@@ -166,6 +168,7 @@ impl Screen {
             .workers
             .iter()
             .flat_map(|seen| seen.status.made.iter().map(move |made| (made.age, seen, made)))
+            .filter(|(_, _, made)| !is_shutdown(&made.function))
             .collect();
         calls.sort_by_key(|(age, ..)| std::cmp::Reverse(*age));
         let lines: Vec<_> = calls
@@ -230,7 +233,9 @@ fn remember(history: &mut Vec<u64>, value: u64) {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use telegrad::status::Status;
+    use std::time::Duration;
+
+    use telegrad::status::{Made, Status};
 
     use super::*;
     use crate::watch::Seen;
@@ -357,5 +362,31 @@ mod tests {
         let few = drawn_in(&mut screen, 40);
         has(&few, &["worker-1 ", "made/s", "123k", "p99"]);
         assert!(!few.contains("served") && !few.contains("rank"), "{few}");
+    }
+
+    #[test]
+    fn the_oldest_call_is_none_of_a_shutdown() {
+        let call = |function: &str, seconds| Made {
+            call: seconds,
+            function: function.into(),
+            callee: 0,
+            age: Duration::from_secs(seconds),
+            within: None,
+            is_awaited: true,
+            is_held_up: false,
+            is_gathering: is_shutdown(function),
+        };
+        let mut seen = seen(0);
+        seen.status.made = vec![call("telegrad::done", 90), call("work", 5)];
+        let mut screen = Screen::default();
+        screen.seen(Ok(Look {
+            workers: vec![seen],
+            silent: Vec::new(),
+        }));
+        let text = drawn(&mut screen);
+        assert!(
+            text.contains("work") && !text.contains("telegrad::done"),
+            "{text}"
+        );
     }
 }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use telegrad::trace::{self, Profile, SortBy, printable};
+use telegrad::trace::{self, Profile, SortBy, printable, wrap};
 
 use crate::{Error, print};
 
 /// Print what a recording shows: the events by name, how the workers spent the time, and the critical path.
+///
+/// It is 120 columns wide at most, and leaves out the shutdown of the world.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Recordings of one world: files, or folders of what workers have written
@@ -62,7 +64,8 @@ impl From<Sort> for SortBy {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let profile = trace::read(&args.files)?;
+    // The end of a world is telegrad's own: it says nothing about the program.
+    let profile = trace::read(&args.files)?.without_shutdown();
     let mut text = table(&profile, args.sort.into(), args.limit);
     let steps = match &args.step {
         Some(name) => profile.steps(name),
@@ -74,21 +77,27 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     for step in steps {
         text += &format!("\n{step}\n");
     }
-    for worker in profile.workers.iter().filter(|worker| worker.dropped > 0) {
-        text += &format!(
-            "\n{} events of `{}` are missing: there was no room for them\n",
-            worker.dropped,
-            printable(&worker.name)
-        );
-    }
-    for doubt in profile.doubts() {
-        text += &format!("\n{doubt}\n");
-    }
-    for (worker, why) in &profile.missing {
-        let (worker, why) = (printable(worker), printable(why));
-        text += &format!("\nnot all events of `{worker}` are there: {why}\n");
+    for note in notes(&profile) {
+        text += &format!("\n{}\n", wrap(&note));
     }
     Ok(print(text.as_bytes()))
+}
+
+/// What the recording lacks, in sentences.
+fn notes(profile: &Profile) -> Vec<String> {
+    let dropped = profile.workers.iter().filter(|worker| worker.dropped > 0);
+    let dropped = dropped.map(|worker| {
+        let name = printable(&worker.name);
+        format!(
+            "{} events of `{name}` are missing: there was no room for them",
+            worker.dropped
+        )
+    });
+    let missing = profile.missing.iter().map(|(worker, why)| {
+        let (worker, why) = (printable(worker), printable(why));
+        format!("not all events of `{worker}` are there: {why}")
+    });
+    dropped.chain(profile.doubts()).chain(missing).collect()
 }
 
 fn table(profile: &Profile, sort: SortBy, limit: usize) -> String {
@@ -99,7 +108,7 @@ fn table(profile: &Profile, sort: SortBy, limit: usize) -> String {
         averages.0.len().saturating_sub(limit)
     };
     averages.0.truncate(averages.0.len() - left_out);
-    let mut text = format!("{averages}\n");
+    let mut text = averages.to_string();
     if left_out > 0 {
         text += &format!("and {left_out} more; --limit 0 shows all\n");
     }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use telegrad::status::{Made, Served, Stage, Status};
+use telegrad::trace::is_shutdown;
 
 use graph::{Graph, Node};
 
@@ -169,7 +170,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// All calls that somebody knows of, the oldest first. Those of silent callers are known where they are served; and so are those
+    /// All calls that somebody knows of but for those of a shutdown, the oldest first. Those of silent callers are known where they are served; and so are those
     /// that make a value and that the caller has been told have arrived: it does not wait for them, but whoever needs the
     /// value does.
     pub(crate) fn under_way(&self) -> Vec<UnderWay<'_>> {
@@ -181,6 +182,7 @@ impl<'a> Chains<'a> {
             |id: &&CallId| !self.made.contains_key(*id) && (makes(id) || !self.workers.contains_key(&id.0));
         let known = self.made.keys().chain(self.served.keys().filter(is_wanted));
         let mut calls: Vec<_> = known
+            .filter(|id| !is_shutdown(self.what(**id).0))
             .map(|id| {
                 let (function, callee, age) = self.what(*id);
                 UnderWay {

@@ -1,5 +1,7 @@
 //! Signals to the launcher, and to nobody else.
 
+use std::process::{Command, Stdio};
+
 use rustix::process::Signal;
 
 use crate::launcher::{Launcher, open_pidfd, run_sh, telegrad, wait_for};
@@ -92,6 +94,25 @@ fn a_reader_that_does_not_read_holds_up_no_signal() {
     world.signal(Signal::INT);
     world.signal(Signal::TERM);
     assert!(world.wait().code > Some(128));
+}
+
+#[test]
+fn a_world_that_was_started_with_nohup_outlives_its_terminal() {
+    let mut command = Command::new("sh");
+    let script = "trap '' HUP; exec \"$@\"";
+    let run = telegrad(["run", "-n", "1", "--", "sh", "-c", POLITE]);
+    command.args(["-c", script, "sh"]).arg(run.get_program());
+    command
+        .args(run.get_args())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let world = Launcher::start(command);
+    assert_eq!(world.line(), "worker0 | ready");
+    world.signal(Signal::HUP);
+    // A launcher that a hangup has ended passes nothing on.
+    world.signal(Signal::INT);
+    assert_eq!(world.line(), "worker0 | got INT");
+    assert_eq!(world.wait().code, Some(0));
 }
 
 #[test]

@@ -64,6 +64,26 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
     assert_is_for_prometheus(&metrics);
 }
 
+/// The server of the demo is in the shutdown from the start: that is no call that takes long.
+#[test]
+fn the_dashboard_does_not_show_waiting_in_the_shutdown() {
+    let mut running = Running::start(&["--dashboard"]);
+    let address = running.dashboard();
+    until(|| {
+        let said = text(&super::doctor::doctor(&[&running.process()]).stdout);
+        let is_leaving = said.contains("1 of 2 workers wait in the shutdown for all others: `server`");
+        if is_leaving { Ok(()) } else { Err(said) }
+    });
+    let status: Value = serde_json::from_str(&get(&address, "/status.json").1).unwrap();
+    let calls = status["calls"].as_array().unwrap();
+    let of_server = calls
+        .iter()
+        .filter(|call| call["caller"] == 1 && call["callee"] == 0);
+    assert_eq!(of_server.count(), 0, "{status}");
+    let pairs = status["pairs"].as_array().unwrap();
+    assert!(pairs.iter().all(|pair| pair[0] != 1 || pair[1] != 0), "{status}");
+}
+
 /// That every line is a comment or a number, and that what has numbers is described before.
 fn assert_is_for_prometheus(metrics: &str) {
     let mut described = Vec::new();

@@ -169,7 +169,9 @@ impl State {
     /// Compares the reports with those of the round before.
     fn end_round(&mut self) {
         let reports = std::mem::take(&mut self.reports);
-        let sum = reports.values().fold(0, |sum: u64, calls| sum.wrapping_add(*calls));
+        let sum = reports
+            .values()
+            .fold(0, |sum: u64, calls| sum.wrapping_add(*calls));
         let now = Some((sum, self.gone.len()));
         self.over |= self.before == now;
         self.before = now;

@@ -130,3 +130,100 @@ fn names_do_nothing_to_the_terminal() {
         assert!(text.contains("␛[31m"), "{text}");
     }
 }
+
+/// A call that takes these times, and what it had done by `b`.
+fn called(span: u64, verb: &'static str, name: &'static str, (start, end): (u64, u64)) -> [Event; 3] {
+    let mut kind = call(1, (start + 1, end - 1));
+    if let Kind::Call(call) = &mut kind {
+        call.verb = verb.into();
+    }
+    let (arrived, replied) = (start + 2, end - 2);
+    [
+        event(span, 0, 0, kind, name, (start, end)),
+        event(
+            span + 1,
+            span,
+            1,
+            execution(0, (arrived, replied)),
+            name,
+            (arrived, replied),
+        ),
+        event(span + 2, span + 1, 1, Kind::Scope, "below", (arrived, replied)),
+    ]
+}
+
+#[test]
+fn a_shutdown_can_be_left_out_with_all_that_belongs_to_it() {
+    let mut events = called(1, "rpc_sync", "f", (0, 100)).to_vec();
+    events.extend(called(10, telegrad_trace::SHUTDOWN, "telegrad::done", (200, 900)));
+    events.push(event(20, 0, 0, Kind::Wait { call: 1 }, "wait for f", (5, 100)));
+    let of_shutdown = Kind::Wait { call: 10 };
+    events.push(event(
+        21,
+        0,
+        0,
+        of_shutdown,
+        "wait for telegrad::done",
+        (205, 900),
+    ));
+    let all = of(events);
+    let kept = all.clone().without_shutdown();
+    let spans: Vec<u64> = kept.events.iter().map(|event| event.span).collect();
+    assert_eq!(spans, [1, 2, 3, 20]);
+    assert_eq!(
+        (&kept.workers, kept.step().unwrap().duration()),
+        (&all.workers, 100_000)
+    );
+    let text = kept.key_averages().to_string() + &kept.step().unwrap().to_string();
+    assert!(!text.contains("telegrad::done"), "{text}");
+}
+
+#[test]
+fn what_is_printed_fits_a_terminal_of_120_columns() {
+    let function: &'static str = Box::leak("a_module_of_many_letters::".repeat(6).into_boxed_str());
+    let mut events: Vec<Event> = (0..20)
+        .flat_map(|n| called(100 + 10 * n, "rpc_async", function, (n, u64::MAX / 10_000_000)))
+        .collect();
+    // Calls within calls, deep enough to fill any line.
+    for depth in 0..10 {
+        let mut inner = called(1000 + 10 * depth, "rpc_sync", function, (5, 1_000_000));
+        inner[0].parent = if depth == 0 {
+            101
+        } else {
+            1000 + 10 * (depth - 1) + 1
+        };
+        inner[0].worker = 1;
+        events.extend(inner);
+    }
+    events[0].status = telegrad_trace::Status::TimedOut;
+    for event in &mut events {
+        event.tensor_bytes = u64::MAX / 1000;
+        if let Kind::Call(call) = &mut event.kind {
+            (call.sent_bytes, call.received_bytes) = (u64::MAX / 4, u64::MAX / 4);
+        }
+    }
+    let mut profile = of(events);
+    for worker in &mut profile.workers {
+        worker.name = format!("{}{}", worker.name, "-with-a-long-name".repeat(7));
+    }
+    let averages = profile.key_averages();
+    let rows = averages.0.len();
+    let mut step = profile.step().unwrap();
+    step.name = "step ".repeat(100);
+    let (averages, step) = (averages.to_string(), step.to_string());
+    for line in averages.lines().chain(step.lines()) {
+        assert!(
+            line.chars().count() <= 120,
+            "{} columns: {line}",
+            line.chars().count()
+        );
+    }
+    // Each row has all of its numbers, in one line.
+    let complete = averages.lines().filter(|line| line.contains(" PB"));
+    assert!(complete.count() >= rows, "{averages}");
+    assert!(
+        averages.contains("rpc_async#a_module_of_many_letters::"),
+        "{averages}"
+    );
+    assert!(step.contains("bubble: "), "{step}");
+}

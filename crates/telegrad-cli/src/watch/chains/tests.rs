@@ -334,7 +334,7 @@ fn gathering(came: &[u32]) -> [Status; 3] {
 
 #[test]
 fn who_waits_at_a_barrier_is_told_and_for_whom() {
-    let mut workers = gathering(&[0, 2]);
+    let workers = gathering(&[0, 2]);
     let waits = Chains::new(&workers).older(SECOND);
     let expected = "`w0`, `w2` have been waiting for all others, at a barrier or in a gathering, for 10.0 s: `w1` has not come";
     assert_eq!(waits.meetings, [expected]);
@@ -352,9 +352,29 @@ fn who_waits_at_a_barrier_is_told_and_for_whom() {
         "{:?}",
         waits.meetings
     );
-    // In the shutdown everybody waits for the others, for as long as it takes.
-    workers[0].is_leaving = true;
-    workers[2].is_leaving = true;
+}
+
+#[test]
+fn a_shutdown_is_not_shown_as_waiting() {
+    let mut workers = gathering(&[0, 2]);
+    workers[0].gatherings.clear();
+    workers[0].made.push(made(6, 1, None));
+    let call_of_shutdown = |function: &mut String| *function = "telegrad::done".into();
+    for worker in &mut workers {
+        let parts = worker.made.iter_mut().filter(|made| made.is_gathering);
+        parts.for_each(|made| call_of_shutdown(&mut made.function));
+        let parts = worker.served.iter_mut();
+        parts.for_each(|served| call_of_shutdown(&mut served.function));
+    }
+    let functions = |workers: &[Status]| -> Vec<String> {
+        let chains = Chains::new(workers);
+        let calls = chains.under_way().into_iter();
+        calls.map(|call| call.function.to_owned()).collect()
+    };
+    // However old the others are, and whichever side knows of them.
+    assert_eq!(functions(&workers), ["f6"]);
+    assert_eq!(functions(&workers[..1]), ["f6"]);
+    workers[0].made.pop();
     let chains = Chains::new(&workers);
     assert!(chains.older(SECOND).is_empty());
     assert_eq!(chains.leaving(), ["`w0`", "`w2`"]);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use telegrad::status::Stage;
+use telegrad::trace::is_shutdown;
 
 use super::super::name_of;
 use super::{CallId, Chain, Chains, State};
@@ -12,8 +13,8 @@ use super::{CallId, Chain, Chains, State};
 impl Chains<'_> {
     /// The members that wait in the shutdown for all others.
     pub(crate) fn leaving(&self) -> Vec<String> {
-        let waits = |id: &&CallId| self.made[*id].is_gathering && self.is_leaving(id.0);
-        let waiting: BTreeSet<u32> = self.made.keys().filter(waits).map(|id| id.0).collect();
+        let waits = self.made.iter().filter(|(_, made)| is_shutdown(&made.function));
+        let waiting: BTreeSet<u32> = waits.map(|(id, _)| id.0).collect();
         waiting.into_iter().map(|rank| self.quoted(rank)).collect()
     }
 
@@ -22,12 +23,13 @@ impl Chains<'_> {
     pub(super) fn meetings(&self, than: Duration) -> Vec<String> {
         let waiting = |rank: u32| {
             let of = (rank, 0)..=(rank, u64::MAX);
-            let made = self.made.range(of.clone()).filter(|(_, made)| made.is_gathering);
-            let there = self.served.range(of);
-            let there = there.filter(|(_, (_, served))| served.is_gathering);
-            let ages = made.map(|(_, made)| made.age);
-            let ages = ages.chain(there.map(|(_, (_, served))| served.age));
-            ages.max().filter(|_| !self.is_leaving(rank))
+            let is_meeting = |is_gathering: bool, function: &str| is_gathering && !is_shutdown(function);
+            let made = self.made.range(of.clone()).map(|(_, made)| made);
+            let made = made.filter(|made| is_meeting(made.is_gathering, &made.function));
+            let there = self.served.range(of).map(|(_, (_, served))| served);
+            let there = there.filter(|served| is_meeting(served.is_gathering, &served.function));
+            let ages = made.map(|made| made.age);
+            ages.chain(there.map(|served| served.age)).max()
         };
         let Some(host) = self.workers.get(&0) else {
             let ranks: BTreeSet<u32> = self.made.keys().map(|id| id.0).collect();
@@ -46,7 +48,7 @@ impl Chains<'_> {
                 .collect();
         };
         let meeting = |came: &Vec<u32>| {
-            // Some may have given up since, or be in the shutdown.
+            // Some may have given up since.
             let here: Vec<(u32, Duration)> = came
                 .iter()
                 .filter_map(|rank| Some((*rank, waiting(*rank)?)))
@@ -68,10 +70,6 @@ impl Chains<'_> {
             ))
         };
         host.gatherings.iter().filter_map(meeting).collect()
-    }
-
-    fn is_leaving(&self, rank: u32) -> bool {
-        self.workers.get(&rank).is_none_or(|worker| worker.is_leaving)
     }
 
     /// The names of some, of many only the first.
