@@ -8,8 +8,30 @@ mod running;
 
 use std::any::Any;
 
+use crate::error::RemoteErrorKind;
+use crate::registry::Trouble;
+
 pub(crate) use inbound::Inbound;
 pub(crate) use running::Running;
+
+/// The error that a function's panic becomes.
+fn panicked(panic: &(dyn Any + Send)) -> Trouble {
+    let text = panic_text(panic);
+    if needs_tokio(text) {
+        let advice = format!(
+            "it used tokio's timers or I/O outside of a tokio runtime ({text}); await `telegrad::sleep` and `telegrad::timeout` \
+             instead, which need none, or `Handle::spawn` the future on a runtime of the program's own and await that"
+        );
+        return Trouble::Around(RemoteErrorKind::Failed, advice);
+    }
+    Trouble::Around(RemoteErrorKind::Panicked, text.into())
+}
+
+/// Whether a panic is tokio's way to say that there is no runtime, or one without timers or I/O. Its texts are all there is
+/// to tell by; all of them say this.
+fn needs_tokio(text: &str) -> bool {
+    text.contains("Tokio 1.x runtime") || text.contains("Tokio 1.x context was found")
+}
 
 /// What a panic said.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {

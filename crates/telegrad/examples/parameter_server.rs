@@ -17,7 +17,6 @@
 
 use fastrand::Rng;
 use telegrad::prelude::*;
-use tokio::sync::oneshot;
 
 const TRAINERS: [&str; 4] = ["t1", "t2", "t3", "t4"];
 
@@ -37,15 +36,8 @@ const LEARNING_RATE: f64 = 2.0;
 struct Server {
     weights: Tensor,
     updates: usize,
-    round: Round,
-}
-
-/// The gradients that have come for the next update, and who waits for it.
-#[derive(Default)]
-struct Round {
-    gradients: Vec<Tensor>,
-    losses: f32,
-    waiting: Vec<oneshot::Sender<Tensor>>,
+    /// Each trainer hands in a gradient and its loss, and gets the new parameters.
+    round: Round<(Tensor, f32), Tensor>,
 }
 
 impl Server {
@@ -53,7 +45,7 @@ impl Server {
         Ok(Self {
             weights: Tensor::zeros((FEATURES, CLASSES), DType::F32, &Device::Cpu)?,
             updates: 0,
-            round: Round::default(),
+            round: Round::new(TRAINERS.len()),
         })
     }
 
@@ -63,25 +55,14 @@ impl Server {
         Ok(())
     }
 
-    /// Takes one gradient; the last one of a round completes it for everybody.
-    fn contribute(&mut self, gradient: Tensor, loss: f32) -> Result<oneshot::Receiver<Tensor>> {
-        let (sender, receiver) = oneshot::channel();
-        self.round.gradients.push(gradient);
-        self.round.losses += loss;
-        self.round.waiting.push(sender);
-        if self.round.waiting.len() == TRAINERS.len() {
-            let round = std::mem::take(&mut self.round);
-            if self.updates.is_multiple_of(ROUNDS / 5) {
-                let loss = round.losses / TRAINERS.len() as f32;
-                println!("after {:3} updates: loss {loss:.3}", self.updates);
-            }
-            self.step(&Tensor::stack(&round.gradients, 0)?.mean(0)?)?;
-            for waiting in round.waiting {
-                // A trainer that has given up does not want it.
-                let _ = waiting.send(self.weights.clone());
-            }
+    /// One step with the mean gradient of all trainers; the new parameters.
+    fn step_together(&mut self, shares: Vec<(Tensor, f32)>) -> Result<Tensor> {
+        let (gradients, losses): (Vec<_>, Vec<_>) = shares.into_iter().unzip();
+        if self.updates.is_multiple_of(ROUNDS / 5) {
+            println!("after {:3} updates: loss {:.3}", self.updates, mean(&losses));
         }
-        Ok(receiver)
+        self.step(&Tensor::stack(&gradients, 0)?.mean(0)?)?;
+        Ok(self.weights.clone())
     }
 }
 
@@ -102,12 +83,15 @@ impl Server {
 /// Hands in a gradient and gets the parameters after this round's update.
 ///
 /// An async function runs on no thread while it waits, so any number of trainers can wait for the
-/// round. The server is locked only within its first line: a `&mut self` method that waited for the
-/// others would lock them out.
+/// round. The server is locked within the first statement only, and for the step: a `&mut self` method that waited for
+/// the others would lock them out.
 #[remote]
 async fn push_and_pull(server: RRef<Server>, gradient: Tensor, loss: f32) -> Result<Tensor> {
-    let updated = server.local_value_mut()?.contribute(gradient, loss)?;
-    updated.await.map_err(Error::other)
+    let updating = server.clone();
+    let updated = server.local_value()?.round.join((gradient, loss), move |shares| {
+        updating.local_value_mut()?.step_together(shares)
+    });
+    updated.await
 }
 
 /// What a trainer does in rounds; how many updates it has seen, and its last loss.

@@ -55,10 +55,10 @@ pub use telegrad_optim as optim;
 /// What workers on this machine are doing, from outside.
 pub use telegrad_rpc::status;
 pub use telegrad_rpc::{
-    DebugInfo, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, ProcessProfile, RRef,
-    ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, RpcFuture,
-    StoreServer, To, Transport, UrlError, WorkerInfo, World, caller, is_cancelled, join_all, profile,
-    register, remote, time_left,
+    DebugInfo, Elapsed, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, ProcessProfile,
+    RRef, ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, Round,
+    RoundError, RpcFuture, Sleep, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller,
+    is_cancelled, join_all, profile, register, remote, sleep, time_left, timeout,
 };
 /// What profiles are made of, and what can be seen in them.
 pub use telegrad_trace as trace;
@@ -72,7 +72,7 @@ pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, W
 /// What most programs want: `use telegrad::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        AutogradError, AutogradWorld, Backward, Context, Error, Mode, Options, Param, RRef, Result,
+        AutogradError, AutogradWorld, Backward, Context, Error, Mode, Options, Param, RRef, Result, Round,
         RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all, register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};

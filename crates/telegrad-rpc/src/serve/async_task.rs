@@ -9,12 +9,11 @@ use parking_lot::Mutex;
 use telegrad_net::Flush;
 
 use super::destination::Destination;
-use super::panic_text;
+use super::panicked;
 use crate::context::CallContext;
-use crate::error::RemoteErrorKind;
 use crate::executor::Executor;
 use crate::recording;
-use crate::registry::{Run, Trouble};
+use crate::registry::Run;
 
 pub(crate) struct AsyncTask {
     state: Mutex<State>,
@@ -82,10 +81,7 @@ impl AsyncTask {
                 .enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
             match polled {
                 Ok(Poll::Ready(result)) => break Some(result),
-                Err(panic) => {
-                    let text = panic_text(&*panic).to_owned();
-                    break Some(Err(Trouble::Around(RemoteErrorKind::Panicked, text)));
-                }
+                Err(panic) => break Some(Err(panicked(&*panic))),
                 Ok(Poll::Pending) => {}
             }
             if let Some(span) = &self.context.span {

@@ -10,7 +10,7 @@ use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 
 use super::async_task::AsyncTask;
 use super::destination::Destination;
-use super::panic_text;
+use super::panicked;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
 use crate::layer::{Crossing, Recorded};
@@ -248,7 +248,7 @@ fn step(
             drop(entered);
             claim = Some(kept);
         }
-        stepped.map_err(|panic| Trouble::Around(RemoteErrorKind::Panicked, panic_text(&*panic).into()))
+        stepped.map_err(|panic| panicked(&*panic))
     })
 }
 
