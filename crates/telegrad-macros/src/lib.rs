@@ -43,6 +43,16 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 /// - `#[remote(skip)]`, inside an `impl` block only, leaves a function unregistered.
 ///
 /// Only concrete functions with owned arguments can be remote: code never travels, values do.
+///
+/// # Async functions
+///
+/// An `async fn` holds no thread while it waits, so any number of them can wait on one worker. It needs no runtime: it can
+/// await calls, channels and locks of any async library, `telegrad::sleep` and `telegrad::timeout`, and a `telegrad::Round`.
+/// Timers and I/O of tokio do need tokio's runtime. Without one the call fails with an error that says so: `Handle::spawn` the future
+/// on a runtime of the program's own, and await that.
+///
+/// A method is not async, because its object would be in use while it waits. Write an async function that takes an `RRef`
+/// of the object, and use its `local_value` between the waits.
 #[proc_macro_attribute]
 pub fn remote(arguments: TokenStream, item: TokenStream) -> TokenStream {
     remote::expand(arguments.into(), item.into()).into()

@@ -1,4 +1,4 @@
-//! Answering all callers of a round at once.
+//! Answering all callers of a round at once (S48).
 
 use std::fmt;
 use std::future::{Future, poll_fn};

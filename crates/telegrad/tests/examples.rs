@@ -67,7 +67,9 @@ fn profiling_shows_who_waits_and_writes_a_trace() {
     assert_line(&out, "front", "`front` waits most: ");
     assert_line(&out, "front", "the trace is in ");
     for shown in [
-        "rpc_async#telegrad::nn::AnyModule::forward(front -> back)#remote_op: Conv2d",
+        "rpc_async#telegrad::nn::AnyModule::forward",
+        "(front -> back)",
+        "#remote_op: Conv2d",
         "DistributedOptimizer::step",
         "bubble: ",
         "critical path",
