@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use telegrad::status::Status;
+use telegrad::trace::is_shutdown;
 
 use crate::watch::{Asking, Chains, Which, silent};
 use crate::{Error, fail, print};
@@ -88,7 +89,8 @@ fn examine(args: &Args) -> Result<(String, u8), Error> {
 
 fn overview(workers: &[Status]) -> String {
     let size = workers.first().map_or(0, |worker| worker.size);
-    let calls: usize = workers.iter().map(|worker| worker.made.len()).sum();
+    let calls = workers.iter().flat_map(|worker| &worker.made);
+    let calls = calls.filter(|made| !is_shutdown(&made.function)).count();
     let mut text = format!(
         "{} of {size} workers answer; {calls} calls are under way\n",
         workers.len()

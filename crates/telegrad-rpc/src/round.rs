@@ -98,7 +98,8 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         }
     }
 
-    /// Hands in the value of the worker that made the current call; the round's result.
+    /// Hands in the value of the worker that made the current call, or of this process outside of calls; the round's
+    /// result.
     ///
     /// `combine` gets the values of all callers in the order of their names, so that sums of floats come out the same every time. It
     /// runs once a round: each caller brings one, and the last caller's runs, on its thread and as part of its call.
