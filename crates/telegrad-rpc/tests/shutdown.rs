@@ -272,7 +272,9 @@ fn shut_down_inside() -> Result<()> {
 
 fn a_shutdown_inside_a_remote_function_is_refused(cluster: Cluster) {
     cluster.run(|world| {
-        let error = world.rpc_sync(1 - world.rank(), shut_down_inside, ()).unwrap_err();
+        let error = world
+            .rpc_sync(1 - world.rank(), shut_down_inside, ())
+            .unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("the remote function `shutdown::shut_down_inside` called `shutdown`"),

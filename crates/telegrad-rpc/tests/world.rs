@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use telegrad_rpc::{
     Error, Options, Result, StoreServer, Transport, WorkerInfo, World, init, init_with, remote,
 };
-use telegrad_testkit::{
-    Cluster, Meeting, on_cluster, on_every_cluster, on_threads_and_processes,
-};
+use telegrad_testkit::{Cluster, Meeting, on_cluster, on_every_cluster, on_threads_and_processes};
 use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
 
 #[remote]

@@ -27,9 +27,16 @@ impl Holder {
         let path = path_of(store, id);
         let file = open_private(&path)?;
         if !lock(&file, FlockOperation::NonBlockingLockExclusive)? {
-            return Err(io::Error::other(format!("{} is locked by another", path.display())));
+            return Err(io::Error::other(format!(
+                "{} is locked by another",
+                path.display()
+            )));
         }
-        Ok(Self { id, path, _file: file })
+        Ok(Self {
+            id,
+            path,
+            _file: file,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use super::file_store::FileStore;
 use super::mem_store::MemStore;
 use super::table::{Table, Wait};
 use super::tcp_store::TcpStore;
-use super::{RendezvousError, Store, StoreServer};
+use super::{Store, StoreServer};
 
 /// A place where stores can be opened.
 enum Meeting {
@@ -165,7 +165,10 @@ fn a_claim_lasts_as_long_as_its_member(meeting: &Meeting) {
     // A server notices soon, not at once.
     let until = soon();
     while b.claim("key", b"second").unwrap().is_some() {
-        assert!(Instant::now() < until, "the claim of a member that left is still there");
+        assert!(
+            Instant::now() < until,
+            "the claim of a member that left is still there"
+        );
         thread::yield_now();
     }
     let values = b.get_all(&keys(&["key", "kept"]), soon()).unwrap();
