@@ -92,9 +92,7 @@ impl Place {
     }
 
     fn serve(&self, name: &str, rank: u32) -> Result<(), Error> {
-        // Until the one that calls has done everything.
-        self.join(name, rank, None)?.shutdown_within(Duration::MAX)?;
-        Ok(())
+        Ok(self.join(name, rank, None)?.serve()?)
     }
 }
 

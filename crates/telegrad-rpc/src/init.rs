@@ -1,13 +1,14 @@
 //! How a world comes to be.
 //!
-//! Every member opens its listeners, leaves a card with their addresses where all members meet, and
-//! waits for the sheet with the cards of all, which rank 0 leaves when it has them. Whoever has it can
-//! call everybody: that is the barrier.
+//! Every member opens its listeners, claims its rank with a card of their addresses in the store where all
+//! members meet, and waits for the sheet with the cards of all, which rank 0 leaves when it has them. A
+//! member with the sheet can call every other: that is the barrier. A claim ends with its member, so rank 0 has
+//! all cards only when all members live; a member that is started again takes its place.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use telegrad_net::{Address, Identity, Listener, host_id, listen};
 use telegrad_wire::{Decoder, Encoder, Incarnation, Wire};
@@ -93,9 +94,13 @@ fn join(
         let roster = Roster::read(&sheet, &opened.store.describe())?;
         let known = roster.card(resolved.rank);
         if known.is_none_or(|known| known.identity != card.identity) {
-            // Its earlier attempt gave up just when the last of the others came.
+            // The member that had this rank has left since, or has given up in just that moment.
             let rank = resolved.rank;
-            return Err(Error::Init(format!("the world has met with another rank {rank}")));
+            return Err(Error::Init(format!(
+                "the world at {} was complete before worker `{name}` joined, with another worker as rank {rank}: a world of \
+                 fixed size takes no new members; start it anew",
+                opened.store.describe()
+            )));
         }
         record_whole(&worker, roster.world.0);
         worker.meet(Members::new(roster));
@@ -143,11 +148,14 @@ pub(crate) fn random() -> Result<u64> {
     getrandom::u64().map_err(|error| Error::Init(format!("the system gives no random numbers: {error}")))
 }
 
-/// Leaves this worker's card and waits until everybody has. All cards, one after the other by rank.
+/// How long a member waits for a rank that is taken. One that was killed just before may still
+/// be on its way out; two that were given the same rank are told soon.
+const SUCCESSION: Duration = Duration::from_secs(1);
+
+/// Claims this worker's rank and waits until all members have: all cards, one after the other by rank.
 ///
 /// Rank 0 collects them and leaves them on one sheet for the others: were each of n members to ask for
-/// every card, the store would look up n² of them. Not so where everybody has them at hand: there the
-/// sheet would only come later.
+/// every card, the store would look up n² of them.
 pub(crate) fn meet(
     store: &dyn Store,
     card: &Card,
@@ -157,24 +165,10 @@ pub(crate) fn meet(
 ) -> Result<Vec<u8>> {
     let rank = card.identity.rank;
     let key = |rank: u32| format!("{prefix}{rank}/card");
-    let mut encoder = Encoder::new();
-    card.encode(&mut encoder);
-    let payload = encoder.finish().map_err(|error| Error::Init(error.to_string()))?;
-    if let Some(other) = store.insert(&key(rank), &payload.body)? {
-        let other = Card::decode(&mut Decoder::new(&other)).map_err(|error| {
-            Error::Init(format!(
-                "the store at {} has a broken card: {error}",
-                store.describe()
-            ))
-        })?;
-        let (name, other) = (&card.identity.name, other.identity.name);
-        return Err(Error::Init(format!(
-            "worker `{name}` has rank {rank}, which worker `{other}` has already"
-        )));
-    }
+    claim(store, card, &key(rank), deadline)?;
     // With the size, because members that differ in it do not meet.
     let sheet = format!("{prefix}sheet/{size}");
-    if rank > 0 && !store.is_replicated() {
+    if rank > 0 {
         match store.get_all(std::slice::from_ref(&sheet), deadline) {
             Ok(sheet) => return Ok(sheet.concat()),
             // The cards show who is missing.
@@ -183,25 +177,51 @@ pub(crate) fn meet(
         }
     }
     let keys: Vec<_> = (0..size).map(key).collect();
-    match store.get_all(&keys, deadline) {
-        Ok(cards) => {
+    let missing = match store.get_all(&keys, deadline) {
+        Ok(cards) if rank == 0 => {
             let cards = cards.concat();
-            if rank == 0 && !store.is_replicated() {
-                store.insert(&sheet, &cards)?;
-            }
-            Ok(cards)
+            // An earlier rank 0 may have completed the world.
+            let before = store.insert(&sheet, &cards)?;
+            return Ok(before.unwrap_or(cards));
         }
-        Err(RendezvousError::Missing { keys: missing, .. }) => {
-            // Whoever tries again under this rank must not find it taken.
-            store.remove(&keys[rank as usize])?;
-            let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
-            Err(Error::Init(format!(
-                "the world of {size} workers was not complete after {:?}: still missing rank {}",
-                options.rendezvous_timeout,
-                ranks.join(", ")
-            )))
+        // The last card has come just now, and the sheet not yet.
+        Ok(_) => vec![keys[0].clone()],
+        Err(RendezvousError::Missing { keys, .. }) => keys,
+        Err(error) => return Err(error.into()),
+    };
+    // A further attempt under this rank must not find it taken.
+    store.release(&keys[rank as usize])?;
+    let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
+    Err(Error::Init(format!(
+        "the world of {size} workers was not complete after {:?}: still missing rank {}",
+        options.rendezvous_timeout,
+        ranks.join(", ")
+    )))
+}
+
+/// Claims a rank by its key.
+fn claim(store: &dyn Store, card: &Card, key: &str, deadline: Instant) -> Result<()> {
+    let mut encoder = Encoder::new();
+    card.encode(&mut encoder);
+    let payload = encoder.finish().map_err(|error| Error::Init(error.to_string()))?;
+    let until = deadline.min(Instant::now() + SUCCESSION);
+    loop {
+        let Some(other) = store.claim(key, &payload.body)? else {
+            return Ok(());
+        };
+        if Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
         }
-        Err(error) => Err(error.into()),
+        let other = Card::decode(&mut Decoder::new(&other)).map_err(|error| {
+            let store = store.describe();
+            Error::Init(format!("the store at {store} has a broken card: {error}"))
+        })?;
+        let Identity { name, rank, .. } = &card.identity;
+        let other = other.identity.name;
+        return Err(Error::Init(format!(
+            "worker `{name}` has rank {rank}, which worker `{other}` has already"
+        )));
     }
 }
 

@@ -8,13 +8,14 @@
 //! Read it in this order: `method` turns an init method (`env://`, `tcp://host:port`,
 //! `file:///path`, `mem://name`) into a place, a rank and a size; `store` is the contract and
 //! `table` the state behind every implementation of it; then the three places: `mem_store` for one
-//! process; `file_store` (on a `file_log`, with `file_members`, which knows whether anybody is there)
-//! for one file system; `tcp_server` on rank 0 (with `tcp_connection`, one client of it) and `tcp_store` on
+//! process; `file_store` (on a `file_log`, with `file_members`, which knows whether the file is in use,
+//! and `file_holder`, which knows whether a member lives) for one file system; `tcp_server` on rank 0 (with `tcp_connection`, one client of it) and `tcp_store` on
 //! every rank (with `tcp_dial`, which finds the server), which speak `protocol`, for many hosts.
 //!
 //! All three live as long as a member holds them, and start empty after that: a crashed world
 //! leaves nothing behind that its successor at the same place could take for its own.
 
+mod file_holder;
 mod file_log;
 mod file_members;
 mod file_store;

@@ -28,6 +28,7 @@ use crate::call::RpcFuture;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind, Result};
 use crate::function::FreeFn;
+use crate::options::CallOptions;
 use crate::registry::Registry;
 use crate::rref::ReferenceInfo;
 use crate::worker::{Request, Worker};
@@ -219,7 +220,10 @@ impl Leaving<'_> {
             verb: telegrad_trace::SHUTDOWN,
             to: To::Rank(leader),
             function: Registry::get().of::<F>()?,
-            options: self.world.within(Duration::ZERO).options(),
+            options: CallOptions {
+                timeout: Some(Duration::ZERO),
+                no_wait: false,
+            },
             object: None,
         };
         self.worker().rpc(request, &args)

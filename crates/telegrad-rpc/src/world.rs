@@ -379,10 +379,6 @@ impl World {
     pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.worker
     }
-
-    pub(crate) fn options(&self) -> CallOptions {
-        self.options
-    }
 }
 
 impl std::fmt::Debug for World {

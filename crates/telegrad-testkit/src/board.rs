@@ -171,7 +171,7 @@ impl Board {
         }
     }
 
-    /// Kills the process of a member, as `kill -9` does.
+    /// Kills the process of a member, as `kill -9` does, and waits until it has ended.
     ///
     /// # Panics
     /// When the members are not processes.

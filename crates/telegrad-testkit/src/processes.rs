@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use telegrad_rpc::Transport;
 
@@ -124,8 +125,15 @@ fn ordinal(test: &str) -> u64 {
 }
 
 fn kill(handles: &[OwnedFd], rank: u32) {
+    /// The system ends a process at once, but for one that it does not get round to on a busy machine.
+    const LIMIT: Timespec = Timespec {
+        tv_sec: 10,
+        tv_nsec: 0,
+    };
+    let process = &handles[rank as usize];
     // Fails only when the process has ended already.
-    let _ = pidfd_send_signal(&handles[rank as usize], Signal::KILL);
+    let _ = pidfd_send_signal(process, Signal::KILL);
+    let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&LIMIT));
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -138,10 +138,11 @@ impl Actor {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["learner", "a1", "a2", "a3"])?;
     let world = telegrad::init(&name)?;
-    if name == "learner" {
-        learn(&world)?;
+    if name != "learner" {
+        // The actors have no code of their own: their objects do what the learner asks for.
+        return world.serve();
     }
-    // The actors have no code of their own: their objects do what the learner asks for.
+    learn(&world)?;
     world.shutdown()
 }
 

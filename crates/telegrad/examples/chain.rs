@@ -66,24 +66,25 @@ fn end(mut parcel: Parcel) -> Result<Parcel> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["start", "middle", "end"])?;
     let world = telegrad::init(&name)?;
-    if name == "start" {
-        let add_first = send(&world, Order::AddThenAsk)?;
-        println!("add, then ask: {}", path(&add_first));
-        let ask_first = send(&world, Order::AskThenAdd)?;
-        println!("ask, then add: {}", path(&ask_first));
-
-        // (3 + 1) × 2 is not 3 × 2 + 1: what a stage does before its call is part of what the next
-        // one sees, what it does after is not.
-        assert_eq!(
-            path(&add_first),
-            "start 3 → middle 4 → end 8 → middle 8 → start 8"
-        );
-        assert_eq!(
-            path(&ask_first),
-            "start 3 → middle 3 → end 6 → middle 7 → start 7"
-        );
-        println!("the same two steps in another order: 8 and 7");
+    if name != "start" {
+        return world.serve();
     }
+    let add_first = send(&world, Order::AddThenAsk)?;
+    println!("add, then ask: {}", path(&add_first));
+    let ask_first = send(&world, Order::AskThenAdd)?;
+    println!("ask, then add: {}", path(&ask_first));
+
+    // (3 + 1) × 2 is not 3 × 2 + 1: what a stage does before its call is part of what the next
+    // one sees, what it does after is not.
+    assert_eq!(
+        path(&add_first),
+        "start 3 → middle 4 → end 8 → middle 8 → start 8"
+    );
+    assert_eq!(
+        path(&ask_first),
+        "start 3 → middle 3 → end 6 → middle 7 → start 7"
+    );
+    println!("the same two steps in another order: 8 and 7");
     world.shutdown()
 }
 

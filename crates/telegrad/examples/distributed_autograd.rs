@@ -43,9 +43,10 @@ fn distance(y: &Tensor) -> Result<Tensor> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["trainer", "server"])?;
     let world = telegrad::init(&name)?;
-    if name == "trainer" {
-        train(&world)?;
+    if name != "trainer" {
+        return world.serve();
     }
+    train(&world)?;
     world.shutdown()
 }
 

@@ -135,22 +135,23 @@ fn main() -> Result<()> {
     let trainers = ["trainer1", "trainer2", "trainer3"];
     let name = telegrad::launch::world_of(&["table", trainers[0], trainers[1], trainers[2]])?;
     let world = telegrad::init(&name)?;
-    if name == "table" {
-        let table = world.remote("table", Table::new, (0,))?;
-        println!("a table of {THINGS} rows, {} KB", THINGS * WIDTH * 4 / 1024);
-        let runs = trainers
-            .iter()
-            .zip(1..)
-            .map(|(trainer, seed)| world.rpc_async(*trainer, train, (table.clone(), seed)))
-            .collect::<Result<Vec<_>>>()?;
-        for (trainer, run) in trainers.iter().zip(runs) {
-            let (first, last) = run.wait()?;
-            println!("{trainer}: loss from {first:.3} to {last:.3}");
-            assert!(last < 0.5 * first, "{trainer} has learnt nothing");
-        }
-        let moved = world.debug_info();
-        let moved = (moved.bytes_in + moved.bytes_out) / 1024 / (trainers.len() * STEPS) as u64;
-        println!("a step moved {moved} KB on average");
+    if name != "table" {
+        return world.serve();
     }
+    let table = world.remote("table", Table::new, (0,))?;
+    println!("a table of {THINGS} rows, {} KB", THINGS * WIDTH * 4 / 1024);
+    let runs = trainers
+        .iter()
+        .zip(1..)
+        .map(|(trainer, seed)| world.rpc_async(*trainer, train, (table.clone(), seed)))
+        .collect::<Result<Vec<_>>>()?;
+    for (trainer, run) in trainers.iter().zip(runs) {
+        let (first, last) = run.wait()?;
+        println!("{trainer}: loss from {first:.3} to {last:.3}");
+        assert!(last < 0.5 * first, "{trainer} has learnt nothing");
+    }
+    let moved = world.debug_info();
+    let moved = (moved.bytes_in + moved.bytes_out) / 1024 / (trainers.len() * STEPS) as u64;
+    println!("a step moved {moved} KB on average");
     world.shutdown()
 }

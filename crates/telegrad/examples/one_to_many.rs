@@ -50,9 +50,10 @@ fn main() -> Result<()> {
             ..Options::default()
         },
     )?;
-    if name == "master" {
-        hand_out(&world)?;
+    if name != "master" {
+        return world.serve();
     }
+    hand_out(&world)?;
     world.shutdown()
 }
 

@@ -37,11 +37,13 @@ fn main() -> Result<()> {
         world.rank(),
         std::process::id()
     );
-    if name == "worker" {
-        ask(&world)?;
+    if name == "master" {
+        // It has no code of its own: it serves until the world is over.
+        return world.serve();
     }
+    ask(&world)?;
 
-    // The master has no code of its own: it serves until everybody has come here and all calls are over.
+    // The worker is done, and so is the world, once all calls are over.
     world.shutdown()
 }
 

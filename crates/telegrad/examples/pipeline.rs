@@ -105,9 +105,10 @@ impl Net {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["driver", "first", "second", "third"])?;
     let world = telegrad::init(&name)?;
-    if name == "driver" {
-        compare(&world)?;
+    if name != "driver" {
+        return world.serve();
     }
+    compare(&world)?;
     world.shutdown()
 }
 

@@ -49,9 +49,10 @@ fn rest(seed: u64) -> Result<AnyModule> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["front", "back"])?;
     let world = telegrad::init(&name)?;
-    if name == "front" {
-        train(&world)?;
+    if name != "front" {
+        return world.serve();
     }
+    train(&world)?;
     world.shutdown()
 }
 

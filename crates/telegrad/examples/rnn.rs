@@ -40,9 +40,10 @@ fn decoder(characters: usize) -> Result<AnyModule> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["trainer", "words", "memory", "voice"])?;
     let world = telegrad::init(&name)?;
-    if name == "trainer" {
-        train(&world)?;
+    if name != "trainer" {
+        return world.serve();
     }
+    train(&world)?;
     world.shutdown()
 }
 

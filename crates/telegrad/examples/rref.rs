@@ -94,10 +94,11 @@ fn owned() -> Result<usize> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["maker", "owner", "third"])?;
     let world = telegrad::init(&name)?;
-    if name == "maker" {
-        fetch(&world)?;
-        share(&world)?;
+    if name != "maker" {
+        return world.serve();
     }
+    fetch(&world)?;
+    share(&world)?;
     world.shutdown()
 }
 

@@ -48,9 +48,10 @@ impl Server {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["client", "server"])?;
     let world = telegrad::init(&name)?;
-    if name == "client" {
-        train(&world)?;
+    if name != "client" {
+        return world.serve();
     }
+    train(&world)?;
     world.shutdown()
 }
 

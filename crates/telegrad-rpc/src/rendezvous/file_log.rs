@@ -3,6 +3,7 @@
 //! It is a log: eight bytes of magic and version, then records that are only ever appended, each
 //! under an exclusive lock. A record has its length in front, like a message of the TCP store.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ use super::protocol;
 use super::table::Table;
 
 /// The first eight bytes: magic, and a version that is raised with every change of the records.
-const HEADER: [u8; 8] = *b"TGSF\x01\0\0\0";
+const HEADER: [u8; 8] = *b"TGSF\x02\0\0\0";
 
 /// How long to wait for the lock. The others hold it for microseconds; one that is stopped while it
 /// does should not stop everybody.
@@ -31,15 +32,21 @@ pub(super) struct Log {
     /// Everything before this byte is in the table.
     read: u64,
     table: Table,
+    /// The claimed keys, and the holder of each.
+    holders: HashMap<String, u64>,
 }
 
 /// A change of the table.
 #[derive(Debug, Wire)]
 pub(super) enum Record {
-    /// Set a key, unless it is set.
-    Insert { key: String, value: Vec<u8> },
-    /// Forget the keys that start with this.
-    Remove { prefix: String },
+    /// Set a key, unless it is set, for as long as its holder lives, if it has one.
+    Insert {
+        key: String,
+        value: Vec<u8>,
+        holder: Option<u64>,
+    },
+    /// Forget a key.
+    Remove { key: String },
 }
 
 impl Log {
@@ -61,17 +68,23 @@ impl Log {
             file,
             read: 0,
             table: Table::default(),
+            holders: HashMap::new(),
         })
+    }
+
+    /// The holder of a claimed key.
+    pub(super) fn holder(&self, key: &str) -> Option<u64> {
+        self.holders.get(key).copied()
     }
 
     /// Reads what is new, and appends the record that `change` makes of it, if any.
     pub(super) fn append(
         &mut self,
-        change: impl FnOnce(&Table) -> Option<Record>,
+        change: impl FnOnce(&Self) -> Option<Record>,
     ) -> Result<(), RendezvousError> {
         self.locked(FlockOperation::NonBlockingLockExclusive, |log| {
             log.replay()?;
-            let Some(record) = change(&log.table) else {
+            let Some(record) = change(log) else {
                 return Ok(());
             };
             let store = || format!("file://{}", log.path.display());
@@ -87,14 +100,19 @@ impl Log {
         })
     }
 
-    /// Reads what is new; the table after that.
-    pub(super) fn refresh(&mut self) -> Result<&Table, RendezvousError> {
+    /// The table as far as it has been read.
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Reads what is new.
+    pub(super) fn refresh(&mut self) -> Result<(), RendezvousError> {
         // Most looks find nothing, and that needs no lock.
         let length = self.file.metadata().map_err(|e| self.failed(e))?.len();
         if length != self.read || !self.is_here()? {
             self.locked(FlockOperation::NonBlockingLockShared, Self::replay)?;
         }
-        Ok(&self.table)
+        Ok(())
     }
 
     fn locked(
@@ -142,8 +160,17 @@ impl Log {
             let split = protocol::split(rest).map_err(|why| self.broken(&why))?;
             let (record, after) = split.ok_or_else(|| self.broken("a record is cut off"))?;
             match record {
-                Record::Insert { key, value } => drop(self.table.insert(key, value)),
-                Record::Remove { prefix } => self.table.remove(&prefix),
+                Record::Insert { key, value, holder } => {
+                    if self.table.insert(key.clone(), value).is_none()
+                        && let Some(holder) = holder
+                    {
+                        self.holders.insert(key, holder);
+                    }
+                }
+                Record::Remove { key } => {
+                    self.table.remove(&key);
+                    self.holders.remove(&key);
+                }
             }
             self.read += (rest.len() - after.len()) as u64;
             rest = after;

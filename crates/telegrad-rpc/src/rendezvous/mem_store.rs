@@ -17,6 +17,8 @@ static STORES: Mutex<BTreeMap<String, Weak<Mutex<State>>>> = Mutex::new(BTreeMap
 pub(super) struct MemStore {
     name: String,
     state: Arc<Mutex<State>>,
+    /// The keys that this handle has claimed.
+    claims: Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -39,6 +41,16 @@ impl MemStore {
         Self {
             name: name.to_owned(),
             state,
+            claims: Mutex::default(),
+        }
+    }
+}
+
+impl Drop for MemStore {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        for key in self.claims.get_mut() {
+            state.table.remove(key);
         }
     }
 }
@@ -53,6 +65,21 @@ impl Store for MemStore {
             }
         }
         Ok(before)
+    }
+
+    fn claim(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError> {
+        let before = self.insert(key, value)?;
+        if before.is_none() {
+            self.claims.lock().push(key.to_owned());
+        }
+        Ok(before)
+    }
+
+    fn release(&self, key: &str) -> Result<(), RendezvousError> {
+        if self.claims.lock().extract_if(.., |claim| claim == key).count() > 0 {
+            self.state.lock().table.remove(key);
+        }
+        Ok(())
     }
 
     fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError> {
@@ -85,11 +112,6 @@ impl Store for MemStore {
             waits.remove(&ticket);
             return result;
         }
-    }
-
-    fn remove(&self, prefix: &str) -> Result<(), RendezvousError> {
-        self.state.lock().table.remove(prefix);
-        Ok(())
     }
 
     fn describe(&self) -> String {

@@ -7,7 +7,7 @@
 use telegrad_wire::{Decoder, Encoder, Wire};
 
 /// Raised with every change of the messages.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The first four bytes from either side.
 pub(super) const MAGIC: [u8; 4] = *b"TGST";
@@ -24,23 +24,25 @@ const LENGTH: usize = 4;
 pub(super) enum Request {
     /// Set a key unless it is set.
     Insert { key: String, value: Vec<u8> },
+    /// As `Insert`, for as long as this connection lasts.
+    Claim { key: String, value: Vec<u8> },
+    /// Let go of a key that this connection has claimed.
+    Release { key: String },
     /// The values of these keys, when all are set, but an answer after `wait_ms` in any case.
     Get { keys: Vec<String>, wait_ms: u64 },
-    /// Forget the keys that start with this.
-    Remove { prefix: String },
 }
 
 /// What the server answers.
 #[derive(Debug, PartialEq, Wire)]
 pub(super) enum Response {
-    /// To `Insert`: what was there before.
+    /// To `Insert` and `Claim`: what was there before.
     Inserted { before: Option<Vec<u8>> },
     /// To `Get`: all values, in the order of the keys.
     Values { values: Vec<Vec<u8>> },
     /// To `Get`: the keys that are not set.
     Missing { keys: Vec<String> },
-    /// To `Remove`.
-    Removed,
+    /// To `Release`.
+    Released,
     /// To anything.
     Refused { why: String },
 }

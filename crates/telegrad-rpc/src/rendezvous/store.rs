@@ -7,25 +7,25 @@ use super::RendezvousError;
 
 /// A table shared by the members of a world, in which a key is set once.
 ///
-/// Setting once is all that a rendezvous needs, and it makes a second worker with the same rank or
-/// name visible to whoever comes second. Calls from several threads may wait for each other for a
+/// Setting once is all that a rendezvous needs, and it makes a second worker with the same rank visible to the
+/// one that comes second. A claimed key lasts no longer than the member that set it, so that a
+/// member which dies while the world assembles leaves its place to its successor. Calls from several threads may wait for each other for a
 /// moment, never for as long as a [`get_all`](Self::get_all) waits.
 pub(crate) trait Store: Send + Sync {
     /// Sets `key` unless it is set; the value that was there already, if one was.
     fn insert(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError>;
 
+    /// As [`insert`](Self::insert), but the key is set only while this handle lives. A process that dies
+    /// lets go of it.
+    fn claim(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError>;
+
+    /// Lets go of a key that this handle has claimed.
+    fn release(&self, key: &str) -> Result<(), RendezvousError>;
+
     /// Waits until all keys are set; their values in order. At the deadline the error is
     /// [`RendezvousError::Missing`] with the keys that are not set; a deadline that has passed asks
     /// once. A store that is lost ends the wait at once.
     fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError>;
-
-    /// Forgets the keys that start with `prefix`.
-    fn remove(&self, prefix: &str) -> Result<(), RendezvousError>;
-
-    /// Whether each member has the whole table at hand, and looks at it from time to time.
-    fn is_replicated(&self) -> bool {
-        false
-    }
 
     /// Where the store is, for messages to people.
     fn describe(&self) -> String;

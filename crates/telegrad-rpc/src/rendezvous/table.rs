@@ -23,9 +23,9 @@ impl Table {
         self.values.get(key).map(Vec::as_slice)
     }
 
-    /// Forgets the keys that start with `prefix`.
-    pub(super) fn remove(&mut self, prefix: &str) {
-        self.values.retain(|key, _| !key.starts_with(prefix));
+    /// Forgets `key`.
+    pub(super) fn remove(&mut self, key: &str) {
+        self.values.remove(key);
     }
 }
 

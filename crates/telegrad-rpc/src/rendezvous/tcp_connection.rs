@@ -7,6 +7,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+
 use super::protocol::{self, MAGIC, Mismatch, Request, Response, VERSION};
 use super::table::{Table, Wait};
 
@@ -16,6 +18,12 @@ pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest wait that a request can ask for; clients ask for far less, again and again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// When a client's host counts as vanished, in milliseconds: as long as an unreachable worker has by default.
+const VANISHED_MS: u32 = 10_000;
+
+/// The pause between two keepalive probes: three of them fit into the time above.
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
 
 /// A connection and the request that it is at.
 pub(super) struct Connection {
@@ -30,6 +38,8 @@ pub(super) struct Connection {
     greeted: bool,
     /// A `Get` that is not answered yet, and when it will be in any case.
     wait: Option<(Wait, Instant)>,
+    /// The keys that it has claimed, which go with it.
+    claims: Vec<String>,
     /// When bytes moved last.
     moved: Instant,
 }
@@ -46,6 +56,11 @@ impl Connection {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        // A process that dies ends its connection. A host that vanishes is noticed by these.
+        sockopt::set_tcp_user_timeout(&stream, VANISHED_MS)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, KEEPALIVE_PAUSE)?;
+        sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_PAUSE)?;
         let (inbox, outbox) = (Vec::new(), Vec::new());
         Ok(Self {
             stream,
@@ -54,8 +69,16 @@ impl Connection {
             outbox,
             greeted: false,
             wait: None,
+            claims: Vec::new(),
             moved: Instant::now(),
         })
+    }
+
+    /// Forgets the keys that it has claimed.
+    pub(super) fn leave(&self, table: &mut Table) {
+        for key in &self.claims {
+            table.remove(key);
+        }
     }
 
     /// The socket, to be watched for bytes and, if the second part says so, for room.
@@ -184,15 +207,24 @@ impl Connection {
                 let before = table.insert(key, value);
                 self.answer(&Response::Inserted { before })
             }
+            Request::Claim { key, value } => {
+                let before = table.insert(key.clone(), value);
+                if before.is_none() {
+                    self.claims.push(key);
+                }
+                self.answer(&Response::Inserted { before })
+            }
+            Request::Release { key } => {
+                if self.claims.extract_if(.., |claim| *claim == key).count() > 0 {
+                    table.remove(&key);
+                }
+                self.answer(&Response::Released)
+            }
             Request::Get { keys, wait_ms } => {
                 let limit = Duration::from_millis(wait_ms).min(LONGEST_WAIT);
                 let now = Instant::now();
                 self.wait = Some((Wait::new(keys), now + limit));
                 self.settle(table, now)
-            }
-            Request::Remove { prefix } => {
-                table.remove(&prefix);
-                self.answer(&Response::Removed)
             }
         }
     }

@@ -153,16 +153,19 @@ fn serve(listener: &TcpListener, stopped: &PipeReader) {
         };
         let now = Instant::now();
         let mut ready_flags = ready.connections.into_iter();
-        retain(&mut connections, |connection| {
+        retain(&mut connections, &mut table, |connection, table| {
             // Errors and hang-ups show when reading.
             match ready_flags.next() {
                 Some(flags) if flags.contains(PollFlags::OUT) => connection.write(),
-                Some(flags) if !flags.is_empty() => connection.read(&mut table),
+                Some(flags) if !flags.is_empty() => connection.read(table),
                 _ => Ok(()),
             }
         });
-        // Any of them may have set the last key that another waits for.
-        retain(&mut connections, |connection| connection.settle(&table, now));
+        // Any of them may have set the last key that another waits for. All that have ended by now are gone
+        // from the table: a world is complete only with members that live.
+        retain(&mut connections, &mut table, |connection, table| {
+            connection.settle(table, now)
+        });
         while ready.listener && accept_from <= now {
             match listener
                 .accept()
@@ -232,15 +235,20 @@ fn wait(
 }
 
 /// Keeps the connections that `action` does not end.
-fn retain(connections: &mut Vec<Connection>, mut action: impl FnMut(&mut Connection) -> Result<(), Closed>) {
+fn retain(
+    connections: &mut Vec<Connection>,
+    table: &mut Table,
+    mut action: impl FnMut(&mut Connection, &mut Table) -> Result<(), Closed>,
+) {
     connections.retain_mut(|connection| {
-        match action(connection) {
+        match action(connection, table) {
             Ok(()) => return true,
             Err(Closed::Left) => tracing::debug!(peer = %connection.peer, "a worker left the store"),
             Err(Closed::Because(reason)) => {
                 tracing::warn!(peer = %connection.peer, %reason, "the store closed a connection");
             }
         }
+        connection.leave(table);
         false
     });
 }

@@ -91,6 +91,14 @@ impl TcpStore {
         }
     }
 
+    /// Sets a key; the value that was there already, if one was.
+    fn set(&self, request: &Request) -> Result<Option<Vec<u8>>, RendezvousError> {
+        match self.ask(request, Instant::now() + ANSWER_LIMIT)? {
+            Response::Inserted { before } => Ok(before),
+            other => Err(self.confused(&other)),
+        }
+    }
+
     /// The error for an answer to another question.
     fn confused(&self, response: &Response) -> RendezvousError {
         RendezvousError::Gone {
@@ -102,12 +110,19 @@ impl TcpStore {
 
 impl Store for TcpStore {
     fn insert(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError> {
-        let request = Request::Insert {
-            key: key.to_owned(),
-            value: value.to_vec(),
-        };
-        match self.ask(&request, Instant::now() + ANSWER_LIMIT)? {
-            Response::Inserted { before } => Ok(before),
+        let (key, value) = (key.to_owned(), value.to_vec());
+        self.set(&Request::Insert { key, value })
+    }
+
+    fn claim(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError> {
+        let (key, value) = (key.to_owned(), value.to_vec());
+        self.set(&Request::Claim { key, value })
+    }
+
+    fn release(&self, key: &str) -> Result<(), RendezvousError> {
+        let key = key.to_owned();
+        match self.ask(&Request::Release { key }, Instant::now() + ANSWER_LIMIT)? {
+            Response::Released => Ok(()),
             other => Err(self.confused(&other)),
         }
     }
@@ -136,16 +151,6 @@ impl Store for TcpStore {
                 }
                 other => return Err(self.confused(&other)),
             }
-        }
-    }
-
-    fn remove(&self, prefix: &str) -> Result<(), RendezvousError> {
-        let request = Request::Remove {
-            prefix: prefix.to_owned(),
-        };
-        match self.ask(&request, Instant::now() + ANSWER_LIMIT)? {
-            Response::Removed => Ok(()),
-            other => Err(self.confused(&other)),
         }
     }
 

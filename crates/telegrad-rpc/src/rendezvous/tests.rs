@@ -14,7 +14,7 @@ use super::file_store::FileStore;
 use super::mem_store::MemStore;
 use super::table::{Table, Wait};
 use super::tcp_store::TcpStore;
-use super::{RendezvousError, Store, StoreServer};
+use super::{Store, StoreServer};
 
 /// A place where stores can be opened.
 enum Meeting {
@@ -79,7 +79,9 @@ over_all_stores! {
     a_wait_ends_when_the_last_key_is_set
     a_wait_leaves_the_handle_to_other_threads
     missing_keys_are_named_at_the_deadline
-    a_prefix_is_forgotten_and_nothing_else
+    a_claim_lasts_as_long_as_its_member
+    a_claim_is_released_by_its_member_alone
+    a_wait_takes_no_claims_of_members_that_left
     many_members_meet_again_and_again
 }
 
@@ -154,20 +156,52 @@ fn missing_keys_are_named_at_the_deadline(meeting: &Meeting) {
     );
 }
 
-fn a_prefix_is_forgotten_and_nothing_else(meeting: &Meeting) {
+fn a_claim_lasts_as_long_as_its_member(meeting: &Meeting) {
     let (a, b) = (meeting.join(), meeting.join());
-    for key in ["1/x", "1/y", "10/x", "2/1/"] {
-        a.insert(key, b"old").unwrap();
+    a.insert("kept", b"1").unwrap();
+    assert_eq!(a.claim("key", b"first"), Ok(None));
+    assert_eq!(b.claim("key", b"second"), Ok(Some(b"first".to_vec())));
+    drop(a);
+    // A server notices soon, not at once.
+    let until = soon();
+    while b.claim("key", b"second").unwrap().is_some() {
+        assert!(
+            Instant::now() < until,
+            "the claim of a member that left is still there"
+        );
+        thread::yield_now();
     }
-    b.remove("1/").unwrap();
-    assert_eq!(a.insert("1/x", b"new"), Ok(None));
-    let error = b
-        .get_all(&keys(&["1/x", "1/y", "10/x", "2/1/"]), Instant::now())
-        .unwrap_err();
-    assert!(
-        matches!(&error, RendezvousError::Missing { keys, .. } if *keys == ["1/y"]),
-        "{error}"
-    );
+    let values = b.get_all(&keys(&["key", "kept"]), soon()).unwrap();
+    assert_eq!(values, [&b"second"[..], b"1"], "what was inserted stays");
+}
+
+fn a_claim_is_released_by_its_member_alone(meeting: &Meeting) {
+    let (a, b) = (meeting.join(), meeting.join());
+    a.claim("key", b"first").unwrap();
+    a.insert("kept", b"").unwrap();
+    b.release("key").unwrap();
+    a.release("kept").unwrap();
+    a.release("another").unwrap();
+    assert!(b.get_all(&keys(&["key", "kept"]), Instant::now()).is_ok());
+    a.release("key").unwrap();
+    assert_eq!(b.claim("key", b"second"), Ok(None));
+}
+
+fn a_wait_takes_no_claims_of_members_that_left(meeting: &Meeting) {
+    let (a, b, c) = (meeting.join(), meeting.join(), meeting.join());
+    a.claim("1", b"dead").unwrap();
+    let waiting = thread::spawn(move || b.get_all(&keys(&["1", "2", "3"]), soon()));
+    c.claim("3", b"3").unwrap();
+    drop(a);
+    while c.get_all(&keys(&["1"]), Instant::now()).is_ok() {
+        thread::yield_now();
+    }
+    c.claim("2", b"2").unwrap();
+    let error = c.get_all(&keys(&["1", "2", "3"]), Instant::now()).unwrap_err();
+    assert!(error.to_string().ends_with(" s: 1"), "{error}");
+    c.claim("1", b"1").unwrap();
+    let values = waiting.join().unwrap().unwrap();
+    assert_eq!(values, [b"1", b"2", b"3"]);
 }
 
 fn many_members_meet_again_and_again(meeting: &Meeting) {

@@ -145,10 +145,15 @@ impl Rounds {
     }
 
     /// The verdict of a round, once all living members have reported.
-    fn poll_round(&self, round: u64, worker: &Worker, waker: &Waker) -> Poll<Verdict> {
+    fn poll_round(
+        &self,
+        round: u64,
+        waker: &Waker,
+        info: impl Fn(Rank) -> Option<WorkerInfo>,
+    ) -> Poll<Verdict> {
         let mut state = self.0.lock();
         if state.over {
-            return Poll::Ready(Verdict::Over(state.gone(worker)));
+            return Poll::Ready(Verdict::Over(state.gone(info)));
         }
         if state.round != round {
             return Poll::Ready(Verdict::Again(state.round));
@@ -186,8 +191,7 @@ impl State {
         Poll::Pending
     }
 
-    fn gone(&self, worker: &Worker) -> Vec<Gone> {
-        let info = |rank: Rank| Some(worker.members().ok()?.get(rank)?.info.clone());
+    fn gone(&self, info: impl Fn(Rank) -> Option<WorkerInfo>) -> Vec<Gone> {
         let gone = self.gone.iter();
         let gone = gone.filter_map(|(rank, why)| Some((info(*rank)?, why)));
         gone.map(|(member, why)| Gone {
@@ -215,7 +219,8 @@ pub(crate) async fn quiet(round: u64, calls: u64) -> Result<Verdict> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
     worker.rounds.report(member, round, calls, count);
-    Ok(poll_fn(|cx| worker.rounds.poll_round(round, &worker, cx.waker())).await)
+    let info = |rank| Some(worker.members().ok()?.get(rank)?.info.clone());
+    Ok(poll_fn(|cx| worker.rounds.poll_round(round, cx.waker(), info)).await)
 }
 
 /// Runs on the leader: the names of the living members that have not reported.
@@ -233,4 +238,108 @@ fn parties() -> Result<(Arc<Worker>, Rank)> {
     let call = CallContext::current().ok_or(Error::NoWorld)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
     Ok((worker, call.caller.rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: usize = 3;
+
+    fn info(rank: Rank) -> Option<WorkerInfo> {
+        let name = format!("w{rank}");
+        Some(WorkerInfo { name, rank })
+    }
+
+    impl Rounds {
+        fn is_done(&self) -> bool {
+            self.poll_done(COUNT, Waker::noop()).is_ready()
+        }
+
+        fn verdict(&self, round: u64) -> Option<Verdict> {
+            match self.poll_round(round, Waker::noop(), info) {
+                Poll::Ready(verdict) => Some(verdict),
+                Poll::Pending => None,
+            }
+        }
+
+        /// All of these members report in a round, after so many calls each.
+        fn meet(&self, members: &[Rank], round: u64, calls: u64) {
+            for member in members {
+                assert_eq!(self.verdict(round), None, "not all have reported");
+                self.report(*member, round, calls, COUNT);
+            }
+        }
+    }
+
+    #[test]
+    fn two_equal_rounds_end_a_world() {
+        let rounds = Rounds::default();
+        rounds.done(0, COUNT);
+        rounds.done(2, COUNT);
+        assert!(!rounds.is_done());
+        assert_eq!(rounds.unreported(COUNT), [1]);
+        rounds.done(1, COUNT);
+        assert!(rounds.is_done());
+        rounds.meet(&[0, 1, 2], 0, 10);
+        rounds.meet(&[2, 0, 1], 1, 11);
+        assert_eq!(rounds.verdict(1), Some(Verdict::Again(2)));
+        assert!(!rounds.is_over());
+        rounds.meet(&[1, 2, 0], 2, 11);
+        assert_eq!(rounds.verdict(2), Some(Verdict::Over(Vec::new())));
+        assert!(rounds.is_over());
+    }
+
+    #[test]
+    fn a_lost_member_is_not_waited_for_and_named() {
+        let rounds = Rounds::default();
+        assert_eq!(rounds.leader(COUNT), Some(0));
+        rounds.done(1, COUNT);
+        rounds.done(0, COUNT);
+        // It was done before it was lost, and counts once.
+        rounds.lost(0, "killed", COUNT);
+        rounds.lost(0, "gone again", COUNT);
+        assert_eq!(rounds.leader(COUNT), Some(1));
+        assert!(!rounds.is_done());
+        rounds.done(2, COUNT);
+        assert!(rounds.is_done());
+        rounds.meet(&[1, 2], 0, 5);
+        rounds.meet(&[1, 2], 1, 5);
+        let gone = Gone {
+            member: info(0).unwrap(),
+            why: "killed".into(),
+        };
+        assert_eq!(rounds.verdict(1), Some(Verdict::Over(vec![gone])));
+    }
+
+    #[test]
+    fn a_loss_completes_a_round_and_asks_for_another() {
+        let rounds = Rounds::default();
+        rounds.meet(&[0, 1, 2], 0, 5);
+        rounds.meet(&[0, 1], 1, 5);
+        rounds.lost(2, "killed", COUNT);
+        assert_eq!(rounds.verdict(1), Some(Verdict::Again(2)));
+        // The sum is that of two members now.
+        rounds.meet(&[0, 1], 2, 5);
+        assert!(matches!(rounds.verdict(2), Some(Verdict::Over(gone)) if gone.len() == 1));
+    }
+
+    #[test]
+    fn a_report_of_an_earlier_round_does_not_count() {
+        let rounds = Rounds::default();
+        rounds.meet(&[0, 1, 2], 0, 5);
+        rounds.report(0, 0, 5, COUNT);
+        rounds.report(1, 1, 5, COUNT);
+        rounds.report(2, 1, 5, COUNT);
+        assert_eq!(
+            rounds.verdict(1),
+            None,
+            "the report of rank 0 was for the round before"
+        );
+        assert_eq!(
+            rounds.unreported(COUNT),
+            [0, 1, 2],
+            "they are not known to be done"
+        );
+    }
 }

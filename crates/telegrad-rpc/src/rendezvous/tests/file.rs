@@ -87,9 +87,11 @@ fn the_remains_of_a_crashed_world_are_forgotten() {
     drop(store);
     for length in 0..=log.len() {
         fs::write(&path, &log[..length]).unwrap();
+        fs::write(directory.path().join("store.holder-00"), "").unwrap();
         let store = FileStore::open(&path, soon()).unwrap();
         assert_eq!(store.insert("key", b"new"), Ok(None), "with {length} bytes left");
     }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn damage_to_the_file_ends_the_wait_with_its_place() {
         (
             "8: a message of 4294967295 bytes is longer than the limit of 16777216",
             |path| {
-                fs::write(path, b"TGSF\x01\0\0\0\xff\xff\xff\xff\0\0").unwrap();
+                fs::write(path, b"TGSF\x02\0\0\0\xff\xff\xff\xff\0\0").unwrap();
             },
         ),
         ("0: it was removed or replaced while workers used it", |path| {
@@ -166,7 +168,7 @@ fn a_file_that_shrinks_is_noticed() {
     let path = directory.path().join("store");
     let store = FileStore::open(&path, soon()).unwrap();
     store.insert("key", b"value").unwrap();
-    fs::write(&path, b"TGSF\x01\0\0\0").unwrap();
+    fs::write(&path, b"TGSF\x02\0\0\0").unwrap();
     let error = store.get_all(&keys(&["other"]), Instant::now()).unwrap_err();
     assert!(
         matches!(&error, RendezvousError::BrokenFile { why, .. } if why == "it has become shorter"),

@@ -35,7 +35,7 @@ fn greeted(server: &StoreServer, bytes: &[u8]) -> TcpStream {
     let mut stream = raw(server, &protocol::preface());
     let mut preface = [0; 8];
     stream.read_exact(&mut preface).unwrap();
-    assert_eq!(preface, *b"TGST\x01\0\0\0");
+    assert_eq!(preface, *b"TGST\x02\0\0\0");
     stream.write_all(bytes).unwrap();
     stream
 }
@@ -77,11 +77,11 @@ fn garbage_ends_its_own_connection_only() {
 
 #[test]
 fn a_client_of_another_version_is_told_ours() {
-    let reason = "it speaks store protocol version 7, this store speaks 1";
+    let reason = "it speaks store protocol version 7, this store speaks 2";
     disturbs_only_itself(reason, |server| {
         let stream = raw(server, b"TGST\x07\0\0\0");
         let address = stream.local_addr().unwrap();
-        assert_eq!(last_words(stream), b"TGST\x01\0\0\0");
+        assert_eq!(last_words(stream), b"TGST\x02\0\0\0");
         (address, None)
     });
 }
@@ -101,9 +101,9 @@ fn a_message_without_meaning_ends_its_own_connection_only() {
 
 #[test]
 fn impatience_ends_its_own_connection_only() {
-    let remove = protocol::frame(&Request::Remove { prefix: "x".into() }).unwrap();
+    let release = protocol::frame(&Request::Release { key: "x".into() }).unwrap();
     disturbs_only_itself("it sent more before it had its answer", |server| {
-        kept(greeted(server, &[remove.clone(), remove].concat()))
+        kept(greeted(server, &[release.clone(), release].concat()))
     });
 }
 
@@ -161,7 +161,7 @@ fn connect(address: SocketAddr, deadline: Instant) -> Result<TcpStore, Rendezvou
 fn a_store_of_another_version_is_named_with_both_versions() {
     let (address, impostor) = impostor(b"TGST\x07\0\0\0");
     let error = connect(address, soon()).err().unwrap();
-    let expected = format!("the store at {address} speaks store protocol version 7, this worker speaks 1");
+    let expected = format!("the store at {address} speaks store protocol version 7, this worker speaks 2");
     assert_eq!(error.to_string(), expected);
     impostor.join().unwrap();
 }
