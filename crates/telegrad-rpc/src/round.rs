@@ -1,4 +1,4 @@
-//! Answering all callers of a round at once (S48).
+//! Answering all callers of a round at once (S50).
 
 use std::fmt;
 use std::future::{Future, poll_fn};

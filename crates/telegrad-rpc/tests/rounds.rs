@@ -1,4 +1,4 @@
-//! Rounds whose callers are answered all at once (S48).
+//! Rounds whose callers are answered all at once (S50).
 
 use std::future::Future;
 use std::pin::Pin;
