@@ -12,10 +12,11 @@ use crate::context::caller;
 use crate::error::{Error, Result};
 use crate::serve::panic_text;
 
-/// Rounds in which so many callers each hand in a `T`, and all get the same `R` when the last one has come.
+/// Collects a `T` from each caller of a round, and answers all of them with one `R`.
 ///
-/// A parameter server keeps one: each trainer hands in a gradient, one function makes a step with all of them, and every
-/// trainer gets the new parameters. Then the next round begins. Callers wait in async functions, so they hold no thread.
+/// The last caller of a round completes it, and the next one begins. A parameter server keeps a `Round`: each trainer hands in a
+/// gradient, one function makes a step with all of them, and every trainer gets the new parameters. Callers wait in async
+/// functions, so they hold no thread.
 ///
 /// ```
 /// use telegrad_rpc::{Options, RRef, Result, Round, World, init_with, join_all, remote};
@@ -98,8 +99,9 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         }
     }
 
-    /// Hands in the value of the worker that made the current call, or of this process outside of calls; the round's
-    /// result.
+    /// Hands in a value for the worker that made the current call; returns the round's result.
+    ///
+    /// Outside of calls the caller is this process.
     ///
     /// `combine` gets the values of all callers in the order of their names, so that sums of floats come out the same every time. It
     /// runs once a round: each caller brings one, and the last caller's runs, on its thread and as part of its call.
@@ -275,13 +277,13 @@ impl<T, R> State<T, R> {
         Ok(())
     }
 
-    /// All callers of the current round when it is complete and this caller is one of them; the next round begins.
+    /// Takes the seats of a complete round that this caller is in; the next round begins.
     fn complete(&mut self, answer: &Arc<Answer<R>>) -> Option<Vec<Seat<T, R>>> {
         let is_here = self.seats.iter().any(|seat| Arc::ptr_eq(&seat.answer, answer));
         (is_here && self.seats.len() >= self.callers).then(|| std::mem::take(&mut self.seats))
     }
 
-    /// A caller that has to be woken because the round is complete.
+    /// The waker of a caller that can complete the round, if enough have come.
     fn to_complete(&self) -> Option<Waker> {
         let last = self.seats.last().filter(|_| self.seats.len() >= self.callers)?;
         last.answer.waker()
@@ -344,7 +346,7 @@ impl<R> Answer<R> {
         }
     }
 
-    /// The answer if it is there, which it is once; whom to wake otherwise.
+    /// Takes the answer, or registers the waker.
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<R>> {
         let waiting = Waiting::For(cx.waker().clone());
         // The waker before is dropped without the lock.
@@ -363,7 +365,7 @@ impl<R> Answer<R> {
     }
 }
 
-/// A caller's place in a round. Dropped early when the caller no longer waits: then its value goes.
+/// A caller's place in a round; withdraws its value when it is dropped early.
 struct Part<'a, T, R> {
     shared: &'a Mutex<State<T, R>>,
     answer: &'a Arc<Answer<R>>,

@@ -27,8 +27,8 @@ fn panicked(panic: &(dyn Any + Send)) -> Trouble {
     Trouble::Around(RemoteErrorKind::Panicked, text.into())
 }
 
-/// Whether a panic is tokio's way to say that there is no runtime, or one without timers or I/O. Its texts are all there is
-/// to tell by; all of them say this.
+/// Whether a panic is tokio's for a missing runtime, or for one without timers or I/O. The text decides, since
+/// tokio has no type for it.
 fn needs_tokio(text: &str) -> bool {
     text.contains("Tokio 1.x runtime") || text.contains("Tokio 1.x context was found")
 }

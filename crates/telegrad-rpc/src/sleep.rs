@@ -166,7 +166,7 @@ impl Sweep for Alarms {
             (due, table.entries.keys().next().map(|(until, _)| *until))
         };
         for waker in due.into_values() {
-            // A waker may be of any executor, and the others are to be woken whatever it does.
+            // A waker of another executor may panic; the remaining tasks are still woken.
             if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
                 tracing::error!("the waker of a sleep panicked");
             }

@@ -35,8 +35,8 @@ pub fn wrap(text: &str) -> String {
     wrapped(text, WIDTH, 0).join("\n")
 }
 
-/// A text in lines of at most this width, all but the first indented by so many blanks. It is broken after blanks and
-/// between the parts of names where that is possible.
+/// Breaks a text into lines of at most this width, indented after the first. It is broken after blanks and between the
+/// parts of names where that is possible.
 pub(crate) fn wrapped(text: &str, limit: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

@@ -136,11 +136,12 @@ fn main() -> Result<()> {
         ..Options::default()
     };
     let world = telegrad::init_with(&name, options)?;
-    if name == "server" {
-        in_rounds(&world)?;
-        freely(&world)?;
+    if name != "server" {
+        // The trainers have no code of their own: they run what the server asks them to.
+        return world.serve();
     }
-    // The trainers have no code of their own: they run what the server asks them to.
+    in_rounds(&world)?;
+    freely(&world)?;
     world.shutdown()
 }
 
