@@ -148,8 +148,7 @@ impl AnyModule {
     /// When the file cannot be read, or names or shapes differ. Nothing has changed then.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let state = state_dict::read(path)?;
-        Ok(state_dict::set(&self.parts.named(), &state).map_err(|error| error.in_file(path))?)
+        self.load_from(path.display().to_string(), state_dict::read(path)?)
     }
 
     /// Applies it to one tensor.
@@ -189,7 +188,11 @@ impl AnyModule {
 
     /// Checks that no gradient is lost, be it of an input or of the parameters (S41).
     fn check(&self, inputs: &[&Tensor], outputs: &[&Tensor]) -> crate::Result<()> {
-        connected(self.name, inputs, outputs, || !self.parts.named().is_empty())
+        connected(self.name, inputs, outputs, || {
+            // Parameters learn in contexts alone: elsewhere a model may end in any operation.
+            let is_training = World::current().is_ok_and(|world| world.current_context().is_some());
+            is_training && !self.parts.trained().is_empty()
+        })
     }
 }
 

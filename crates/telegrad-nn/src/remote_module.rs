@@ -103,7 +103,7 @@ impl RemoteModule {
         opened(self.worker(), start(self, &[], &inputs)?.wait()?)
     }
 
-    /// As [`call`](Self::call); returns at once with a future.
+    /// As [`call`](Self::call); returns at once with a future. The call runs to its end also when that is dropped.
     ///
     /// # Errors
     /// When the worker cannot be asked. What happens later is the future's.

@@ -127,7 +127,11 @@ fn a_file_that_does_not_fit_is_named_with_what_differs() {
     let error = load(&module, &path).unwrap_err();
     assert!(matches!(error, Error::Load { .. }));
     let text = error.to_string();
-    for part in ["linear.safetensors", "`0.weight`", "no parameters `bias`, `weight`"] {
+    for part in [
+        "linear.safetensors",
+        "`0.weight`",
+        "no parameters `bias`, `weight`",
+    ] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(values(&module), values(&net(1)));
