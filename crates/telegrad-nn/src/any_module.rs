@@ -1,6 +1,5 @@
 //! Modules of any type as objects of a worker.
 
-use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -23,7 +22,7 @@ pub struct AnyModule {
     parts: Arc<dyn Parts>,
     applied: Applied,
     /// Its type, for errors.
-    name: &'static str,
+    name: Arc<str>,
 }
 
 /// Parameters by name, and what else of a module does not depend on its inputs.
@@ -52,8 +51,8 @@ impl AnyModule {
         let module = Arc::new(module);
         Self {
             parts: module.clone(),
+            name: module.type_name().into(),
             applied: Applied::Plain(module),
-            name: type_name::<M>(),
         }
     }
 
@@ -83,8 +82,8 @@ impl AnyModule {
         O: Wire,
     {
         let module = Arc::new(module);
-        let parts = module.clone();
-        Self::applied_by(parts, type_name::<M>(), move |inputs| forward(&module, inputs))
+        let (parts, name) = (module.clone(), module.type_name().into());
+        Self::applied_by(parts, name, move |inputs| forward(&module, inputs))
     }
 
     /// A model of candle's, with the variables that it was built with, and a function that applies it.
@@ -112,19 +111,20 @@ impl AnyModule {
         forward: impl Fn(I) -> candle_core::Result<O> + Send + Sync + 'static,
     ) -> Self {
         let parts = Arc::new(Variables::of(variables));
-        Self::applied_by(parts, "VarMap", move |inputs| Ok(forward(inputs)?))
+        Self::applied_by(parts, "VarMap".into(), move |inputs| Ok(forward(inputs)?))
     }
 
     fn applied_by<I: Wire, O: Wire>(
         parts: Arc<dyn Parts>,
-        name: &'static str,
+        name: Arc<str>,
         forward: impl Fn(I) -> crate::Result<O> + Send + Sync + 'static,
     ) -> Self {
+        let layer = name.clone();
         let function = move |inputs: Parcel| {
             let inputs = inputs
                 .unpack()
-                .map_err(|error| refused(name, name_of::<I>(), &error))?;
-            packed(name, &forward(inputs)?)
+                .map_err(|error| refused(&layer, name_of::<I>(), &error))?;
+            packed(&layer, &forward(inputs)?)
         };
         let applied = Applied::With(With {
             takes: name_of::<I>,
@@ -156,9 +156,9 @@ impl AnyModule {
         let y = match &self.applied {
             Applied::Plain(module) => module.forward(x)?,
             Applied::With(with) => {
-                let y = (with.function)(packed(self.name, x)?)?;
+                let y = (with.function)(packed(&self.name, x)?)?;
                 y.unpack().map_err(|_| Error::Outputs {
-                    layer: self.name,
+                    layer: self.name.to_string(),
                     takes: (with.takes)(),
                     gives: (with.gives)(),
                 })?
@@ -175,8 +175,8 @@ impl AnyModule {
             Applied::Plain(module) => {
                 let x: Tensor = inputs
                     .unpack()
-                    .map_err(|error| refused(self.name, name_of::<Tensor>(), &error))?;
-                packed(self.name, &module.forward(&x)?)?
+                    .map_err(|error| refused(&self.name, name_of::<Tensor>(), &error))?;
+                packed(&self.name, &module.forward(&x)?)?
             }
             Applied::With(with) => (with.function)(inputs)?,
         };
@@ -188,7 +188,7 @@ impl AnyModule {
 
     /// Checks that no gradient is lost, be it of an input or of the parameters (S41).
     fn check(&self, inputs: &[&Tensor], outputs: &[&Tensor]) -> crate::Result<()> {
-        connected(self.name, inputs, outputs, || {
+        connected(&self.name, inputs, outputs, || {
             // Parameters learn in contexts alone: elsewhere a model may end in any operation.
             let is_training = World::current().is_ok_and(|world| world.current_context().is_some());
             is_training && !self.parts.trained().is_empty()
@@ -254,7 +254,7 @@ impl AnyModule {
 
 impl fmt::Debug for AnyModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple(self.name).field(&self.parameter_names()).finish()
+        f.debug_tuple(&self.name).field(&self.parameter_names()).finish()
     }
 }
 
@@ -285,17 +285,17 @@ impl Parts for Variables {
 }
 
 /// The error that inputs are of other types than a module takes.
-fn refused(layer: &'static str, takes: String, error: &WireError) -> Error {
+fn refused(layer: &str, takes: String, error: &WireError) -> Error {
     Error::Inputs {
-        layer,
+        layer: layer.to_owned(),
         takes,
         why: error.to_string(),
     }
 }
 
-fn packed<T: Wire>(layer: &'static str, value: &T) -> crate::Result<Parcel> {
+fn packed<T: Wire>(layer: &str, value: &T) -> crate::Result<Parcel> {
     Parcel::pack(value).map_err(|error| Error::Unsendable {
-        layer,
+        layer: layer.to_owned(),
         why: error.to_string(),
     })
 }

@@ -39,7 +39,7 @@ pub enum Error {
     #[error("{layer} takes {takes}, and was called with something else: {why}")]
     Inputs {
         /// The module.
-        layer: &'static str,
+        layer: String,
         /// The types of its inputs.
         takes: String,
         /// What does not fit.
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{layer} makes {gives} of {takes}, and `forward` gives one Tensor: use `call`")]
     Outputs {
         /// The module.
-        layer: &'static str,
+        layer: String,
         /// The types of its inputs.
         takes: String,
         /// The types of its outputs.
@@ -69,7 +69,7 @@ pub enum Error {
     #[error("an input or an output of {layer} cannot be sent: {why}")]
     Unsendable {
         /// The module.
-        layer: &'static str,
+        layer: String,
         /// What is wrong with it.
         why: String,
     },

@@ -216,9 +216,9 @@ fn a_module_that_loses_the_gradient_is_named() {
         };
         world.context(|_| {
             // Its parameters would not learn, whether the input has a gradient or not.
-            lost(&frozen, &x, "remote::module::Frozen");
-            lost(&frozen, &x.as_detached_tensor(), "remote::module::Frozen");
-            lost(&detached, &x, "remote::module::Detached");
+            lost(&frozen, &x, "Frozen");
+            lost(&frozen, &x.as_detached_tensor(), "Frozen");
+            lost(&detached, &x, "Detached");
             lost(&stopped, &x, "stop");
             Ok(())
         })?;
