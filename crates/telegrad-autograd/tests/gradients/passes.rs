@@ -42,7 +42,7 @@ fn a_pass_starts_from_one_tensor_or_from_any_number() {
             context.backward_with(&several, &RETAIN)?;
             context.backward_with(&several[..], &RETAIN)?;
             context.backward_with(std::slice::from_ref(&y), &RETAIN)?;
-            context.backward_with(&[y.clone()], &RETAIN)?;
+            context.backward_with(&[(&y * 1.0)?], &RETAIN)?;
             context.backward(&y)?;
             let once = loss(&apply(&x, &weights[0])?)?;
             check(&layers[..1], &weights[..1], &(once * 8.0)?);

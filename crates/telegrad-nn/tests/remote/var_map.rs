@@ -131,12 +131,18 @@ fn normalised() -> Result<AnyModule> {
     Ok(AnyModule::new(normalised_here()?))
 }
 
-fn normalised_here() -> Result<VarMapModule> {
+/// Two layers with a layer norm between them.
+fn layers_of_norm() -> Result<(VarMap, [candle_nn::Linear; 2], candle_nn::LayerNorm)> {
     let map = VarMap::new();
     let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
     let first = candle_nn::linear(4, 6, builder.pp("first"))?;
     let norm = candle_nn::layer_norm(6, 1e-5, builder.pp("norm"))?;
     let second = candle_nn::linear(6, 3, builder.pp("second"))?;
+    Ok((map, [first, second], norm))
+}
+
+fn normalised_here() -> Result<VarMapModule> {
+    let (map, [first, second], norm) = layers_of_norm()?;
     let forward = move |x: &Tensor| second.forward(&norm.forward(&first.forward(x)?)?);
     Ok(VarMapModule::new(&map, forward))
 }
@@ -144,11 +150,7 @@ fn normalised_here() -> Result<VarMapModule> {
 /// The same, with this crate's layer norm on the same variables.
 #[remote]
 fn mended() -> Result<AnyModule> {
-    let map = VarMap::new();
-    let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
-    let first = candle_nn::linear(4, 6, builder.pp("first"))?;
-    let norm = candle_nn::layer_norm(6, 1e-5, builder.pp("norm"))?;
-    let second = candle_nn::linear(6, 3, builder.pp("second"))?;
+    let (map, [first, second], norm) = layers_of_norm()?;
     let (scale, shift) = (norm.weight().clone(), norm.bias().unwrap().clone());
     let forward = move |x: &Tensor| {
         let x = telegrad_nn::layer_norm(&first.forward(x)?, &scale, &shift, 1e-5)?;
