@@ -38,6 +38,25 @@ fn a_file_brings_all_parameters_back() {
 }
 
 #[test]
+fn a_file_is_replaced_and_never_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, old] = ["net.safetensors", "old.safetensors"].map(|name| dir.path().join(name));
+    save(&net(1), &path).unwrap();
+    // A second name of the same file keeps what was in it.
+    std::fs::hard_link(&path, &old).unwrap();
+    save(&net(2), &path).unwrap();
+    let module = net(3);
+    load(&module, &old).unwrap();
+    assert_eq!(values(&module), values(&net(1)));
+    // A place that cannot be taken leaves nothing beside it.
+    let taken = dir.path().join("folder");
+    std::fs::create_dir(&taken).unwrap();
+    let error = save(&net(1), &taken).unwrap_err().to_string();
+    assert!(error.contains("folder"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
 fn a_state_is_a_snapshot() {
     let module = net(1);
     let state = state_dict(&module).unwrap();
