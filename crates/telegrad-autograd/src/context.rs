@@ -18,6 +18,7 @@ use crate::info::AutogradInfo;
 use crate::layer::{node_of, part_of};
 use crate::message::PassId;
 use crate::node::{Membership, Node, Passing};
+use crate::roots::Roots;
 
 /// What a world can do when it has autograd.
 pub trait AutogradWorld {
@@ -120,12 +121,13 @@ impl<B: AutogradBackend> Context<B> {
         self.world.in_context(Some(self.id), f)
     }
 
-    /// Computes the gradients of everything that these tensors, scalars on this worker, depend on, wherever it is,
-    /// and adds them to the context's.
+    /// Computes the gradients of everything that the roots depend on, on any worker, and adds them to the context's.
+    ///
+    /// A root is a scalar of this worker: `backward(&loss)` has one, `backward(&[first, second])` several. See [`Roots`].
     ///
     /// # Errors
     /// Whatever fails on any worker, and the loss of any that takes part. The context has failed then, everywhere.
-    pub fn backward(&self, roots: &[B::Tensor]) -> Result<()> {
+    pub fn backward(&self, roots: &(impl Roots<B::Tensor> + ?Sized)) -> Result<()> {
         self.backward_with(roots, &Backward::default())
     }
 
@@ -133,7 +135,7 @@ impl<B: AutogradBackend> Context<B> {
     ///
     /// # Errors
     /// As there; [`AutogradError::TimedOut`] at the time limit.
-    pub fn backward_with(&self, roots: &[B::Tensor], options: &Backward) -> Result<()> {
+    pub fn backward_with(&self, roots: &(impl Roots<B::Tensor> + ?Sized), options: &Backward) -> Result<()> {
         let (world, node) = (&self.world, &*self.node);
         let limit = Limit::new(world, options.timeout);
         let pass = node.pass(world.rank(), options.retain_graph, options.mode);
@@ -141,7 +143,7 @@ impl<B: AutogradBackend> Context<B> {
         let recorded = telegrad_trace::scope(Kind::Autograd, || "backward".into());
         // The calls of a pass belong to no context.
         let result = world.in_context(None, || {
-            let first = node.start(self.id, pass, roots.to_vec())?;
+            let first = node.start(self.id, pass, roots.as_roots().to_vec())?;
             drive::run(world, node, self.id, (pass, options.mode), first, &limit)
         });
         result.map_err(|error| {
@@ -270,13 +272,7 @@ impl Gradients<Candle> {
     /// # Errors
     /// When candle cannot add gradients.
     pub fn get(&self, param: &Param) -> Result<Option<Tensor>> {
-        let mut found = param.leaves().into_iter().filter_map(|leaf| self.0.get(&leaf));
-        let Some(first) = found.next() else {
-            return Ok(None);
-        };
-        found
-            .try_fold(first.clone(), |sum, more| Ok((sum + more)?))
-            .map(Some)
+        param.sum_over_leaves(|leaf| self.0.get(&leaf))
     }
 
     /// The gradient of a variable that is no parameter of ours.

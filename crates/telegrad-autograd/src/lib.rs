@@ -23,6 +23,8 @@ mod info;
 mod layer;
 mod message;
 mod node;
+mod replacement;
+mod roots;
 mod schedule;
 
 pub use backend::{AutogradBackend, Root};
@@ -33,3 +35,5 @@ pub use drive::Mode;
 pub use error::AutogradError;
 pub use info::AutogradInfo;
 pub use layer::layer;
+pub use replacement::Replacement;
+pub use roots::Roots;

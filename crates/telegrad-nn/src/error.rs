@@ -1,6 +1,7 @@
 //! What can go wrong in a layer.
 
 use std::fmt;
+use std::path::Path;
 
 use candle_core::{DType, Shape};
 use thiserror::Error;
@@ -22,6 +23,55 @@ pub enum Error {
     LostGradient {
         /// Where.
         layer: String,
+    },
+    /// An input that has a gradient, and that no gradient reaches from any output.
+    #[error(
+        "the gradient of input {input} is lost in {layer}: every way from it to an output leads through an operation without a \
+         backward pass, or no output depends on it. Replace that operation, or detach the input where it is to have no gradient"
+    )]
+    LostInput {
+        /// Where.
+        layer: String,
+        /// Its position among the tensors of the inputs, from 0.
+        input: usize,
+    },
+    /// Inputs of other types than a module takes.
+    #[error("{layer} takes {takes}, and was called with something else: {why}")]
+    Inputs {
+        /// The module.
+        layer: String,
+        /// The types of its inputs.
+        takes: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// Outputs of other types than the one tensor that `forward` gives.
+    #[error("{layer} makes {gives} of {takes}, and `forward` gives one Tensor: use `call`")]
+    Outputs {
+        /// The module.
+        layer: String,
+        /// The types of its inputs.
+        takes: String,
+        /// The types of its outputs.
+        gives: String,
+    },
+    /// Outputs of other types than the caller asked for.
+    #[error("the module on worker `{worker}` gives something else than {wanted}: {why}")]
+    Wanted {
+        /// Where the module is.
+        worker: String,
+        /// The types that were asked for.
+        wanted: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// Inputs or outputs that cannot travel.
+    #[error("an input or an output of {layer} cannot be sent: {why}")]
+    Unsendable {
+        /// The module.
+        layer: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// A tensor of a shape or an element type that does not fit.
     #[error("{layer} takes {expected}, not {found}")]
@@ -73,12 +123,22 @@ pub enum Error {
         /// How it failed.
         source: Box<Error>,
     },
-    /// Parameters of the module that are not among those to load.
-    #[error("no value for the parameters {}", Names(.0))]
-    Missing(Vec<String>),
-    /// Values to load for parameters that the module does not have.
-    #[error("the module has no parameters {}", Names(.0))]
-    Unknown(Vec<String>),
+    /// Values to load whose names are not those of the module's parameters.
+    #[error("{}", Difference { missing, unknown })]
+    Names {
+        /// Parameters of the module without a value to load.
+        missing: Vec<String>,
+        /// Values to load for parameters that the module does not have.
+        unknown: Vec<String>,
+    },
+    /// A file whose values do not fit the module.
+    #[error("`{path}` does not fit the module: {source}")]
+    Load {
+        /// The file.
+        path: String,
+        /// What differs.
+        source: Box<Error>,
+    },
     /// A value to load that does not have the shape or the kind of elements of its parameter.
     #[error("parameter `{name}` is a {expected}, the value to load a {found}")]
     Misfit {
@@ -118,6 +178,14 @@ impl Error {
         Self::input(layer, expected, format!("one of shape {:?}", found.dims()))
     }
 
+    /// The same, about values that came from a file.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        Self::Load {
+            path: path.display().to_string(),
+            source: Box::new(self),
+        }
+    }
+
     pub(crate) fn options(layer: &'static str, why: impl Into<String>) -> Self {
         Self::Options {
             layer,
@@ -147,6 +215,16 @@ impl From<telegrad_rpc::Error> for Error {
     }
 }
 
+/// So that `?` works in a model that returns candle's errors.
+impl From<Error> for candle_core::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Tensor(error) => *error,
+            error => Self::wrap(error),
+        }
+    }
+}
+
 /// So that `?` works in a remote function.
 impl From<Error> for telegrad_rpc::Error {
     fn from(error: Error) -> Self {
@@ -155,6 +233,25 @@ impl From<Error> for telegrad_rpc::Error {
             Error::Rpc(error) => *error,
             error => Self::other(error),
         }
+    }
+}
+
+/// Which names are only on one side.
+struct Difference<'a> {
+    missing: &'a [String],
+    unknown: &'a [String],
+}
+
+impl fmt::Display for Difference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.missing.is_empty() {
+            write!(f, "no value for the parameters {}", Names(self.missing))?;
+        }
+        if !self.unknown.is_empty() {
+            let between = if self.missing.is_empty() { "" } else { "; " };
+            write!(f, "{between}the module has no parameters {}", Names(self.unknown))?;
+        }
+        Ok(())
     }
 }
 

@@ -63,12 +63,17 @@ mod softmax;
 mod loss;
 mod state_dict;
 mod share;
-mod remote;
+mod var_map_module;
+mod parcel;
+mod any_module;
+mod remote_module;
+mod remote_sequential;
 
 pub use activation::{
     Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Softplus, Tanh, gelu, gelu_tanh, leaky_relu, relu,
     sigmoid, silu, softplus, tanh,
 };
+pub use any_module::AnyModule;
 pub use avg_pool2d::AvgPool2d;
 pub use conv2d::{Conv2d, Conv2dOptions, conv2d};
 pub use dropout::Dropout;
@@ -82,7 +87,8 @@ pub use loss::{cross_entropy, mse, nll};
 pub use lstm::{Lstm, LstmCell, LstmState};
 pub use max_pool2d::MaxPool2d;
 pub use module::Module;
-pub use remote::{AnyModule, RemoteModule, RemoteSequential};
+pub use remote_module::RemoteModule;
+pub use remote_sequential::RemoteSequential;
 pub use rms_norm::{RmsNorm, rms_norm};
 pub use rng::Rng;
 pub use sequential::Sequential;
@@ -91,4 +97,5 @@ pub use softmax::{log_softmax, softmax};
 pub use state_dict::{load, load_state_dict, save, state_dict};
 pub use telegrad_autograd::Param;
 pub use tracked::tracked;
+pub use var_map_module::VarMapModule;
 pub use window::Pair;

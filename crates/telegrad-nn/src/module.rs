@@ -99,7 +99,7 @@ pub trait Module: Send + Sync {
 }
 
 /// The last part of a path: `a::b::C<d::E>` is `C`.
-fn short(path: &str) -> &str {
+pub(crate) fn short(path: &str) -> &str {
     let path = path.split('<').next().unwrap_or(path);
     path.rsplit("::").next().unwrap_or(path)
 }

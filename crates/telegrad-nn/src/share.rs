@@ -11,6 +11,10 @@ use crate::Module;
 /// # Errors
 /// When the world has been shut down.
 pub fn share(world: &World, module: &(impl Module + ?Sized)) -> Result<Vec<RRef<Param>>> {
-    let params = module.parameters().into_iter();
-    params.map(|param| RRef::hold(world, param)).collect()
+    held(world, module.parameters())
+}
+
+/// References to parameters of this worker.
+pub(crate) fn held(world: &World, params: Vec<Param>) -> Result<Vec<RRef<Param>>> {
+    params.into_iter().map(|param| RRef::hold(world, param)).collect()
 }

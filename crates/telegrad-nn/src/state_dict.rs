@@ -1,53 +1,34 @@
 //! Parameters as a map and as a file.
+//!
+//! A file is in the safetensors format, one tensor for each parameter under its name, without metadata: candle's `VarMap`
+//! and torch read it, and files of theirs are read here.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use candle_core::{Device, Tensor, safetensors};
-use telegrad_autograd::Param;
+use telegrad_autograd::{Param, Replacement};
 
 use crate::{Error, Module, Result};
 
-/// The present values of a module's parameters by name, without gradients.
-pub fn state_dict(module: &dyn Module) -> BTreeMap<String, Tensor> {
-    let params = module.named_parameters().into_iter();
-    params.map(|(name, param)| (name, param.value())).collect()
+/// Copies of a module's parameters by name, without gradients.
+///
+/// The names are those of [`Module::named_parameters`]: torch's for layers of this crate, those of the `VarMap` for a
+/// [`VarMapModule`](crate::VarMapModule).
+///
+/// # Errors
+/// When candle cannot copy one.
+pub fn state_dict(module: &dyn Module) -> Result<BTreeMap<String, Tensor>> {
+    values_of(&module.named_parameters())
 }
 
 /// Sets a module's parameters. Either all are set or, when anything does not fit, none. Floats of
 /// another size are converted.
 ///
 /// # Errors
-/// When a name is missing or unknown, or a shape differs.
+/// When names are missing or unknown, or a shape differs.
 pub fn load_state_dict(module: &dyn Module, state: &BTreeMap<String, Tensor>) -> Result<()> {
-    let params = module.named_parameters();
-    let missing = params.iter().map(|(name, _)| name);
-    let missing: Vec<_> = missing
-        .filter(|name| !state.contains_key(*name))
-        .cloned()
-        .collect();
-    if !missing.is_empty() {
-        return Err(Error::Missing(missing));
-    }
-    let known: BTreeMap<&str, &Param> = params
-        .iter()
-        .map(|(name, param)| (name.as_str(), param))
-        .collect();
-    let unknown = state.keys().filter(|name| !known.contains_key(name.as_str()));
-    let unknown: Vec<_> = unknown.cloned().collect();
-    if !unknown.is_empty() {
-        return Err(Error::Unknown(unknown));
-    }
-    let mut values = Vec::with_capacity(params.len());
-    for (name, param) in &params {
-        values.push(fitted(name, param, &state[name])?);
-    }
-    for ((_, param), value) in params.iter().zip(&values) {
-        param.set(value)?;
-    }
-    Ok(())
+    set(&module.named_parameters(), state)
 }
 
 /// Writes a module's parameters to a safetensors file. A file of that name is replaced only when the
@@ -69,36 +50,61 @@ pub fn load_state_dict(module: &dyn Module, state: &BTreeMap<String, Tensor>) ->
 /// # Errors
 /// When the file cannot be written.
 pub fn save(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
-    let path = path.as_ref();
-    let tensors = state_dict(module).into_iter().collect();
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    // Beside the old one, which it replaces when all of it is on the disk.
-    let unfinished = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(|error| file(path, &error))?;
-    safetensors::save(&tensors, unfinished.path()).map_err(|error| file(path, &error))?;
-    unfinished
-        .as_file()
-        .sync_all()
-        .map_err(|error| file(path, &error))?;
-    unfinished
-        .persist(path)
-        .map_err(|error| file(path, &error.error))?;
-    Ok(())
+    write(&state_dict(module)?, path.as_ref())
 }
 
 /// Reads a module's parameters from a safetensors file, as [`load_state_dict`] does.
 ///
 /// # Errors
-/// Also when the file cannot be read.
+/// [`Error::File`] when the file cannot be read, [`Error::Load`] when it does not fit the module.
 pub fn load(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
+    load_state_dict(module, &read(path)?).map_err(|error| error.in_file(path))
+}
+
+/// Copies of the parameters' values.
+pub(crate) fn values_of(params: &[(String, Param)]) -> Result<BTreeMap<String, Tensor>> {
+    let values = params.iter();
+    values
+        .map(|(name, param)| Ok((name.clone(), param.snapshot()?)))
+        .collect()
+}
+
+/// Sets all parameters or, when anything does not fit, none.
+pub(crate) fn set(params: &[(String, Param)], state: &BTreeMap<String, Tensor>) -> Result<()> {
+    let names = params.iter().map(|(name, _)| name);
+    let missing: Vec<_> = names.filter(|name| !state.contains_key(*name)).cloned().collect();
+    let known: BTreeMap<&str, &Param> = params
+        .iter()
+        .map(|(name, param)| (name.as_str(), param))
+        .collect();
+    let unknown = state.keys().filter(|name| !known.contains_key(name.as_str()));
+    let unknown: Vec<_> = unknown.cloned().collect();
+    if !(missing.is_empty() && unknown.is_empty()) {
+        return Err(Error::Names { missing, unknown });
+    }
+    let mut values = Vec::with_capacity(params.len());
+    for (name, param) in params {
+        values.push(fitted(name, param, &state[name])?);
+    }
+    for ((_, param), value) in params.iter().zip(&values) {
+        param.set(value)?;
+    }
+    Ok(())
+}
+
+/// Writes values to a file, which holds either all of them or what it held before.
+pub(crate) fn write(state: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
+    let new = Replacement::beside(path).map_err(|error| file(path, &error))?;
+    let tensors = state.iter().map(|(name, value)| (name.as_str(), value.clone()));
+    safetensors::save(&tensors.collect(), new.path()).map_err(|error| file(path, &error))?;
+    new.replace(path).map_err(|error| file(path, &error))
+}
+
+/// The values in a file.
+pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let tensors = safetensors::load(path, &Device::Cpu).map_err(|error| file(path, &error))?;
-    load_state_dict(module, &tensors.into_iter().collect())
+    Ok(tensors.into_iter().collect())
 }
 
 /// The value in the element type and on the device of the parameter.

@@ -1,6 +1,7 @@
 //! Gradients that get lost.
 
 use candle_core::Tensor;
+use telegrad_autograd::candle::unreached;
 
 use crate::{Error, Result};
 
@@ -23,15 +24,60 @@ use crate::{Error, Result};
 /// # Errors
 /// When the gradient is lost. An output of integers never has one.
 pub fn tracked(layer: &str, inputs: &[&Tensor], output: Tensor) -> Result<Tensor> {
-    let lost = output.dtype().is_float()
-        && !output.track_op()
-        && inputs
-            .iter()
-            .any(|input| input.dtype().is_float() && input.track_op());
+    let lost =
+        output.dtype().is_float() && !output.track_op() && inputs.iter().any(|input| has_gradient(input));
     if lost {
         return Err(Error::LostGradient {
             layer: layer.to_owned(),
         });
     }
     Ok(output)
+}
+
+/// Checks the inputs and outputs of a module whose inside is not known.
+///
+/// Every output of floats must have a gradient if an input or a parameter has one, and every input that has one must be
+/// reached by one: a model may lose a gradient in its middle, and its output still leads back to later parameters.
+///
+/// # Errors
+/// [`Error::LostGradient`] for an output, [`Error::LostInput`] for an input.
+pub(crate) fn connected(
+    layer: &str,
+    inputs: &[&Tensor],
+    outputs: &[&Tensor],
+    has_parameters: impl FnOnce() -> bool,
+) -> Result<()> {
+    let sources: Vec<_> = inputs.iter().filter(|input| has_gradient(input)).collect();
+    let floats: Vec<_> = outputs
+        .iter()
+        .filter(|output| output.dtype().is_float())
+        .copied()
+        .collect();
+    let lost = floats.iter().position(|output| !output.track_op());
+    if let Some(lost) = lost
+        && (!sources.is_empty() || has_parameters())
+    {
+        let layer = match floats.len() {
+            1 => layer.to_owned(),
+            count => format!("{layer} (output {lost} of {count})"),
+        };
+        return Err(Error::LostGradient { layer });
+    }
+    if sources.is_empty() || floats.is_empty() {
+        return Ok(());
+    }
+    match unreached(&floats, inputs)
+        .into_iter()
+        .find(|input| has_gradient(inputs[*input]))
+    {
+        Some(input) => Err(Error::LostInput {
+            layer: layer.to_owned(),
+            input,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn has_gradient(tensor: &Tensor) -> bool {
+    tensor.dtype().is_float() && tensor.track_op()
 }

@@ -71,7 +71,7 @@ pub struct RemoteGroup<A> {
 /// let optimizer = DistributedOptimizer::new(&world, params, Sgd { lr: 0.25, ..Sgd::default() })?;
 /// for _ in 0..3 {
 ///     world.context(|context| {
-///         context.backward(&[model.rpc_sync(Model::loss, ())?])?;
+///         context.backward(&model.rpc_sync(Model::loss, ())?)?;
 ///         optimizer.step(context)
 ///     })?;
 /// }

@@ -83,6 +83,15 @@ pub enum OptimError {
         /// Its element type.
         dtype: DType,
     },
+    /// A step by gradients of which none belongs to a parameter of the optimiser.
+    #[error(
+        "none of the {count} parameters of the optimiser has a gradient: the loss uses none of them, or an operation without a \
+         backward pass lies in between"
+    )]
+    NoGradients {
+        /// How many parameters the optimiser has.
+        count: usize,
+    },
     /// Gradients were to be scaled by something that is no number.
     #[error("gradients cannot be scaled by {0}")]
     Scale(f64),

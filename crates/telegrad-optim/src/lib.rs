@@ -17,9 +17,8 @@
 //! let x = Param::new(&Tensor::new(&[4f32, -2.0], &Device::Cpu)?)?;
 //! let mut optimizer = Optimizer::new([x.clone()], Sgd { lr: 0.25, ..Sgd::default() })?;
 //! for _ in 0..3 {
-//!     let leaf = x.tensor();
-//!     let gradients = leaf.sqr()?.sum_all()?.backward()?;
-//!     optimizer.step(|_| Ok(gradients.get(&leaf).cloned()))?;
+//!     let loss = x.tensor().sqr()?.sum_all()?;
+//!     optimizer.step(&loss.backward()?)?;
 //! }
 //! assert_eq!(x.value().to_vec1::<f32>()?, [0.5, -0.25]);
 //! # Ok::<(), telegrad_rpc::Error>(())

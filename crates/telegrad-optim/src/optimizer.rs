@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 use telegrad_autograd::Param;
 use telegrad_rpc::Result;
@@ -37,7 +38,8 @@ pub struct ParamGroup<A> {
 ///     ParamGroup { params: vec![bias], options: Adam::default() },
 /// ])?;
 /// optimizer.set_lr(1, 0.5)?;
-/// optimizer.step(|param| Ok(Some(param.value().ones_like()?)))?;
+/// let loss = optimizer.params().next().unwrap().tensor().sqr()?.sum_all()?;
+/// optimizer.step(&loss.backward()?)?;
 /// # Ok::<(), telegrad_rpc::Error>(())
 /// ```
 pub struct Optimizer<A> {
@@ -149,20 +151,38 @@ impl<A: Algorithm> Optimizer<A> {
         Ok(())
     }
 
-    /// Moves every parameter by its gradient. One without is left alone and its step does not count.
+    /// Moves every parameter by its gradient among those of candle's `backward`: `optimizer.step(&loss.backward()?)`.
+    ///
+    /// A parameter without a gradient is left alone and its step does not count.
+    ///
+    /// # Errors
+    /// [`OptimError::NoGradients`] when no parameter has a gradient. When a gradient has another shape or element type
+    /// than its parameter. No parameter has been moved then.
+    pub fn step(&mut self, gradients: &GradStore) -> Result<()> {
+        let found = self.params().map(|param| param.gradient_in(gradients));
+        let found = found.collect::<Result<Vec<_>>>()?;
+        if found.iter().all(Option::is_none) {
+            let count = found.len();
+            return Err(OptimError::NoGradients { count }.into());
+        }
+        let mut in_order = found.into_iter();
+        self.step_with(|_| Ok(in_order.next().flatten()))
+    }
+
+    /// A [`step`](Self::step) by the gradients that a function finds, whatever they come from.
     ///
     /// # Errors
     /// What `gradient_of` fails with, and when a gradient has another shape or element type than its
     /// parameter. No parameter has been moved then.
-    pub fn step(&mut self, gradient_of: impl FnMut(&Param) -> Result<Option<Tensor>>) -> Result<()> {
+    pub fn step_with(&mut self, gradient_of: impl FnMut(&Param) -> Result<Option<Tensor>>) -> Result<()> {
         self.step_scaled(1.0, gradient_of)
     }
 
-    /// A [`step`](Self::step) whose gradients are multiplied with `scale` first, as clipping them needs it
+    /// A [`step_with`](Self::step_with) whose gradients are multiplied with `scale` first, as clipping them needs it
     /// (see [`clip_factor`](crate::clip_factor)).
     ///
     /// # Errors
-    /// As `step`, and when `scale` is not finite.
+    /// As `step_with`, and when `scale` is not finite.
     pub fn step_scaled(
         &mut self,
         scale: f64,

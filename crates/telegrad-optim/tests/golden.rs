@@ -83,7 +83,7 @@ fn run<A: Algorithm, T: WithDType>(golden: &Optimizers, case: &Case, tolerance: 
     let mut kept = golden.kept.iter().zip(&case.values).peekable();
     for step in 1..=golden.steps {
         optimizer
-            .step(|param| {
+            .step_with(|param| {
                 let number = params.iter().position(|known| known.is(param)).unwrap();
                 has_gradient(number, step)
                     .then(|| gradient::<T>(&param.value()))

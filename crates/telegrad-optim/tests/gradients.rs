@@ -31,7 +31,7 @@ fn scaling_a_step_is_scaling_its_gradients() {
             let product: Vec<f32> = gradient.iter().map(|element| element * scale as f32).collect();
             let product = Tensor::new(product.as_slice(), &Device::Cpu).unwrap();
             scaled.step_scaled(scale, |_| Ok(Some(tensor.clone()))).unwrap();
-            reference.step(|_| Ok(Some(product.clone()))).unwrap();
+            reference.step_with(|_| Ok(Some(product.clone()))).unwrap();
             assert_eq!(elements(&one), elements(&other), "{}", A::NAME);
         }
         assert_ne!(elements(&one), start);
@@ -90,7 +90,7 @@ fn a_nan_is_not_lost() {
         let mut optimizer = Optimizer::new([a.clone()], options).unwrap();
         for first in [f32::NAN, 1.0] {
             let gradient = Tensor::new(&[first, 1.0], &Device::Cpu).unwrap();
-            optimizer.step(|_| Ok(Some(gradient.clone()))).unwrap();
+            optimizer.step_with(|_| Ok(Some(gradient.clone()))).unwrap();
         }
         let found = elements(&a);
         assert!(

@@ -47,10 +47,10 @@ fn groups_have_options_of_their_own() {
         },
     ])
     .unwrap();
-    optimizer.step(ones).unwrap();
+    optimizer.step_with(ones).unwrap();
     assert_eq!((elements(&a), elements(&b)), (vec![-1.0], vec![-0.5]));
     optimizer.set_lr(2, 0.25).unwrap();
-    optimizer.step(ones).unwrap();
+    optimizer.step_with(ones).unwrap();
     assert_eq!((elements(&a), elements(&b)), (vec![-2.0], vec![-0.75]));
     assert_eq!([optimizer.lr(0).unwrap(), optimizer.lr(2).unwrap()], [1.0, 0.25]);
     assert_eq!(optimizer.groups().len(), 3);
@@ -66,13 +66,13 @@ fn groups_have_options_of_their_own() {
 fn a_group_that_comes_later_is_optimised_too() {
     let (a, b) = (param(&[0.0]), param(&[0.0]));
     let mut optimizer = Optimizer::new([a.clone()], sgd(1.0)).unwrap();
-    optimizer.step(ones).unwrap();
+    optimizer.step_with(ones).unwrap();
     let group = ParamGroup {
         params: vec![b.clone()],
         options: sgd(2.0),
     };
     assert_eq!(optimizer.add_group(group).unwrap(), 1);
-    optimizer.step(ones).unwrap();
+    optimizer.step_with(ones).unwrap();
     assert_eq!((elements(&a), elements(&b)), (vec![-2.0], vec![-2.0]));
 }
 
@@ -82,7 +82,7 @@ fn parameters_without_a_gradient_stay_and_keep_their_count() {
     let mut optimizer = Optimizer::new([a.clone(), b.clone()], Adam::default()).unwrap();
     for step in 0..6 {
         optimizer
-            .step(|param| {
+            .step_with(|param| {
                 if param.is(&b) && step % 2 == 0 {
                     Ok(None)
                 } else {
@@ -99,16 +99,51 @@ fn parameters_without_a_gradient_stay_and_keep_their_count() {
     let mut other = Optimizer::new([alone.clone()], Adam::default()).unwrap();
     assert!(other.state(&alone).is_none());
     for _ in 0..3 {
-        other.step(ones).unwrap();
+        other.step_with(ones).unwrap();
     }
     assert_eq!(elements(&alone), elements(&b));
+}
+
+#[test]
+fn candles_own_gradients_make_a_step() {
+    let (a, b) = (param(&[1.0, 2.0]), param(&[3.0]));
+    let unused = param(&[5.0]);
+    let mut optimizer = Optimizer::new([a.clone(), b.clone(), unused.clone()], sgd(0.5)).unwrap();
+    // Of a version that has been replaced since, too.
+    let early = a.tensor();
+    optimizer.step_with(ones).unwrap();
+    assert_eq!(elements(&a), [0.5, 1.5]);
+    let squares = (early.sqr().unwrap() + a.tensor().sqr().unwrap()).unwrap();
+    let loss = squares.sum_all().unwrap().add(&b.tensor().sum_all().unwrap());
+    optimizer.step(&loss.unwrap().backward().unwrap()).unwrap();
+    // 2 · 1 + 2 · 0.5 and 2 · 2 + 2 · 1.5, by half.
+    assert_eq!(elements(&a), [-1.0, -2.0]);
+    assert_eq!((elements(&b), elements(&unused)), (vec![2.0], vec![4.5]));
+    assert_eq!(unused.version(), 1, "what the loss does not use is left alone");
+}
+
+#[test]
+fn gradients_of_something_else_are_refused() {
+    let (a, b) = (param(&[1.0]), param(&[1.0]));
+    let mut optimizer = Optimizer::new([a.clone()], sgd(0.5)).unwrap();
+    for loss in [b.tensor(), (b.tensor() * a.value()).unwrap()] {
+        let refused = error(optimizer.step(&loss.sum_all().unwrap().backward().unwrap()));
+        assert!(
+            matches!(refused, OptimError::NoGradients { count: 1 }),
+            "{refused}"
+        );
+    }
+    assert_eq!(a.version(), 0);
 }
 
 #[test]
 fn a_pass_in_flight_keeps_what_it_has_read() {
     let a = param(&[1.0, 2.0]);
     let read = a.tensor();
-    Optimizer::new([a.clone()], sgd(1.0)).unwrap().step(ones).unwrap();
+    Optimizer::new([a.clone()], sgd(1.0))
+        .unwrap()
+        .step_with(ones)
+        .unwrap();
     assert_eq!(read.to_vec1::<f32>().unwrap(), [1.0, 2.0]);
     assert_eq!(elements(&a), [0.0, 1.0]);
     assert!(a.tensor().is_variable());
@@ -135,7 +170,7 @@ fn views_are_read_in_the_order_of_their_elements() {
         assert!(!value.is_contiguous() && !gradient.is_contiguous());
         let param = Param::new(&value).unwrap();
         let mut optimizer = Optimizer::new([param.clone()], sgd(2.0)).unwrap();
-        optimizer.step(|_| Ok(Some(gradient.clone()))).unwrap();
+        optimizer.step_with(|_| Ok(Some(gradient.clone()))).unwrap();
         let expected = (value - (gradient.clone() * 2.0).unwrap()).unwrap();
         assert_eq!(
             param.value().to_vec2::<f32>().unwrap(),
@@ -170,9 +205,9 @@ fn sixteen_bits_are_stepped_in_thirty_two_and_rounded_back() {
         let mut reference = Optimizer::new([wide.clone()], options).unwrap();
         for _ in 0..5 {
             let gradient = narrow.value().sqr().unwrap();
-            optimizer.step(|_| Ok(Some(gradient.clone()))).unwrap();
+            optimizer.step_with(|_| Ok(Some(gradient.clone()))).unwrap();
             reference
-                .step(|_| Ok(Some(gradient.to_dtype(DType::F32)?)))
+                .step_with(|_| Ok(Some(gradient.to_dtype(DType::F32)?)))
                 .unwrap();
             let rounded = wide.value().to_dtype(dtype).unwrap();
             // The reference goes on from the rounded value too.
@@ -198,7 +233,7 @@ fn sixteen_bits_are_stepped_in_thirty_two_and_rounded_back() {
 fn parameters_without_elements_are_no_trouble() {
     let empty = Param::new(&Tensor::zeros((0, 3), DType::F32, &Device::Cpu).unwrap()).unwrap();
     let mut optimizer = Optimizer::new([empty.clone()], Adam::default()).unwrap();
-    optimizer.step(ones).unwrap();
+    optimizer.step_with(ones).unwrap();
     assert_eq!(empty.version(), 1);
 }
 
@@ -265,13 +300,13 @@ fn a_wrong_gradient_moves_nothing() {
             }
         }
     };
-    let shape = error(optimizer.step(given(Tensor::new(&[1f32], cpu).unwrap())));
+    let shape = error(optimizer.step_with(given(Tensor::new(&[1f32], cpu).unwrap())));
     assert_eq!(
         shape.to_string(),
         "parameter 1 of group 0 has shape [2], its gradient [1]"
     );
     assert!(matches!(shape, OptimError::GradientShape { .. }));
-    let dtype = error(optimizer.step(given(Tensor::new(&[1f64, 2.0], cpu).unwrap())));
+    let dtype = error(optimizer.step_with(given(Tensor::new(&[1f64, 2.0], cpu).unwrap())));
     assert_eq!(
         dtype.to_string(),
         "parameter 1 of group 0 has elements of type F32, its gradient F64"
@@ -283,7 +318,7 @@ fn a_wrong_gradient_moves_nothing() {
             ones(param)
         }
     };
-    assert_eq!(optimizer.step(failing).unwrap_err().to_string(), "lost");
+    assert_eq!(optimizer.step_with(failing).unwrap_err().to_string(), "lost");
     for scale in [f64::NAN, f64::INFINITY] {
         assert!(matches!(
             error(optimizer.step_scaled(scale, ones)),

@@ -61,7 +61,7 @@ fn train(world: &World) -> Result<()> {
             "on the trainer [1, 2] times, on the server, [3, 4] is {:?}",
             y.to_vec1::<f32>()?
         );
-        context.backward(&[y.sum_all()?])?;
+        context.backward(&y.sum_all()?)?;
 
         let ours = context
             .gradients()?
@@ -88,7 +88,7 @@ fn train(world: &World) -> Result<()> {
     for step in 0..50 {
         let loss = world.context(|context| {
             let loss = distance(&there.rpc_sync(Scale::forward, (here.tensor(),))?)?;
-            context.backward(std::slice::from_ref(&loss))?;
+            context.backward(&loss)?;
             optimizer.step(context)?;
             Ok(loss.to_scalar::<f32>()?)
         })?;

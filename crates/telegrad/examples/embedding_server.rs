@@ -110,7 +110,7 @@ fn train(table: RRef<Table>, seed: u64) -> Result<(f32, f32)> {
             let rows = table.rpc_sync(Table::look_up, (what,))?;
             let believed = (people.tensor().index_select(&who, 0)? * rows)?.sum(1)?;
             let loss = (believed - ratings)?.sqr()?.mean_all()?;
-            context.backward(std::slice::from_ref(&loss))?;
+            context.backward(&loss)?;
             // Both at once: this worker's rows here, the table's there.
             let there = table.rpc_async(Table::step, ())?;
             optimizer.step(context)?;

@@ -72,7 +72,7 @@ fn train(world: &World) -> Result<()> {
         world.context(|context| {
             let hidden = first.forward(&batch.pixels)?;
             let loss = nn::cross_entropy(&rest.forward(&hidden)?, &batch.labels)?;
-            context.backward(std::slice::from_ref(&loss))?;
+            context.backward(&loss)?;
             optimizer.step(context)?;
             Ok(loss.to_scalar()?)
         })

@@ -100,7 +100,7 @@ fn train(world: &World) -> Result<()> {
         let loss = world.context(|context| {
             let logits = model.forward(&x)?.reshape((TIME * BATCH, characters))?;
             let loss = nn::cross_entropy(&logits, &next.flatten_all()?)?;
-            context.backward(std::slice::from_ref(&loss))?;
+            context.backward(&loss)?;
             optimizer.step(context)?;
             Ok(loss.to_scalar::<f32>()?)
         })?;

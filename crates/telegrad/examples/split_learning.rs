@@ -85,7 +85,7 @@ fn train(world: &World) -> Result<()> {
             total += world.context(|context| {
                 let hidden = client.forward(&batch.pixels)?;
                 let (loss, _) = server.rpc_sync(Server::loss, (hidden, batch.labels))?;
-                context.backward(std::slice::from_ref(&loss))?;
+                context.backward(&loss)?;
                 optimizer.step(context)?;
                 Ok(loss.to_scalar::<f32>()?)
             })?;

@@ -42,10 +42,14 @@ mod init;
 pub mod launch;
 pub mod ops;
 
+/// candle's tensors, of the release that this crate takes and gives.
+pub use candle_core;
+/// candle's layers and `VarMap`, of the same release.
+pub use candle_nn;
 pub use init::{init, init_with};
 pub use telegrad_autograd::{
     AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Birth, Context, Gradients, Mode,
-    Param, Root, candle, layer,
+    Param, Root, Roots, candle, layer,
 };
 pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
 /// Layers, initialisers, losses, and modules on other workers.
@@ -76,9 +80,14 @@ pub mod prelude {
         RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all, register, remote,
     };
     pub use candle_core::{DType, Device, Tensor};
-    pub use telegrad_nn::{self as nn, AnyModule, Module, RemoteModule, RemoteSequential};
+    pub use telegrad_nn::{self as nn, AnyModule, Module, RemoteModule, RemoteSequential, VarMapModule};
     pub use telegrad_optim::{Adam, AdamW, DistributedOptimizer, Sgd};
 }
+
+/// The programs of docs/candle.md, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/candle.md")]
+struct CandleChapter;
 
 /// What the macros need. Not for use by hand.
 #[doc(hidden)]

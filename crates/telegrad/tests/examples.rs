@@ -142,6 +142,18 @@ fn split_learning_recognises_digits() {
 }
 
 #[test]
+fn candle_model_is_trained_elsewhere_and_read_by_candle() {
+    let out = run("candle_model");
+    assert_line(
+        &out,
+        "trainer",
+        "on the server: hidden.bias, hidden.weight, out.bias, out.weight",
+    );
+    assert_line(&out, "trainer", "epoch 10: loss 0.");
+    assert_line(&out, "trainer", "accuracy on images it has not seen: 9");
+}
+
+#[test]
 fn pipeline_learns_the_same_with_and_without_micro_batches() {
     let out = run("pipeline");
     assert_line(&out, "driver", "step 30: loss ");

@@ -338,7 +338,7 @@ fn steps_and_passes_that_fail_are_recorded_as_such(cluster: Cluster) {
                     distributed.step(context)
                 })
                 .unwrap_err();
-            local.step(|_| Err(Error::other("no gradient"))).unwrap_err();
+            local.step_with(|_| Err(Error::other("no gradient"))).unwrap_err();
             world
                 .context(|context| {
                     let value = param.tensor().detach();

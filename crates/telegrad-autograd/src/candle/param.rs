@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use candle_core::backprop::GradStore;
 use candle_core::{DType, Shape, Tensor, TensorId, Var};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -112,6 +113,39 @@ impl Param {
         self.0.current.read().leaf.detach()
     }
 
+    /// A copy of the present value that later updates leave alone, without gradients.
+    ///
+    /// [`value`](Self::value) is such a copy already, except for a variable that is changed in place.
+    ///
+    /// # Errors
+    /// When candle cannot copy the value.
+    pub fn snapshot(&self) -> Result<Tensor> {
+        match &self.0.variable {
+            // candle locks the memory, so the copy is of one version.
+            Some(variable) => Ok(variable.as_detached_tensor().copy()?),
+            None => Ok(self.value()),
+        }
+    }
+
+    /// The gradient among those of candle's own `backward`; nothing when the loss did not use the parameter.
+    ///
+    /// ```
+    /// use candle_core::{Device, Tensor};
+    /// use telegrad_autograd::Param;
+    ///
+    /// let weight = Param::new(&Tensor::new(&[1f32, 2.0], &Device::Cpu)?)?;
+    /// let gradients = weight.tensor().sqr()?.sum_all()?.backward()?;
+    /// let gradient = weight.gradient_in(&gradients)?.unwrap();
+    /// assert_eq!(gradient.to_vec1::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), telegrad_rpc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When candle cannot add the gradients of several versions.
+    pub fn gradient_in(&self, gradients: &GradStore) -> Result<Option<Tensor>> {
+        self.sum_over_leaves(|leaf| gradients.get_id(leaf))
+    }
+
     /// Replaces the value by a copy of this one; the new version.
     ///
     /// # Errors
@@ -177,8 +211,22 @@ impl Param {
         self.0.variable.as_ref().map(|variable| variable.id())
     }
 
+    /// The sum of the gradients of the present leaf and of former ones.
+    pub(crate) fn sum_over_leaves<'a>(
+        &self,
+        gradient_of: impl Fn(TensorId) -> Option<&'a Tensor>,
+    ) -> Result<Option<Tensor>> {
+        let mut found = self.leaves().into_iter().filter_map(gradient_of);
+        let Some(first) = found.next() else {
+            return Ok(None);
+        };
+        found
+            .try_fold(first.clone(), |sum, more| Ok((sum + more)?))
+            .map(Some)
+    }
+
     /// The leaves that it is known by: the present one, and former ones.
-    pub(crate) fn leaves(&self) -> Vec<TensorId> {
+    fn leaves(&self) -> Vec<TensorId> {
         let current = self.0.current.read();
         let former = current.former.iter().map(|(leaf, _)| *leaf);
         std::iter::once(current.leaf.id()).chain(former).collect()

@@ -32,6 +32,29 @@ fn the_losses_of_one_pass_add_up() {
 }
 
 #[test]
+fn a_pass_starts_from_one_tensor_or_from_any_number() {
+    on_rank_0(Cluster::threads(3), |world, _| {
+        let (layers, weights, x) = two(&world);
+        let through = |context: &Context| {
+            let y = loss(&layers[0].rpc_sync(Layer::forward, (x.clone(),))?)?;
+            let several = vec![y.clone(), y.clone()];
+            context.backward_with(&y, &RETAIN)?;
+            context.backward_with(&several, &RETAIN)?;
+            context.backward_with(&several[..], &RETAIN)?;
+            context.backward_with(std::slice::from_ref(&y), &RETAIN)?;
+            context.backward_with(&[(&y * 1.0)?], &RETAIN)?;
+            context.backward(&y)?;
+            let once = loss(&apply(&x, &weights[0])?)?;
+            check(&layers[..1], &weights[..1], &(once * 8.0)?);
+            let error = context.backward(&[]).unwrap_err();
+            assert_eq!(autograd_error(&error), &AutogradError::NoRoots);
+            Ok(())
+        };
+        world.context(through).unwrap();
+    });
+}
+
+#[test]
 fn passes_of_one_context_add_up() {
     on_rank_0(Cluster::threads(3), |world, _| {
         let (layers, weights, x) = two(&world);

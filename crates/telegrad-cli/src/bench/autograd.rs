@@ -83,7 +83,7 @@ impl Case {
 
     fn gradient(&self, world: &World, forward: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         world.context(|context| {
-            context.backward(&[ops::sum(forward()?)?])?;
+            context.backward(&ops::sum(forward()?)?)?;
             context.gradients()?.get(&self.x)?.ok_or_else(nobody)
         })
     }

@@ -123,18 +123,9 @@ impl Here {
     }
 
     fn step(&mut self, task: &Task) -> Result<f32> {
-        let params: Vec<_> = self
-            .optimizer
-            .params()
-            .map(|param| (param.clone(), param.tensor()))
-            .collect();
         let logits = self.back.forward(&self.front.forward(&task.x)?)?;
         let loss = nn::cross_entropy(&logits, &task.labels)?;
-        let gradients = loss.backward()?;
-        self.optimizer.step(|param| {
-            let leaf = params.iter().find(|(known, _)| known.is(param));
-            Ok(leaf.and_then(|(_, leaf)| gradients.get(leaf)).cloned())
-        })?;
+        self.optimizer.step(&loss.backward()?)?;
         Ok(loss.to_scalar()?)
     }
 }
@@ -179,7 +170,7 @@ impl There {
                 Front::There(front) => front.forward(&task.x)?,
             };
             let loss = nn::cross_entropy(&self.back.forward(&hidden)?, &task.labels)?;
-            context.backward(std::slice::from_ref(&loss))?;
+            context.backward(&loss)?;
             self.optimizer.step(context)?;
             Ok(loss.to_scalar()?)
         })

@@ -3,6 +3,7 @@
 use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::recorded;
+use telegrad_wire::Wire;
 
 use super::recurrence::recurrence;
 use crate::real::with_type;
@@ -34,7 +35,7 @@ pub struct LstmCell {
 }
 
 /// What a cell remembers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Wire)]
 pub struct LstmState {
     /// Its output, `[n, hidden]`.
     pub hidden: Tensor,

@@ -8,7 +8,7 @@ use telegrad_nn::{Module, Result, Rng};
 const STEP: f64 = 1e-5;
 
 /// How far a gradient may be from its difference, relative to the larger of it and one.
-const TOLERANCE: f64 = 1e-7;
+pub(crate) const TOLERANCE: f64 = 1e-7;
 
 /// Checks the gradient with respect to every element of every input.
 ///
@@ -135,7 +135,7 @@ fn compare(what: &str, grad: &Tensor, expected: &[f64]) {
     }
 }
 
-fn differences(at: &Tensor, function: impl Fn(&Tensor) -> f64) -> Vec<f64> {
+pub(crate) fn differences(at: &Tensor, function: impl Fn(&Tensor) -> f64) -> Vec<f64> {
     let values = numbers(at);
     let moved = |position: usize, by: f64| {
         let mut values = values.clone();

@@ -15,3 +15,4 @@ mod init;
 mod module;
 mod sequential;
 mod state_dict;
+mod candle;

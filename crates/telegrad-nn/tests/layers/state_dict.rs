@@ -38,14 +38,33 @@ fn a_file_brings_all_parameters_back() {
 }
 
 #[test]
+fn a_file_is_replaced_and_never_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, old] = ["net.safetensors", "old.safetensors"].map(|name| dir.path().join(name));
+    save(&net(1), &path).unwrap();
+    // A second name of the same file keeps what was in it.
+    std::fs::hard_link(&path, &old).unwrap();
+    save(&net(2), &path).unwrap();
+    let module = net(3);
+    load(&module, &old).unwrap();
+    assert_eq!(values(&module), values(&net(1)));
+    // A place that cannot be taken leaves nothing beside it.
+    let taken = dir.path().join("folder");
+    std::fs::create_dir(&taken).unwrap();
+    let error = save(&net(1), &taken).unwrap_err().to_string();
+    assert!(error.contains("folder"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
 fn a_state_is_a_snapshot() {
     let module = net(1);
-    let state = state_dict(&module);
+    let state = state_dict(&module).unwrap();
     let names: Vec<&String> = state.keys().collect();
     assert_eq!(names, ["0.bias", "0.weight", "2.bias", "2.weight"]);
     assert!(state.values().all(|value| !value.track_op()));
     let before = values(&module);
-    load_state_dict(&module, &state_dict(&net(2))).unwrap();
+    load_state_dict(&module, &state_dict(&net(2)).unwrap()).unwrap();
     assert_ne!(values(&module), before);
     load_state_dict(&module, &state).unwrap();
     assert_eq!(values(&module), before);
@@ -54,7 +73,7 @@ fn a_state_is_a_snapshot() {
 #[test]
 fn floats_of_another_size_are_converted() {
     let module = net(1);
-    let state = state_dict(&net(2)).into_iter();
+    let state = state_dict(&net(2)).unwrap().into_iter();
     let state: BTreeMap<_, _> = state
         .map(|(name, value)| (name, value.to_dtype(DType::F64).unwrap()))
         .collect();
@@ -65,13 +84,13 @@ fn floats_of_another_size_are_converted() {
 #[test]
 fn what_does_not_fit_is_named_and_changes_nothing() {
     let module = net(1);
-    let whole = state_dict(&net(2));
+    let whole = state_dict(&net(2)).unwrap();
 
     let mut state = whole.clone();
     state.remove("0.weight");
     state.remove("2.bias");
     let error = load_state_dict(&module, &state).unwrap_err();
-    assert!(matches!(error, Error::Missing(_)));
+    assert!(matches!(error, Error::Names { .. }));
     assert_eq!(
         error.to_string(),
         "no value for the parameters `0.weight`, `2.bias`"
@@ -84,6 +103,16 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
     );
     let error = load_state_dict(&module, &state).unwrap_err();
     assert_eq!(error.to_string(), "the module has no parameters `3.weight`");
+
+    // Both sides at once: a name that was changed is on both.
+    let mut state = whole.clone();
+    let moved = state.remove("0.bias").unwrap();
+    state.insert("first.bias".into(), moved);
+    let error = load_state_dict(&module, &state).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no value for the parameters `0.bias`; the module has no parameters `first.bias`"
+    );
 
     let mut state = whole.clone();
     state.insert(
@@ -105,6 +134,25 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
         load_state_dict(&module, &state),
         Err(Error::Misfit { .. })
     ));
+    assert_eq!(values(&module), values(&net(1)));
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_named_with_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("linear.safetensors");
+    save(&Linear::new(3, 4, &mut Rng::new(0)).unwrap(), &path).unwrap();
+    let module = net(1);
+    let error = load(&module, &path).unwrap_err();
+    assert!(matches!(error, Error::Load { .. }));
+    let text = error.to_string();
+    for part in [
+        "linear.safetensors",
+        "`0.weight`",
+        "no parameters `bias`, `weight`",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
     assert_eq!(values(&module), values(&net(1)));
 }
 

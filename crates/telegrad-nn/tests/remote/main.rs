@@ -2,6 +2,9 @@
 
 mod module;
 mod sequential;
+mod state;
+mod tuples;
+mod var_map;
 
 use candle_core::{DType, Device, Tensor, Var};
 use telegrad_autograd::AutogradWorld;

@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use candle_core::Tensor;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use telegrad_autograd::Replacement;
 use telegrad_rpc::Result;
-use tempfile::{Builder, NamedTempFile};
 
 use crate::OptimError;
 use crate::stored::{with_elements, with_stored};
@@ -85,12 +84,12 @@ pub(crate) fn write(path: &Path, metadata: (String, String), pieces: Vec<Piece<'
         path: path.into(),
         source,
     };
-    let new = beside(path).map_err(failed)?;
-    let mut out = BufWriter::with_capacity(GATHERED, new.as_file());
+    let new = Replacement::beside(path).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(GATHERED, new.file());
     write_to(&mut out, metadata, pieces)?.map_err(failed)?;
     out.flush().map_err(failed)?;
     drop(out);
-    replace(new, path).map_err(failed)?;
+    new.replace(path).map_err(failed)?;
     Ok(())
 }
 
@@ -139,26 +138,4 @@ fn header(metadata: (String, String), pieces: &[Piece<'_>]) -> Result<Vec<u8>, s
     let mut header = serde_json::to_vec(&metadata)?;
     header.resize(header.len().next_multiple_of(8), b' ');
     Ok(header)
-}
-
-/// A new file beside another one, which it will replace. It is removed if that does not happen.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    Builder::new()
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-}
-
-/// Puts a file into its place when all of it is on the disk.
-fn replace(new: NamedTempFile, path: &Path) -> io::Result<()> {
-    new.as_file().sync_all()?;
-    new.persist(path).map_err(|error| error.error)?;
-    // The name is in the folder, which is written on its own. Where folders cannot be, there is nothing to do.
-    if let Some(Ok(folder)) = path.parent().map(File::open) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
 }

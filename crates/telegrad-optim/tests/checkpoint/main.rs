@@ -62,7 +62,7 @@ fn run<A: Algorithm>(optimizer: &mut Optimizer<A>, steps: std::ops::Range<u64>) 
                 Some(((&value * 1.5)? - (value.sqr()? + 1.0)?.recip()?)?)
             })
         };
-        optimizer.step(gradient).unwrap();
+        optimizer.step_with(gradient).unwrap();
     }
 }
 

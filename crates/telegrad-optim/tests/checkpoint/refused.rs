@@ -89,7 +89,7 @@ fn a_damaged_file_is_refused_wherever_it_ends() {
         let _ = optimizer.load(&path);
     }
     optimizer
-        .step(|param| Ok(Some(param.value().ones_like()?)))
+        .step_with(|param| Ok(Some(param.value().ones_like()?)))
         .unwrap();
 }
 

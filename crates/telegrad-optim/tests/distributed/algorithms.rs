@@ -24,7 +24,7 @@ fn compare<A: Travels>(world: &World, options: A) -> Result<()> {
     for step in 0..20 {
         model.train(world, &optimizer, step..step + 1)?;
         let gradients = here.gradients(step)?;
-        expected.step(|param| Ok(gradient_of(param, &params, &gradients)))?;
+        expected.step_with(|param| Ok(gradient_of(param, &params, &gradients)))?;
     }
     assert_close(&model.values()?, &here.values()?, A::NAME);
     for (found, start) in model.values()?.iter().zip(&start) {
@@ -135,7 +135,7 @@ fn groups_spread_over_workers_keep_their_own_options() {
             }
             model.train(world, &optimizer, step..step + 1)?;
             let gradients = here.gradients(step)?;
-            expected.step(|param| Ok(gradient_of(param, &all, &gradients)))?;
+            expected.step_with(|param| Ok(gradient_of(param, &all, &gradients)))?;
         }
         assert_close(&model.values()?, &here.values()?, "groups");
         Ok(())
@@ -176,12 +176,12 @@ fn what_has_no_gradient_is_left_alone() {
             let found = loss_of(&here.0[0].apply(&x)?, &target)?.backward()?;
             leaves.map(|leaf| found.get(&leaf).cloned())
         };
-        expected.step(|param| {
+        expected.step_with(|param| {
             let place = params.iter().position(|other| other.is(param));
             Ok(place.and_then(|place| first.get(place).cloned().flatten()))
         })?;
         let gradients = here.gradients(1)?;
-        expected.step(|param| Ok(gradient_of(param, &params, &gradients)))?;
+        expected.step_with(|param| Ok(gradient_of(param, &params, &gradients)))?;
         model.train(world, &optimizer, 1..2)?;
         assert_close(&model.values()?, &here.values()?, "later");
         Ok(())
@@ -204,11 +204,11 @@ fn two_steps_in_one_context_add_to_the_gradients_that_are_there() {
             optimizer.step(context)
         })?;
         let first = here.gradients(0)?;
-        expected.step(|param| Ok(gradient_of(param, &params, &first)))?;
+        expected.step_with(|param| Ok(gradient_of(param, &params, &first)))?;
         let second = here.gradients(1)?;
         let both = first.iter().zip(&second).map(|(a, b)| Ok((a + b)?));
         let both = both.collect::<Result<Vec<_>>>()?;
-        expected.step(|param| Ok(gradient_of(param, &params, &both)))?;
+        expected.step_with(|param| Ok(gradient_of(param, &params, &both)))?;
         assert_close(&model.values()?, &here.values()?, "both");
         Ok(())
     });

@@ -226,7 +226,7 @@ fn files_that_are_missing_or_damaged_are_refused() {
         assert!(error.contains("is not a saved optimiser"), "{error}");
         // An optimiser of one worker is another kind of file.
         let mut local = telegrad_optim::Optimizer::new(Here::new(1)?.params(), adam.clone())?;
-        local.step(|param| Ok(Some(param.value())))?;
+        local.step_with(|param| Ok(Some(param.value())))?;
         local.save(path)?;
         let error = refused(world, path, &adam, &[1, 2]);
         assert!(

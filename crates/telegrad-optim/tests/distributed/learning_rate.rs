@@ -63,7 +63,7 @@ fn gradients_are_clipped_by_the_norm_over_all_workers() {
                         *gradient = (&*gradient * factor)?;
                     }
                 }
-                local.step(|param| Ok(gradient_of(param, &params, &gradients)))?;
+                local.step_with(|param| Ok(gradient_of(param, &params, &gradients)))?;
             }
             assert_close(&model.values()?, &here.values()?, &format!("{max_norm}"));
             assert!(expected.contains(&clipped), "{max_norm}: {clipped} times");

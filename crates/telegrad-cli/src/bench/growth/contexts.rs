@@ -100,6 +100,6 @@ fn open(world: &World, live: usize, x: &Param, f: &mut dyn FnMut() -> Result<()>
 fn step(world: &World, x: &Param) -> Result<()> {
     world.context(|context| {
         let y = world.rpc_sync("w1", ops::add, (x.tensor(), x.tensor()))?;
-        context.backward(&[y.sum_all()?])
+        context.backward(&y.sum_all()?)
     })
 }
