@@ -64,6 +64,8 @@ pub fn dial(
     if let Address::Mem(name) = address {
         return admit_mem(name, &hello, sink, options).map_err(|why| DialError::failed(address, why, true));
     }
+    // First of all: a link that nobody watches would end without a goodbye, as if this worker had been lost.
+    let poller = poller().map_err(broken)?;
     let region = match address {
         Address::Unix(_) if options.share_memory => Region::create()
             .inspect_err(
@@ -77,7 +79,6 @@ pub fn dial(
     let (control, welcome) = open_lane(address, &hello, &options, deadline)?;
     hello.lane = Lane::Bulk;
     let (bulk, _) = open_lane(address, &hello, &options, deadline)?;
-    let poller = poller().map_err(broken)?;
     let region = match region {
         None => None,
         Some(region) => {
@@ -94,7 +95,7 @@ pub fn dial(
                 .ok()
         }
     };
-    let link = SocketLink::start(
+    let link = SocketLink::new(
         (control, bulk),
         region,
         hello.to.clone(),
@@ -103,7 +104,7 @@ pub fn dial(
         poller,
         false,
     );
-    let link = link.map_err(broken)?;
+    link.start().map_err(broken)?;
     // Within a host one connection does as well as several.
     if let Address::Tcp(_) = address {
         link.may_open(MoreLanes {

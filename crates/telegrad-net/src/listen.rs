@@ -40,7 +40,7 @@ pub trait Host: Send + Sync {
     /// How the link to this peer is to be.
     fn options(&self) -> LinkOptions;
 
-    /// A new link.
+    /// A new link. It receives nothing before this returns.
     fn accepted(&self, link: Arc<dyn Link>);
 
     /// How long a connection may take to say who it is. Strangers that say nothing are dropped then.
@@ -351,8 +351,10 @@ impl Greeting {
                         self.joining.forget(hello.link);
                     })?;
                 self.joining.finish(hello.link, &link);
-                host.accepted(link);
-                Ok(())
+                // Before it receives anything: a host that leaves says goodbye to the links that it knows.
+                host.accepted(link.clone());
+                link.start()
+                    .map_err(|error| HandshakeError::Broken(error.to_string()))
             }
             Lane::More => {
                 let link = self.joining.link(hello.link, self.deadline);
@@ -386,7 +388,7 @@ impl Greeting {
         } else {
             None
         };
-        SocketLink::start(
+        Ok(SocketLink::new(
             (control, bulk),
             region,
             hello.from.clone(),
@@ -394,8 +396,7 @@ impl Greeting {
             options,
             self.poller.clone(),
             true,
-        )
-        .map_err(|error| HandshakeError::Broken(error.to_string()))
+        ))
     }
 
     fn turn_away(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {

@@ -87,9 +87,9 @@ struct Interest {
 }
 
 impl SocketLink {
-    /// Joins two lanes to a link and has the poller watch them. A link that is `watched` from the
-    /// start is read in the background until it closes: the side that answers calls.
-    pub(crate) fn start(
+    /// Joins two lanes to a link, which receives nothing before [`start`](Self::start). A `watched` link is
+    /// read in the background until it closes: the side that answers calls.
+    pub(crate) fn new(
         (control, bulk): (Stream, Stream),
         region: Option<Arc<Region>>,
         peer: Identity,
@@ -97,12 +97,12 @@ impl SocketLink {
         options: LinkOptions,
         poller: Arc<Poller>,
         watched: bool,
-    ) -> std::io::Result<Arc<Self>> {
-        let link = Arc::new_cyclic(|me| Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
             me: me.clone(),
             peer,
             sink,
-            poller: poller.clone(),
+            poller,
             control: Control::new(control, region),
             reader: Mutex::new(ControlReader::new(options.spin)),
             writer: ControlWriter::default(),
@@ -122,17 +122,27 @@ impl SocketLink {
             wake: OnceLock::new(),
             closed: OnceLock::new(),
             options,
-        });
-        // From the first on requests are received, and whoever serves one keeps the link: when there is to
-        // be none after all, it has to be ended.
-        link.watch_control()
-            .and_then(|()| link.bulk.watch(&link))
-            .inspect_err(|error| link.end(false, &error.to_string()))?;
-        if link.closed.get().is_some() {
-            // It ended between the two, and could not yet forget the second.
-            link.bulk.close(&poller);
+        })
+    }
+
+    /// Has the poller watch the lanes. Requests arrive from the first registration on, so a link that cannot be
+    /// watched is ended: with a goodbye if the worker is leaving, as over its other links.
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        if self.closed.get().is_some() {
+            return Ok(());
         }
-        Ok(link)
+        let watched = self.watch_control().and_then(|()| self.bulk.watch(self));
+        if let Err(error) = &watched {
+            match self.poller.farewell() {
+                Some(why) => self.say_goodbye(why),
+                None => self.end(false, &error.to_string()),
+            }
+        }
+        if self.closed.get().is_some() {
+            // The end may have come before a registration, and missed it.
+            self.unwatch();
+        }
+        watched
     }
 
     /// From now on, more bulk lanes can be had.
@@ -322,7 +332,7 @@ impl SocketLink {
             Ok(()) => Ok(()),
             Err(WriteError::Deadline) => Err(SendError::Deadline),
             Err(WriteError::Ended(error)) => {
-                self.lost(&error);
+                self.bulk_lost(&error);
                 Err(SendError::Closed(self.why()))
             }
         }

@@ -3,6 +3,7 @@
 
 mod callers;
 mod callees;
+mod leaving;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

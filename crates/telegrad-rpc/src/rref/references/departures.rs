@@ -53,7 +53,8 @@ impl References {
         let (task, peer) = (worker.clone(), peer.clone());
         worker.executor.run_errand(Box::new(move || {
             let references = &task.references;
-            match references.look_for(&task, &peer) {
+            let deadline = after(references.peer_timeout);
+            match references.look_for(&task, &peer, deadline) {
                 Ok(()) => {
                     references.change(&task, |books| {
                         if let Some(over) = over {
@@ -62,15 +63,18 @@ impl References {
                     });
                     references.flush(&task);
                 }
-                Err(absence) => references.died(&task, life, &format!("{why}; {absence}")),
+                Err(absence) => {
+                    let goodbye = references.goodbye_of(&task, life, deadline);
+                    let why = goodbye.unwrap_or_else(|| format!("{why}; {absence}").into());
+                    references.died(&task, life, &why);
+                }
             }
         }));
     }
 
     /// Finds out whether a worker is still there. It is not when nobody listens where it did, a few
     /// times in a row, or when it cannot be reached for long.
-    fn look_for(&self, worker: &Arc<Worker>, peer: &Arc<Member>) -> Result<(), String> {
-        let deadline = after(self.peer_timeout);
+    fn look_for(&self, worker: &Arc<Worker>, peer: &Arc<Member>, deadline: Instant) -> Result<(), String> {
         let mut absences = 0;
         loop {
             match peer.look_for(worker, deadline) {
@@ -85,6 +89,17 @@ impl References {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Why a worker that cannot be reached has left, if it says so over another connection. A worker that leaves stops
+    /// listening first, then says goodbye over one connection after the other; a killed one ends them all at once.
+    fn goodbye_of(&self, worker: &Worker, life: Life, deadline: Instant) -> Option<Arc<str>> {
+        let ends = || worker.links_with(life).into_iter().map(|link| link.closed());
+        let goodbye = || ends().flatten().find(|closed| closed.graceful);
+        worker.activity.wait_until(deadline, || {
+            worker.is_closed() || goodbye().is_some() || ends().all(|end| end.is_some())
+        });
+        Some(goodbye()?.why)
     }
 
     fn died(&self, worker: &Arc<Worker>, life: Life, why: &str) {
@@ -113,7 +128,8 @@ impl References {
         worker.lost(life, why);
         worker.activity.changed();
         // It may not be gone after all: then it hears of it. That can take a moment.
-        let links = worker.links_with(life);
+        let mut links = worker.links_with(life);
+        links.retain(|link| link.closed().is_none());
         if !links.is_empty() {
             let why = format!("worker `{}` counts this one as gone: {why}", worker.name());
             let part = move || links.iter().for_each(|link| link.close(&why));
