@@ -148,14 +148,20 @@ fn a_goodbye_behind_a_busy_reader(kind: Kind) {
 
 /// A large frame that fails leaves the control lane alone, over which the goodbye is still to come.
 fn a_goodbye_after_a_large_frame_that_was_not_read(kind: Kind) {
-    let raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
+    let (inbox, barrier) = busy();
+    let raw = dialled_by_hand(kind, LinkOptions::default(), inbox);
     let Lanes { mut control, bulk } = raw.peer;
-    // More than the sockets take.
-    let large = frame(FrameKind::Reply, 1, &pattern(64 << 20, 0));
+    let first = raw::frame(FrameKind::Request, 1, b"");
+    control.write_all(&first).unwrap();
+    // The poller sees neither the end of the bulk lane nor the goodbye before it may go on.
+    barrier.wait();
     drop(bulk);
-    let sent = raw.end.link.send(large, Flush::Now, None);
-    assert!(matches!(sent, Err(SendError::Closed(_))), "{sent:?}");
+    let large = || frame(FrameKind::Reply, 1, &pattern(1 << 20, 0));
+    let sent = std::iter::repeat_with(|| raw.end.link.send(large(), Flush::Now, None));
+    let failed = sent.into_iter().find_map(Result::err);
+    assert!(matches!(failed, Some(SendError::Closed(_))), "{failed:?}");
     say_goodbye(&mut control);
+    barrier.wait();
     assert_eq!(raw.end.inbox.closed(), left());
 }
 
