@@ -20,6 +20,9 @@ use crate::Spin;
 /// Descriptors that one message passes at most.
 const MAX_PASSED: usize = 2;
 
+/// Bytes discarded at a time: on the stack, because there is no memory when it is needed.
+const DISCARD_STEP: usize = 16 * 1024;
+
 /// A connected stream socket.
 #[derive(Debug)]
 pub(crate) struct Stream(OwnedFd);
@@ -131,6 +134,17 @@ impl Stream {
                 }
             };
             buf = &mut buf[got..];
+        }
+        Ok(())
+    }
+
+    /// Reads this many bytes and forgets them, waiting as long as it takes.
+    pub(crate) fn discard(&self, mut len: u64, spin: &mut Spin) -> Result<(), StreamError> {
+        let mut scratch = [MaybeUninit::uninit(); DISCARD_STEP];
+        while len > 0 {
+            let step = usize::try_from(len).map_or(DISCARD_STEP, |len| len.min(DISCARD_STEP));
+            self.fill(&mut scratch[..step], spin)?;
+            len -= step as u64;
         }
         Ok(())
     }

@@ -135,6 +135,16 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<WireError>,
     },
+    /// A result that this process has no memory for.
+    #[error("no memory on this worker for the result of `{function}` from worker `{worker}`: {bytes} bytes")]
+    NoMemory {
+        /// The function called.
+        function: String,
+        /// The callee.
+        worker: String,
+        /// Bytes of the result that there was no memory for.
+        bytes: u64,
+    },
     /// A wait where waiting would stop the worker from receiving.
     #[error("an inline function must not wait for other calls, nor a subscriber that is shown something")]
     WaitInInline,
@@ -286,6 +296,18 @@ pub enum RemoteErrorKind {
     TimedOut,
     /// There is no value to call it on: it was not made, or is gone.
     NoValue,
+    /// The worker had no memory for the arguments.
+    NoMemory,
+}
+
+impl RemoteErrorKind {
+    /// The sort of a failure to decode arguments.
+    pub(crate) fn of_arguments(error: &WireError) -> Self {
+        match error {
+            WireError::NoMemory { .. } => Self::NoMemory,
+            _ => Self::BadArguments,
+        }
+    }
 }
 
 impl RemoteError {
@@ -304,6 +326,16 @@ impl RemoteError {
             message: message.into(),
             chain: vec![hop],
         }
+    }
+
+    /// The arguments did not fit into the memory of `worker`.
+    pub(crate) fn no_memory(bytes: u64, worker: &str, function: &str) -> Self {
+        Self::new(
+            RemoteErrorKind::NoMemory,
+            format!("{bytes} bytes"),
+            worker,
+            function,
+        )
     }
 
     /// What a function's own error becomes when it leaves `worker`. An error that came from a call
@@ -358,6 +390,10 @@ impl fmt::Display for RemoteError {
                 write!(f, "`{function}` took longer than its limit on worker `{worker}`")?
             }
             RemoteErrorKind::NoValue => write!(f, "worker `{worker}` has no value for `{function}`")?,
+            RemoteErrorKind::NoMemory => write!(
+                f,
+                "worker `{worker}` has no memory for the arguments of `{function}`"
+            )?,
         }
         if let [through @ .., _] = self.chain.as_slice()
             && !through.is_empty()

@@ -44,6 +44,12 @@ pub enum WireError {
         /// How many bytes there are.
         found: usize,
     },
+    /// The process has no memory for tensors.
+    #[error("no memory for {bytes} bytes of tensors")]
+    NoMemory {
+        /// Their length.
+        bytes: u64,
+    },
     /// A tensor that cannot be sent.
     #[error("this tensor cannot be sent: {why}")]
     Unsendable {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use telegrad_wire::TensorSource;
 
-use crate::message::{Lender, Lent};
+use crate::message::{Lender, Lent, Unusable};
 use crate::shm::{Borrowed, Broken, Holding, Lending, Loan, Region, Ring, Segments};
 use crate::stream::{Stream, StreamError};
 
@@ -131,7 +131,7 @@ impl Control {
         let Some(shared) = &self.shared else { return };
         let mut segments = shared.segments.lock();
         loop {
-            match self.stream.try_receive(&mut |fd| segments.add(&fd)) {
+            match self.stream.try_receive(&mut |fd| segments.add(fd)) {
                 Ok(_) => {}
                 Err(StreamError::WouldBlock) => return,
                 Err(error) => {
@@ -199,13 +199,19 @@ impl Lender for Control {
 }
 
 impl Lent for Control {
-    fn borrow(&self, loan: &Loan, len: usize) -> Option<Borrowed> {
-        let shared = self.shared.as_ref()?;
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
+        let shared = self.shared.as_ref().ok_or(Unusable::Nonsense)?;
         if !shared.segments.lock().knows(loan) {
             // It was passed before the loan was made, so it is there.
             self.answer_bells();
         }
         shared.segments.lock().borrow(&shared.holding, loan, len)
+    }
+
+    fn decline(&self, loan: &Loan) {
+        if let Some(shared) = &self.shared {
+            loan.decline(&shared.holding);
+        }
     }
 }
 

@@ -491,7 +491,7 @@ impl Calls {
 
 impl Sink for Calls {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
-        let (call, kind) = (message.header.call, message.header.kind);
+        let (call, kind, lacking) = (message.header.call, message.header.kind, message.lacking);
         let result = match kind {
             FrameKind::Reply => self.reply(link, message),
             FrameKind::Failure => Err(failure(&message.body, &self.peer)),
@@ -509,6 +509,14 @@ impl Sink for Calls {
             link.watch(false);
         }
         let Some(call) = call else { return };
+        let result = match lacking {
+            0 => result,
+            bytes => Err(Error::NoMemory {
+                function: call.function.into(),
+                worker: self.peer.to_string(),
+                bytes,
+            }),
+        };
         // Its time had run out at the callee; then it has here, too.
         let is_cancelled =
             matches!(&result, Err(Error::Remote(error)) if error.kind == RemoteErrorKind::Cancelled);

@@ -59,6 +59,7 @@ impl Inbound {
             header,
             body,
             tensors,
+            lacking,
             credit,
             more,
         } = message;
@@ -79,6 +80,9 @@ impl Inbound {
         let references = worker.references.receive(&worker, section.handed, self.life);
         let found = find(&worker, &body[start..]).and_then(|(function, offset)| {
             let references = references.map_err(|error| unusable(&worker, &error, function.name))?;
+            if lacking > 0 {
+                return Err(RemoteError::no_memory(lacking, worker.name(), function.name));
+            }
             Ok((function, start + offset, references))
         });
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
