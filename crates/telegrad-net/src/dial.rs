@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
+use crate::descriptors::explain;
 use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
 use crate::listen::admit_mem;
 use crate::shm::Region;
@@ -68,9 +69,14 @@ pub fn dial(
     let poller = poller().map_err(broken)?;
     let region = match address {
         Address::Unix(_) if options.share_memory => Region::create()
-            .inspect_err(
-                |error| tracing::warn!(peer = hello.to.name, %error, "no memory to share: Unix sockets it is"),
-            )
+            .inspect_err(|error| {
+                let error = explain(error);
+                tracing::warn!(
+                    peer = hello.to.name,
+                    error,
+                    "no memory to share: Unix sockets it is"
+                );
+            })
             .ok(),
         _ => None,
     };
@@ -145,7 +151,7 @@ impl DialError {
     fn broken(address: &Address, error: &std::io::Error) -> Self {
         Self {
             nobody: error.kind() == ErrorKind::ConnectionRefused,
-            ..Self::failed(address, error.to_string(), false)
+            ..Self::failed(address, explain(error), false)
         }
     }
 }

@@ -15,6 +15,7 @@ use telegrad_wire::{
 };
 use thiserror::Error;
 
+use crate::descriptors::{are_exhausted, explain};
 use crate::message::Outgoing;
 use crate::shm::Region;
 use crate::stream::{Stream, StreamError};
@@ -177,21 +178,29 @@ pub(crate) fn accept_offer(
     deadline: Instant,
 ) -> Result<Option<Arc<Region>>, HandshakeError> {
     let mut fds = Vec::new();
+    let mut lost = None;
     loop {
         match stream.try_receive(&mut |fd| {
             fds.push(fd);
             Ok(())
         }) {
             Ok(()) => break,
+            Err(StreamError::Failed(error)) if are_exhausted(&error) => {
+                lost = Some(error);
+                break;
+            }
             Err(StreamError::WouldBlock) if stream.wait(PollFlags::IN, None, Some(deadline)) => {}
             Err(StreamError::WouldBlock) => return Err(HandshakeError::Silent { got: 0 }),
             Err(error) => return Err(HandshakeError::Broken(error.describe())),
         }
     }
     let region = <[OwnedFd; 2]>::try_from(fds)
-        .map_err(|_| std::io::Error::other("it was not passed"))
+        .map_err(|_| lost.unwrap_or_else(|| std::io::Error::other("it was not passed")))
         .and_then(Region::open)
-        .inspect_err(|error| tracing::warn!(%error, "memory offered to be shared cannot be used"));
+        .inspect_err(|error| {
+            let error = explain(error);
+            tracing::warn!(error, "memory offered to be shared cannot be used");
+        });
     let (region, answer) = match region {
         _ if !is_wanted => (None, UNWANTED),
         Ok(region) => (Some(region), SHARED),

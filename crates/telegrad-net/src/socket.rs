@@ -200,7 +200,12 @@ impl SocketLink {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
                 Err(error) => {
-                    self.end(false, &format!("the peer sent nonsense: {error}"));
+                    let nonsense = || format!("the peer sent nonsense: {error}");
+                    let failure = self.control.failure();
+                    self.end(
+                        false,
+                        &failure.map_or_else(nonsense, |failure| failure.describe()),
+                    );
                     break;
                 }
             }

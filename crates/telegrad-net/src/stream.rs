@@ -16,6 +16,7 @@ use rustix::net::{
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::Spin;
+use crate::descriptors::explain;
 
 /// Descriptors that one message passes at most.
 const MAX_PASSED: usize = 2;
@@ -46,7 +47,7 @@ impl StreamError {
         match self {
             Self::WouldBlock | Self::TimedOut => "timed out".into(),
             Self::Ended => "the connection was closed by the other side".into(),
-            Self::Failed(error) => format!("the connection failed: {error}"),
+            Self::Failed(error) => format!("the connection failed: {}", explain(error)),
         }
     }
 }
@@ -205,7 +206,8 @@ impl Stream {
             }
         }
         if got.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(StreamError::Failed(io::Error::other("no descriptors are left")));
+            // Some were lost on the way.
+            return Err(Errno::MFILE.into());
         }
         if got.bytes == 0 {
             return Err(StreamError::Ended);
