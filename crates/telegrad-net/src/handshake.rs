@@ -12,6 +12,7 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 use telegrad_wire::{
     CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank, Wire, WorldId,
+    peer_text,
 };
 use thiserror::Error;
 
@@ -118,7 +119,10 @@ pub(crate) fn introduce(
     let (kind, body) = read(stream, deadline)?;
     match kind {
         FrameKind::Welcome => parse(&body),
-        FrameKind::Reject => Err(HandshakeError::Rejected(parse(&body)?)),
+        FrameKind::Reject => {
+            let why: String = parse(&body)?;
+            Err(HandshakeError::Rejected(peer_text(&why).into_owned()))
+        }
         other => Err(HandshakeError::Broken(format!("{other:?} in answer to a hello"))),
     }
 }
@@ -132,7 +136,14 @@ pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, Handsh
     }
     greeted?;
     match read(stream, deadline)? {
-        (FrameKind::Hello, body) => parse(&body),
+        (FrameKind::Hello, body) => {
+            let mut hello: Hello = parse(&body)?;
+            // A worker's own name stays as it is: it has none of the characters that are replaced.
+            for name in [&mut hello.from.name, &mut hello.to.name] {
+                *name = peer_text(name).into_owned();
+            }
+            Ok(hello)
+        }
         (other, _) => Err(HandshakeError::Broken(format!("{other:?} in place of a hello"))),
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use telegrad_wire::{
-    Buffer, CallId, FrameHeader, FrameKind, HEADER_LEN, IS_LENT, Payload, RawTensor, TensorMeta,
+    Buffer, CallId, FrameHeader, FrameKind, HEADER_LEN, IS_LENT, MAX_TENSORS, Payload, RawTensor, TensorMeta,
     TensorSource, TensorTable, WireError,
 };
 
@@ -103,12 +103,9 @@ impl Outgoing {
         }
         header.body_len = fits(body.len())?;
         header.table_len = fits(table.len())?;
-        header.tensors = u16::try_from(tensors.len()).map_err(|_| WireError::TensorTable {
-            what: format!(
-                "{} tensors in one message, the limit is {}",
-                tensors.len(),
-                u16::MAX
-            ),
+        header.tensors = u16::try_from(tensors.len()).map_err(|_| WireError::TooManyTensors {
+            count: tensors.len(),
+            limit: MAX_TENSORS,
         })?;
         header.length = (body.len() + table.len()) as u64 + data;
         Ok((header, table))

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
-use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
+use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError, peer_text};
 
 use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
@@ -234,8 +234,8 @@ impl SocketLink {
         match header.kind {
             FrameKind::Credit => return,
             FrameKind::Goodbye => {
-                let why = String::from_utf8_lossy(&message.body).into_owned();
-                return self.end(true, &why);
+                let why = String::from_utf8_lossy(&message.body);
+                return self.end(true, &peer_text(&why));
             }
             FrameKind::Request if costs_credit(header) => {
                 if let Some(home) = self.me.upgrade() {

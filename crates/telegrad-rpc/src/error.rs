@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use telegrad_wire::{BoxError, Wire, WireError};
+use telegrad_wire::{BoxError, Wire, WireError, peer_text};
 use thiserror::Error;
 
 use crate::rendezvous::RendezvousError;
@@ -254,7 +254,7 @@ pub enum Mismatch {
     },
 }
 
-/// A failure on another worker.
+/// A failure on another worker. The fields are as the worker sent them; its `Display` text is [`peer_text`].
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub struct RemoteError {
     /// What sort of failure it was.
@@ -370,7 +370,7 @@ impl std::error::Error for RemoteError {}
 
 impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (worker, function) = (self.worker(), self.function());
+        let (worker, function) = (peer_text(self.worker()), peer_text(self.function()));
         match self.kind {
             RemoteErrorKind::Failed => write!(f, "`{function}` failed on worker `{worker}`")?,
             RemoteErrorKind::Panicked => write!(f, "`{function}` panicked on worker `{worker}`")?,
@@ -400,14 +400,14 @@ impl fmt::Display for RemoteError {
         {
             let path: Vec<_> = through
                 .iter()
-                .map(|hop| format!("`{}` on `{}`", hop.function, hop.worker))
+                .map(|hop| format!("`{}` on `{}`", peer_text(&hop.function), peer_text(&hop.worker)))
                 .collect();
             write!(f, " (called by {})", path.join(", called by "))?;
         }
         if self.message.is_empty() {
             Ok(())
         } else {
-            write!(f, ": {}", self.message)
+            write!(f, ": {}", peer_text(&self.message))
         }
     }
 }

@@ -9,8 +9,9 @@ use crate::index::Index;
 use crate::intervals::union;
 use crate::names::Names;
 use crate::phases::{Phases, phases};
+use crate::printable;
 use crate::profile::Profile;
-use crate::text::{align_right, printable, size, table, time};
+use crate::text::{align_right, size, table, time};
 
 /// All events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]

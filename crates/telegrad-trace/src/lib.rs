@@ -54,7 +54,7 @@ pub use sink::{FOLDER, SHAPES, Sink, write_worker};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
 pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
-pub use text::printable;
+pub use telegrad_wire::printable;
 pub use view::View;
 pub use worker::{Alignment, Drift, Worker};
 

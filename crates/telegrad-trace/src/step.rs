@@ -12,8 +12,9 @@ use crate::critical::{Paths, Piece};
 use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::names::Names;
+use crate::printable;
 use crate::profile::Profile;
-use crate::text::{align_right, printable, table, time};
+use crate::text::{align_right, table, time};
 use crate::worker::Worker;
 
 /// A part of a profile from one moment to another, on all workers.

@@ -36,6 +36,16 @@ pub enum WireError {
         /// What is wrong.
         what: String,
     },
+    /// More tensors than one message can have.
+    #[error(
+        "{count} tensors in one message, the limit is {limit}: stack them into fewer, or send them with several calls"
+    )]
+    TooManyTensors {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// A tensor's bytes are not as many as its shape needs.
     #[error("a tensor {meta} needs {} bytes, not {found}", .meta.bytes().map_or("too many".into(), |n| n.to_string()))]
     TensorBytes {

@@ -26,7 +26,7 @@ impl AutogradBackend for Candle {
         let (TensorMeta { dtype, shape }, data) = raw.into_parts();
         let cpu = &Device::Cpu;
         use telegrad_wire::DType;
-        let no_memory = Error::other::<WireError>;
+        let no_memory = |error: WireError| Error::other(error);
         // Made as variables at once: candle copies what becomes one later.
         let leaf = match dtype {
             DType::F32 => Var::from_vec(data.try_into_vec::<f32>().map_err(no_memory)?, shape, cpu)?,

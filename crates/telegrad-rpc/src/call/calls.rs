@@ -10,6 +10,7 @@ use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
 use telegrad_trace::Span;
 use telegrad_wire::{
     CallId, ContextId, Decoder, FrameKind, HAS_SECTION, Rank, RawTensor, Reference, Tensors, Wire, WireError,
+    peer_text,
 };
 
 use super::Promise;
@@ -272,7 +273,7 @@ impl Outbound {
                 function,
                 worker,
                 ours: ours.signature.into(),
-                theirs: theirs.clone(),
+                theirs: peer_text(theirs).into_owned(),
             },
         };
         Err(Error::Mismatch(Box::new(mismatch)))

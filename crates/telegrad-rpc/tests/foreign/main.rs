@@ -3,6 +3,7 @@
 
 mod callers;
 mod callees;
+mod hostile_text;
 mod leaving;
 
 use std::io::{Read, Write};
