@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
+use crate::descriptors::explain;
 use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
 use crate::listen::admit_mem;
 use crate::shm::Region;
@@ -64,11 +65,18 @@ pub fn dial(
     if let Address::Mem(name) = address {
         return admit_mem(name, &hello, sink, options).map_err(|why| DialError::failed(address, why, true));
     }
+    // First of all: a link that nobody watches would end without a goodbye, as if this worker had been lost.
+    let poller = poller().map_err(broken)?;
     let region = match address {
         Address::Unix(_) if options.share_memory => Region::create()
-            .inspect_err(
-                |error| tracing::warn!(peer = hello.to.name, %error, "no memory to share: Unix sockets it is"),
-            )
+            .inspect_err(|error| {
+                let error = explain(error);
+                tracing::warn!(
+                    peer = hello.to.name,
+                    error,
+                    "no memory to share: Unix sockets it is"
+                );
+            })
             .ok(),
         _ => None,
     };
@@ -77,7 +85,6 @@ pub fn dial(
     let (control, welcome) = open_lane(address, &hello, &options, deadline)?;
     hello.lane = Lane::Bulk;
     let (bulk, _) = open_lane(address, &hello, &options, deadline)?;
-    let poller = poller().map_err(broken)?;
     let region = match region {
         None => None,
         Some(region) => {
@@ -94,7 +101,7 @@ pub fn dial(
                 .ok()
         }
     };
-    let link = SocketLink::start(
+    let link = SocketLink::new(
         (control, bulk),
         region,
         hello.to.clone(),
@@ -103,7 +110,7 @@ pub fn dial(
         poller,
         false,
     );
-    let link = link.map_err(broken)?;
+    link.start().map_err(broken)?;
     // Within a host one connection does as well as several.
     if let Address::Tcp(_) = address {
         link.may_open(MoreLanes {
@@ -144,7 +151,7 @@ impl DialError {
     fn broken(address: &Address, error: &std::io::Error) -> Self {
         Self {
             nobody: error.kind() == ErrorKind::ConnectionRefused,
-            ..Self::failed(address, error.to_string(), false)
+            ..Self::failed(address, explain(error), false)
         }
     }
 }

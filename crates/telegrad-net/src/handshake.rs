@@ -12,9 +12,11 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 use telegrad_wire::{
     CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank, Wire, WorldId,
+    peer_text,
 };
 use thiserror::Error;
 
+use crate::descriptors::{are_exhausted, explain};
 use crate::message::Outgoing;
 use crate::shm::Region;
 use crate::stream::{Stream, StreamError};
@@ -117,7 +119,10 @@ pub(crate) fn introduce(
     let (kind, body) = read(stream, deadline)?;
     match kind {
         FrameKind::Welcome => parse(&body),
-        FrameKind::Reject => Err(HandshakeError::Rejected(parse(&body)?)),
+        FrameKind::Reject => {
+            let why: String = parse(&body)?;
+            Err(HandshakeError::Rejected(peer_text(&why).into_owned()))
+        }
         other => Err(HandshakeError::Broken(format!("{other:?} in answer to a hello"))),
     }
 }
@@ -131,7 +136,14 @@ pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, Handsh
     }
     greeted?;
     match read(stream, deadline)? {
-        (FrameKind::Hello, body) => parse(&body),
+        (FrameKind::Hello, body) => {
+            let mut hello: Hello = parse(&body)?;
+            // A worker's own name stays as it is: it has none of the characters that are replaced.
+            for name in [&mut hello.from.name, &mut hello.to.name] {
+                *name = peer_text(name).into_owned();
+            }
+            Ok(hello)
+        }
         (other, _) => Err(HandshakeError::Broken(format!("{other:?} in place of a hello"))),
     }
 }
@@ -177,21 +189,29 @@ pub(crate) fn accept_offer(
     deadline: Instant,
 ) -> Result<Option<Arc<Region>>, HandshakeError> {
     let mut fds = Vec::new();
+    let mut lost = None;
     loop {
         match stream.try_receive(&mut |fd| {
             fds.push(fd);
             Ok(())
         }) {
             Ok(()) => break,
+            Err(StreamError::Failed(error)) if are_exhausted(&error) => {
+                lost = Some(error);
+                break;
+            }
             Err(StreamError::WouldBlock) if stream.wait(PollFlags::IN, None, Some(deadline)) => {}
             Err(StreamError::WouldBlock) => return Err(HandshakeError::Silent { got: 0 }),
             Err(error) => return Err(HandshakeError::Broken(error.describe())),
         }
     }
     let region = <[OwnedFd; 2]>::try_from(fds)
-        .map_err(|_| std::io::Error::other("it was not passed"))
+        .map_err(|_| lost.unwrap_or_else(|| std::io::Error::other("it was not passed")))
         .and_then(Region::open)
-        .inspect_err(|error| tracing::warn!(%error, "memory offered to be shared cannot be used"));
+        .inspect_err(|error| {
+            let error = explain(error);
+            tracing::warn!(error, "memory offered to be shared cannot be used");
+        });
     let (region, answer) = match region {
         _ if !is_wanted => (None, UNWANTED),
         Ok(region) => (Some(region), SHARED),

@@ -20,6 +20,7 @@ mod mem;
 mod spin;
 mod spread;
 mod poller;
+mod descriptors;
 mod stream;
 mod socket;
 mod address;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
 
+use crate::descriptors::{are_exhausted, explain};
 use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, answer, listen as hear};
 use crate::joining::Joining;
 use crate::mem::MemLink;
@@ -40,7 +40,7 @@ pub trait Host: Send + Sync {
     /// How the link to this peer is to be.
     fn options(&self) -> LinkOptions;
 
-    /// A new link.
+    /// A new link. It receives nothing before this returns.
     fn accepted(&self, link: Arc<dyn Link>);
 
     /// How long a connection may take to say who it is. Strangers that say nothing are dropped then.
@@ -102,6 +102,7 @@ pub fn listen(
         handshakes: Arc::default(),
         joining: Arc::default(),
         spare: Mutex::new(reserve()),
+        is_stuck: AtomicBool::new(false),
     });
     let source: Weak<Accepting> = Arc::downgrade(&accepting);
     let key = accepting
@@ -227,12 +228,14 @@ struct Accepting {
     joining: Arc<Joining>,
     /// Closed for a moment when there are no descriptors left, to get rid of who wants to connect.
     spare: Mutex<Option<OwnedFd>>,
+    /// A connection waits that could not even be turned away.
+    is_stuck: AtomicBool,
 }
 
 impl Accepting {
     /// Turns the next connection away, for which there is no descriptor; false when there is none. Left in the queue it
     /// would be reported again and again.
-    fn shed(&self, options: &LinkOptions) -> bool {
+    fn shed(&self, options: &LinkOptions, error: &std::io::Error) -> bool {
         let mut spare = self.spare.lock();
         if spare.take().is_none() {
             // Others have taken what it was for. Rather slow than spinning.
@@ -240,16 +243,16 @@ impl Accepting {
         }
         let shed = self.socket.accept(options).is_ok();
         *spare = reserve();
+        // A queue that cannot be emptied is reported once, not at every look.
+        if shed || !self.is_stuck.swap(true, SeqCst) {
+            let error = explain(error);
+            tracing::warn!(address = %self.address, error, "a connection was not accepted");
+        }
         if shed {
-            tracing::warn!(address = %self.address, "no descriptors are left, a connection was dropped");
+            self.is_stuck.store(false, SeqCst);
         }
         shed
     }
-}
-
-fn is_out_of_descriptors(error: &std::io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn reserve() -> Option<OwnedFd> {
@@ -266,8 +269,8 @@ impl Source for Accepting {
             let (stream, from) = match self.socket.accept(&options) {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
-                Err(error) if is_out_of_descriptors(&error) => {
-                    if self.shed(&options) {
+                Err(error) if are_exhausted(&error) => {
+                    if self.shed(&options, &error) {
                         continue;
                     }
                     return false;
@@ -335,7 +338,13 @@ impl Greeting {
         };
         match hello.lane {
             Lane::Control => {
-                let second = Stream::try_clone(&stream).map_err(|_| HandshakeError::Ended)?;
+                let second = match Stream::try_clone(&stream) {
+                    Ok(second) => second,
+                    Err(error) => {
+                        let why = format!("worker `{}` cannot take it: {}", hello.to.name, explain(&error));
+                        return self.turn_away(&stream, &why);
+                    }
+                };
                 self.joining.begin(hello.link, second, host.handshake_limit());
                 answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
                     self.joining.forget(hello.link);
@@ -351,8 +360,10 @@ impl Greeting {
                         self.joining.forget(hello.link);
                     })?;
                 self.joining.finish(hello.link, &link);
-                host.accepted(link);
-                Ok(())
+                // Before it receives anything: a host that leaves says goodbye to the links that it knows.
+                host.accepted(link.clone());
+                link.start()
+                    .map_err(|error| HandshakeError::Broken(error.to_string()))
             }
             Lane::More => {
                 let link = self.joining.link(hello.link, self.deadline);
@@ -386,7 +397,7 @@ impl Greeting {
         } else {
             None
         };
-        SocketLink::start(
+        Ok(SocketLink::new(
             (control, bulk),
             region,
             hello.from.clone(),
@@ -394,8 +405,7 @@ impl Greeting {
             options,
             self.poller.clone(),
             true,
-        )
-        .map_err(|error| HandshakeError::Broken(error.to_string()))
+        ))
     }
 
     fn turn_away(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use telegrad_wire::{HEADER_LEN, RawTensor};
+use telegrad_wire::{HEADER_LEN, RawTensor, WireError};
 
 use crate::credit::{GiveBack, Window, cost, costs_credit};
 use crate::message::Sealed;
@@ -73,11 +73,16 @@ impl MemLink {
         } else {
             Credit::none()
         };
-        let mut raw = Vec::with_capacity(tensors.len());
-        for tensor in tensors {
-            // Copied like on any other link: the receiver's tensor is its own.
-            raw.push(RawTensor::copy_of(&*tensor)?);
-        }
+        // Copied like on any other link: the receiver's tensor is its own.
+        let copies = tensors.iter().map(|tensor| RawTensor::copy_of(&**tensor));
+        let (raw, lacking) = match copies.collect() {
+            Ok(raw) => (raw, 0),
+            Err(WireError::NoMemory { .. }) => {
+                let parts = u64::from(header.body_len) + u64::from(header.table_len);
+                (Vec::new(), header.length - parts)
+            }
+            Err(error) => return Err(error.into()),
+        };
         self.options.traffic.received(header.length + HEADER_LEN as u64);
         let link: Arc<dyn Link> = self.clone();
         self.sink.receive(
@@ -86,6 +91,7 @@ impl MemLink {
                 header,
                 body: Cow::Owned(body),
                 tensors: raw,
+                lacking,
                 credit,
                 more: false,
             },
@@ -114,7 +120,7 @@ impl Link for MemLink {
         let length = sealed.header.length;
         if length > self.options.max_message {
             let limit = self.options.max_message;
-            return Err(telegrad_wire::WireError::FrameTooLong { length, limit }.into());
+            return Err(WireError::FrameTooLong { length, limit }.into());
         }
         let cost = if costs_credit(&sealed.header) {
             cost(length, self.options.window)

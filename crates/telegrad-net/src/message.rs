@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use telegrad_wire::{
-    Buffer, CallId, FrameHeader, FrameKind, HEADER_LEN, IS_LENT, Payload, RawTensor, TensorMeta,
+    Buffer, CallId, FrameHeader, FrameKind, HEADER_LEN, IS_LENT, MAX_TENSORS, Payload, RawTensor, TensorMeta,
     TensorSource, TensorTable, WireError,
 };
 
@@ -34,8 +34,20 @@ pub(crate) trait Lender {
 
 /// Knows what the other end shows.
 pub(crate) trait Lent {
-    /// The memory of a loan; nothing when there is none such.
-    fn borrow(&self, loan: &Loan, len: usize) -> Option<Borrowed>;
+    /// The memory of a loan.
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable>;
+
+    /// Gives back a loan that is not used.
+    fn decline(&self, loan: &Loan);
+}
+
+/// Why a loan cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It is in no memory that the other end has shown.
+    Nonsense,
+    /// The memory cannot be mapped.
+    NoMemory,
 }
 
 /// A message on its way out.
@@ -91,12 +103,9 @@ impl Outgoing {
         }
         header.body_len = fits(body.len())?;
         header.table_len = fits(table.len())?;
-        header.tensors = u16::try_from(tensors.len()).map_err(|_| WireError::TensorTable {
-            what: format!(
-                "{} tensors in one message, the limit is {}",
-                tensors.len(),
-                u16::MAX
-            ),
+        header.tensors = u16::try_from(tensors.len()).map_err(|_| WireError::TooManyTensors {
+            count: tensors.len(),
+            limit: MAX_TENSORS,
         })?;
         header.length = (body.len() + table.len()) as u64 + data;
         Ok((header, table))
@@ -211,8 +220,11 @@ pub struct Incoming<'a> {
     pub header: FrameHeader,
     /// The MessagePack body; borrowed from the read buffer when the frame was small.
     pub body: Cow<'a, [u8]>,
-    /// The tensors, each in memory of its own.
+    /// The tensors, each in memory of its own; none when `lacking` is not 0.
     pub tensors: Vec<RawTensor>,
+    /// Bytes of the message that this process had no memory for, 0 when it is whole. The body is then as much of it as
+    /// there was memory for.
+    pub lacking: u64,
     /// What the message holds of the sender's window; dropping it gives it back.
     pub credit: Credit,
     /// Others arrived together with it and follow right away: answers may wait for each other.
@@ -245,15 +257,34 @@ impl<'a> Incoming<'a> {
             let metas = TensorTable::read(table, header.tensors, data.len() as u64)?;
             tensors(metas, data, &[], lent)?
         } else {
-            Vec::new()
+            Some(Vec::new())
+        };
+        let lacking = match tensors {
+            Some(_) => 0,
+            None => header.length - (body.len() + table.len()) as u64,
         };
         Ok(Self {
             header,
             body: Cow::Borrowed(body),
-            tensors,
+            tensors: tensors.unwrap_or_default(),
+            lacking,
             credit: Credit::none(),
             more: false,
         })
+    }
+}
+
+impl Incoming<'static> {
+    /// A message of which only this much of the body is there, because there was no memory for `lacking` bytes.
+    pub(crate) fn lacking(header: FrameHeader, body: Vec<u8>, lacking: u64) -> Self {
+        Self {
+            header,
+            body: Cow::Owned(body),
+            tensors: Vec::new(),
+            lacking,
+            credit: Credit::none(),
+            more: false,
+        }
     }
 }
 
@@ -267,38 +298,53 @@ fn loans(data: &[u8]) -> Result<(&[[u8; LOAN_LEN]], &[u8]), WireError> {
     split().ok_or_else(|| broken("the list of lent tensors is cut short"))
 }
 
-/// The tensors of a frame: lent ones where they were lent, the others from `data`, all of which they take.
+/// The tensors of a frame: lent ones where they were lent, the others from `data`, all of which they take. `None` when
+/// there is no memory for one of them; then all loans are given back.
 fn tensors(
     metas: Vec<TensorMeta>,
     mut data: &[u8],
     loans: &[[u8; LOAN_LEN]],
     lent: &dyn Lent,
-) -> Result<Vec<RawTensor>, WireError> {
+) -> Result<Option<Vec<RawTensor>>, WireError> {
     let mut loans = loans.iter().map(Loan::from_bytes).peekable();
     let mut tensors = Vec::with_capacity(metas.len());
+    let mut has_memory = true;
     for (index, meta) in (0_usize..).zip(metas) {
         let len = byte_len(&meta);
         let buffer = match loans.next_if(|loan| usize::from(loan.tensor) == index) {
             Some(loan) => {
-                let borrowed = lent
-                    .borrow(&loan, len)
-                    .ok_or_else(|| broken("a tensor is lent in memory that is not shared"))?;
-                borrowed.into_buffer(meta.dtype, KEEP_FROM)
+                if !has_memory {
+                    lent.decline(&loan);
+                    continue;
+                }
+                match lent.borrow(&loan, len) {
+                    Ok(borrowed) => borrowed.into_buffer(meta.dtype, KEEP_FROM),
+                    Err(Unusable::NoMemory) => {
+                        lent.decline(&loan);
+                        None
+                    }
+                    Err(Unusable::Nonsense) => {
+                        return Err(broken("a tensor is lent in memory that is not shared"));
+                    }
+                }
             }
             None => {
                 let (bytes, rest) = data
                     .split_at_checked(len)
                     .ok_or_else(|| broken("there are fewer bytes than the tensors have"))?;
                 data = rest;
-                Buffer::copy_from(meta.dtype, bytes)
+                Buffer::try_copy_from(meta.dtype, bytes)
             }
         };
-        tensors.push(RawTensor::new(meta, buffer)?);
+        match buffer {
+            Some(buffer) => tensors.push(RawTensor::new(meta, buffer)?),
+            None => has_memory = false,
+        }
     }
     if !data.is_empty() || loans.next().is_some() {
         return Err(broken("there is more than the tensors have"));
     }
-    Ok(tensors)
+    Ok(has_memory.then_some(tensors))
 }
 
 fn broken(what: &str) -> WireError {
@@ -319,9 +365,11 @@ mod tests {
     struct Nothing;
 
     impl Lent for Nothing {
-        fn borrow(&self, _: &Loan, _: usize) -> Option<Borrowed> {
-            None
+        fn borrow(&self, _: &Loan, _: usize) -> Result<Borrowed, Unusable> {
+            Err(Unusable::Nonsense)
         }
+
+        fn decline(&self, _: &Loan) {}
     }
 
     /// What becomes of a frame with lent tensors of these shapes, and this after the table.

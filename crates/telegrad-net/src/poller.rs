@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -50,6 +50,8 @@ pub struct Poller {
     /// Sources to look at, whatever their descriptors say.
     nudged: Mutex<Vec<usize>>,
     closed: AtomicBool,
+    /// Why the worker left; empty while it has not.
+    farewell: OnceLock<Box<str>>,
     /// Where the poller's own role runs, and those that it starts.
     roles: Arc<dyn Roles>,
 }
@@ -70,6 +72,7 @@ impl Poller {
             sources,
             nudged: Mutex::default(),
             closed: AtomicBool::new(false),
+            farewell: OnceLock::new(),
             roles,
         });
         let role = Polling {
@@ -82,8 +85,10 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Stops watching; the role ends at its next turn.
-    pub fn close(&self) {
+    /// Stops watching; the role ends at its next turn. `why` is the goodbye of links that come too late to be watched.
+    pub fn close(&self, why: &str) {
+        // The first reason stays.
+        let _ = self.farewell.set(why.into());
         self.closed.store(true, SeqCst);
         self.wake();
     }
@@ -91,6 +96,11 @@ impl Poller {
     /// Whether nobody watches any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(SeqCst)
+    }
+
+    /// Why the worker left, if it has.
+    pub(crate) fn farewell(&self) -> Option<&str> {
+        self.farewell.get().map(|why| &**why)
     }
 
     fn wake(&self) {

@@ -20,6 +20,6 @@ mod tests;
 pub use arena::shared_tensor;
 pub(crate) use heap::{is_adopted, leave_heap};
 pub(crate) use lending::{Borrowed, LOAN_LEN, Lending, Loan, Segments};
-pub(crate) use memory::Memory;
+pub(crate) use memory::{Memory, Offer};
 pub(crate) use region::{Holding, Region};
 pub(crate) use ring::{Broken, Ring};

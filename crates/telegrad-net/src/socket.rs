@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
-use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError};
+use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError, peer_text};
 
 use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
@@ -87,9 +87,9 @@ struct Interest {
 }
 
 impl SocketLink {
-    /// Joins two lanes to a link and has the poller watch them. A link that is `watched` from the
-    /// start is read in the background until it closes: the side that answers calls.
-    pub(crate) fn start(
+    /// Joins two lanes to a link, which receives nothing before [`start`](Self::start). A `watched` link is
+    /// read in the background until it closes: the side that answers calls.
+    pub(crate) fn new(
         (control, bulk): (Stream, Stream),
         region: Option<Arc<Region>>,
         peer: Identity,
@@ -97,12 +97,12 @@ impl SocketLink {
         options: LinkOptions,
         poller: Arc<Poller>,
         watched: bool,
-    ) -> std::io::Result<Arc<Self>> {
-        let link = Arc::new_cyclic(|me| Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
             me: me.clone(),
             peer,
             sink,
-            poller: poller.clone(),
+            poller,
             control: Control::new(control, region),
             reader: Mutex::new(ControlReader::new(options.spin)),
             writer: ControlWriter::default(),
@@ -122,17 +122,27 @@ impl SocketLink {
             wake: OnceLock::new(),
             closed: OnceLock::new(),
             options,
-        });
-        // From the first on requests are received, and whoever serves one keeps the link: when there is to
-        // be none after all, it has to be ended.
-        link.watch_control()
-            .and_then(|()| link.bulk.watch(&link))
-            .inspect_err(|error| link.end(false, &error.to_string()))?;
-        if link.closed.get().is_some() {
-            // It ended between the two, and could not yet forget the second.
-            link.bulk.close(&poller);
+        })
+    }
+
+    /// Has the poller watch the lanes. Requests arrive from the first registration on, so a link that cannot be
+    /// watched is ended: with a goodbye if the worker is leaving, as over its other links.
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        if self.closed.get().is_some() {
+            return Ok(());
         }
-        Ok(link)
+        let watched = self.watch_control().and_then(|()| self.bulk.watch(self));
+        if let Err(error) = &watched {
+            match self.poller.farewell() {
+                Some(why) => self.say_goodbye(why),
+                None => self.end(false, &error.to_string()),
+            }
+        }
+        if self.closed.get().is_some() {
+            // The end may have come before a registration, and missed it.
+            self.unwatch();
+        }
+        watched
     }
 
     /// From now on, more bulk lanes can be had.
@@ -190,7 +200,12 @@ impl SocketLink {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
                 Err(error) => {
-                    self.end(false, &format!("the peer sent nonsense: {error}"));
+                    let nonsense = || format!("the peer sent nonsense: {error}");
+                    let failure = self.control.failure();
+                    self.end(
+                        false,
+                        &failure.map_or_else(nonsense, |failure| failure.describe()),
+                    );
                     break;
                 }
             }
@@ -219,8 +234,8 @@ impl SocketLink {
         match header.kind {
             FrameKind::Credit => return,
             FrameKind::Goodbye => {
-                let why = String::from_utf8_lossy(&message.body).into_owned();
-                return self.end(true, &why);
+                let why = String::from_utf8_lossy(&message.body);
+                return self.end(true, &peer_text(&why));
             }
             FrameKind::Request if costs_credit(header) => {
                 if let Some(home) = self.me.upgrade() {
@@ -322,7 +337,7 @@ impl SocketLink {
             Ok(()) => Ok(()),
             Err(WriteError::Deadline) => Err(SendError::Deadline),
             Err(WriteError::Ended(error)) => {
-                self.lost(&error);
+                self.bulk_lost(&error);
                 Err(SendError::Closed(self.why()))
             }
         }

@@ -16,9 +16,13 @@ use rustix::net::{
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::Spin;
+use crate::descriptors::explain;
 
 /// Descriptors that one message passes at most.
 const MAX_PASSED: usize = 2;
+
+/// Bytes discarded at a time: on the stack, because there is no memory when it is needed.
+const DISCARD_STEP: usize = 16 * 1024;
 
 /// A connected stream socket.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ impl StreamError {
         match self {
             Self::WouldBlock | Self::TimedOut => "timed out".into(),
             Self::Ended => "the connection was closed by the other side".into(),
-            Self::Failed(error) => format!("the connection failed: {error}"),
+            Self::Failed(error) => format!("the connection failed: {}", explain(error)),
         }
     }
 }
@@ -135,6 +139,17 @@ impl Stream {
         Ok(())
     }
 
+    /// Reads this many bytes and forgets them, waiting as long as it takes.
+    pub(crate) fn discard(&self, mut len: u64, spin: &mut Spin) -> Result<(), StreamError> {
+        let mut scratch = [MaybeUninit::uninit(); DISCARD_STEP];
+        while len > 0 {
+            let step = usize::try_from(len).map_or(DISCARD_STEP, |len| len.min(DISCARD_STEP));
+            self.fill(&mut scratch[..step], spin)?;
+            len -= step as u64;
+        }
+        Ok(())
+    }
+
     /// Writes what fits now.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> Result<usize, StreamError> {
         self.send(bytes, SendFlags::DONTWAIT)
@@ -191,7 +206,8 @@ impl Stream {
             }
         }
         if got.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(StreamError::Failed(io::Error::other("no descriptors are left")));
+            // Some were lost on the way.
+            return Err(Errno::MFILE.into());
         }
         if got.bytes == 0 {
             return Err(StreamError::Ended);

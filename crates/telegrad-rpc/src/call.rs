@@ -5,7 +5,7 @@ mod future;
 mod join;
 mod promise;
 
-pub(crate) use calls::{Call, Calls, LOOK, Outbound, Purpose, Reply, functions_if_not};
+pub(crate) use calls::{Call, Calls, Outbound, Purpose, Reply, functions_if_not, next_look};
 pub use future::RpcFuture;
 pub use join::{JoinAll, join_all};
 pub(crate) use promise::Promise;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use telegrad_wire::{BoxError, Wire, WireError};
+use telegrad_wire::{BoxError, Wire, WireError, peer_text};
 use thiserror::Error;
 
 use crate::rendezvous::RendezvousError;
@@ -135,6 +135,16 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<WireError>,
     },
+    /// A result that this process has no memory for.
+    #[error("no memory on this worker for the result of `{function}` from worker `{worker}`: {bytes} bytes")]
+    NoMemory {
+        /// The function called.
+        function: String,
+        /// The callee.
+        worker: String,
+        /// Bytes of the result that there was no memory for.
+        bytes: u64,
+    },
     /// A wait where waiting would stop the worker from receiving.
     #[error("an inline function must not wait for other calls, nor a subscriber that is shown something")]
     WaitInInline,
@@ -253,7 +263,7 @@ pub enum Mismatch {
     },
 }
 
-/// A failure on another worker.
+/// A failure on another worker. The fields are as the worker sent them; its `Display` text is [`peer_text`].
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub struct RemoteError {
     /// What sort of failure it was.
@@ -295,6 +305,18 @@ pub enum RemoteErrorKind {
     TimedOut,
     /// There is no value to call it on: it was not made, or is gone.
     NoValue,
+    /// The worker had no memory for the arguments.
+    NoMemory,
+}
+
+impl RemoteErrorKind {
+    /// The sort of a failure to decode arguments.
+    pub(crate) fn of_arguments(error: &WireError) -> Self {
+        match error {
+            WireError::NoMemory { .. } => Self::NoMemory,
+            _ => Self::BadArguments,
+        }
+    }
 }
 
 impl RemoteError {
@@ -313,6 +335,16 @@ impl RemoteError {
             message: message.into(),
             chain: vec![hop],
         }
+    }
+
+    /// The arguments did not fit into the memory of `worker`.
+    pub(crate) fn no_memory(bytes: u64, worker: &str, function: &str) -> Self {
+        Self::new(
+            RemoteErrorKind::NoMemory,
+            format!("{bytes} bytes"),
+            worker,
+            function,
+        )
     }
 
     /// What a function's own error becomes when it leaves `worker`. An error that came from a call
@@ -347,7 +379,7 @@ impl std::error::Error for RemoteError {}
 
 impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (worker, function) = (self.worker(), self.function());
+        let (worker, function) = (peer_text(self.worker()), peer_text(self.function()));
         match self.kind {
             RemoteErrorKind::Failed => write!(f, "`{function}` failed on worker `{worker}`")?,
             RemoteErrorKind::Panicked => write!(f, "`{function}` panicked on worker `{worker}`")?,
@@ -367,20 +399,24 @@ impl fmt::Display for RemoteError {
                 write!(f, "`{function}` took longer than its limit on worker `{worker}`")?
             }
             RemoteErrorKind::NoValue => write!(f, "worker `{worker}` has no value for `{function}`")?,
+            RemoteErrorKind::NoMemory => write!(
+                f,
+                "worker `{worker}` has no memory for the arguments of `{function}`"
+            )?,
         }
         if let [through @ .., _] = self.chain.as_slice()
             && !through.is_empty()
         {
             let path: Vec<_> = through
                 .iter()
-                .map(|hop| format!("`{}` on `{}`", hop.function, hop.worker))
+                .map(|hop| format!("`{}` on `{}`", peer_text(&hop.function), peer_text(&hop.worker)))
                 .collect();
             write!(f, " (called by {})", path.join(", called by "))?;
         }
         if self.message.is_empty() {
             Ok(())
         } else {
-            write!(f, ": {}", self.message)
+            write!(f, ": {}", peer_text(&self.message))
         }
     }
 }

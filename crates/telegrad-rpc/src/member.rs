@@ -130,8 +130,7 @@ impl Member {
                     *self.outbound.lock() = Some(outbound.clone());
                     worker.gatherings.found(self.info.rank);
                     // Whoever closed the worker before that has not seen this link.
-                    if worker.is_closed() {
-                        outbound.link.close("the worker has shut down");
+                    if worker.close_if_left(&*outbound.link) {
                         return Err(shut_down());
                     }
                     return Ok(outbound);

@@ -304,7 +304,12 @@ fn run<M, F: Callable<M>>(
     let Invocation {
         mut args, receiver, ..
     } = invocation;
-    let bad = |e: WireError| Step::Done(Err(Trouble::Around(RemoteErrorKind::BadArguments, e.to_string())));
+    let bad = |e: WireError| {
+        Step::Done(Err(Trouble::Around(
+            RemoteErrorKind::of_arguments(&e),
+            e.to_string(),
+        )))
+    };
     let values = match F::Args::decode(&mut args) {
         Ok(values) => values,
         Err(error) => return bad(error),

@@ -28,6 +28,7 @@ use crate::call::RpcFuture;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind, Result};
 use crate::function::FreeFn;
+use crate::member::Member;
 use crate::options::CallOptions;
 use crate::registry::Registry;
 use crate::rref::ReferenceInfo;
@@ -279,7 +280,11 @@ fn look_for_missing(worker: &Arc<Worker>) {
     let Ok(members) = worker.members() else { return };
     let missing = worker.rounds.unreported(members.count());
     let missing = missing.into_iter().filter_map(|rank| members.get(rank).cloned());
-    let unlinked = missing.filter(|member| worker.links_with(member.identity().incarnation).is_empty());
+    let is_linked = |member: &Arc<Member>| {
+        let links = worker.links_with(member.identity().incarnation);
+        links.iter().any(|link| link.closed().is_none())
+    };
+    let unlinked = missing.filter(|member| !is_linked(member));
     let unlinked: Vec<_> = unlinked.collect();
     let seekers = unlinked.len().min(SEEKERS);
     let unlinked = Arc::new(parking_lot::Mutex::new(unlinked));

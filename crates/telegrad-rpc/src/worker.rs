@@ -74,7 +74,8 @@ pub(crate) struct Worker {
     next_sweep: AtomicU64,
     epoch: Instant,
     is_shown: AtomicBool,
-    closed: AtomicBool,
+    /// Why it has left, once it has.
+    closed: OnceLock<Box<str>>,
 }
 
 impl Worker {
@@ -122,7 +123,7 @@ impl Worker {
             next_sweep: AtomicU64::new(u64::MAX),
             epoch: Instant::now(),
             is_shown: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
+            closed: OnceLock::new(),
         }
     }
 
@@ -162,7 +163,16 @@ impl Worker {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(SeqCst)
+        self.closed.get().is_some()
+    }
+
+    /// Closes a link that came about while the worker left, with the same goodbye as its other links.
+    pub(crate) fn close_if_left(&self, link: &dyn Link) -> bool {
+        let why = self.closed.get();
+        if let Some(why) = why {
+            link.close(why);
+        }
+        why.is_some()
     }
 
     pub(crate) fn link_options(&self) -> LinkOptions {
@@ -237,14 +247,13 @@ impl Worker {
         }
     }
 
-    /// The connections with a worker that have not ended.
+    /// The connections with a worker. They may have ended.
     pub(crate) fn links_with(&self, life: Life) -> Vec<Arc<dyn Link>> {
         let Some(member) = self.members.get().and_then(|members| members.of_life(life)) else {
             return Vec::new();
         };
         let mut links = self.callers.lock().of(member.info.rank).to_vec();
         links.extend(member.outbound().map(|outbound| outbound.link.clone()));
-        links.retain(|link| link.closed().is_none());
         links
     }
 
@@ -360,7 +369,7 @@ impl Worker {
 
     /// Ends everything at once. The first call does it; the others find it done.
     pub(crate) fn close(&self, why: &str) {
-        if self.closed.swap(true, SeqCst) {
+        if self.closed.set(why.into()).is_err() {
             return;
         }
         self.listeners.lock().clear();
@@ -375,7 +384,7 @@ impl Worker {
         self.rounds.close();
         self.references.close(self.name());
         if let Some(poller) = self.poller.lock().take() {
-            poller.close();
+            poller.close(why);
         }
         self.executor.close();
         self.recorder.close();

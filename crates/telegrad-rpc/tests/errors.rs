@@ -2,7 +2,7 @@
 
 use telegrad_rpc::{Error, Hop, Options, RemoteError, RemoteErrorKind, Result, World, remote};
 use telegrad_testkit::{Cluster, on_every_cluster, on_threads_and_processes};
-use telegrad_wire::{Decoder, Encoder, Wire, WireError};
+use telegrad_wire::{Buffer, DType, Decoder, Encoder, RawTensor, TensorMeta, Wire, WireError};
 
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
@@ -161,6 +161,7 @@ on_every_cluster! { 2 =>
     what_cannot_be_sent_is_an_error_of_the_caller
     what_cannot_be_read_says_where_and_why
     messages_beyond_the_limit_are_refused_and_the_link_goes_on
+    more_tensors_than_a_message_holds_are_counted
 }
 
 fn errors_of_every_type_arrive_with_their_text(cluster: Cluster) {
@@ -368,5 +369,45 @@ fn an_error_around_another_keeps_its_own_text_and_the_chain(cluster: Cluster) {
         assert_eq!(remote.message, "the other side did not do it");
         let workers: Vec<_> = remote.chain.iter().map(|hop| hop.worker.as_str()).collect();
         assert_eq!(workers, ["w1", "w2"]);
+    });
+}
+
+fn scalars(count: usize) -> Vec<RawTensor> {
+    let meta = TensorMeta {
+        dtype: DType::U8,
+        shape: Vec::new(),
+    };
+    vec![RawTensor::new(meta, Buffer::from_vec(vec![1_u8])).unwrap(); count]
+}
+
+#[remote]
+fn tally(tensors: Vec<RawTensor>) -> usize {
+    tensors.len()
+}
+
+#[remote]
+fn many(count: usize) -> Vec<RawTensor> {
+    scalars(count)
+}
+
+fn more_tensors_than_a_message_holds_are_counted(cluster: Cluster) {
+    on_rank_0(cluster, |world| {
+        let most = usize::from(u16::MAX);
+        let why = format!(
+            "{} tensors in one message, the limit is {most}: stack them into fewer, or send them with several calls",
+            most + 2
+        );
+        let error = world.rpc_sync(1, tally, (scalars(most + 2),)).unwrap_err();
+        assert!(matches!(error, Error::Send { .. }), "{error:?}");
+        let text = format!("cannot send the arguments of `errors::tally` to worker `w1`: {why}");
+        assert_eq!(error.to_string(), text);
+
+        let error = world.rpc_sync(1, many, (most + 2,)).unwrap_err();
+        assert_eq!(remote_error(&error).kind, RemoteErrorKind::BadResult);
+        let text = format!("the result of `errors::many` cannot leave worker `w1`: {why}");
+        assert_eq!(error.to_string(), text);
+
+        assert_eq!(world.rpc_sync(1, tally, (scalars(most),)).unwrap(), most);
+        assert_eq!(world.rpc_sync(1, many, (most,)).unwrap().len(), most);
     });
 }

@@ -1,7 +1,7 @@
 //! What to know about the times of a profile.
 
+use crate::printable;
 use crate::profile::Profile;
-use crate::text::printable;
 use crate::worker::Alignment;
 
 /// Workers whose names are told where all are meant. Nobody reads a thousand.

@@ -55,7 +55,8 @@ pub use sink::{FOLDER, SHAPES, Sink, write_worker};
 pub use span::Span;
 pub use step::{Segment, Step, Usage};
 pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
-pub use text::{printable, wrap};
+pub use telegrad_wire::printable;
+pub use text::wrap;
 pub use view::View;
 pub use worker::{Alignment, Drift, Worker};
 

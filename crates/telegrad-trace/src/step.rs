@@ -12,9 +12,10 @@ use crate::critical::{Paths, Piece};
 use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::names::Names;
+use crate::printable;
 use crate::profile::Profile;
 use crate::table::{Table, lines_of};
-use crate::text::{WIDTH, printable, time};
+use crate::text::{WIDTH, time};
 use crate::worker::Worker;
 
 /// A part of a profile from one moment to another, on all workers.

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::names::FOR;
-use crate::text::{WIDTH, fitting, printable, width, wrapped};
+use crate::printable;
+use crate::text::{WIDTH, fitting, width, wrapped};
 
 /// Most lines of a cell: a name that needs more is shortened in the middle.
 const LINES: usize = 4;

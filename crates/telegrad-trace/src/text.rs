@@ -1,31 +1,6 @@
 //! Text for people.
 
-use std::borrow::Cow;
-
 use unicode_width::UnicodeWidthChar;
-
-/// Text that may come from anywhere, such that it is one line and does nothing to a terminal: control characters become signs
-/// that stand for them.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
-        return text.into();
-    }
-    let signs = text.chars().map(|char| match char {
-        // Unicode has pictures of these, in the same order.
-        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(char)).unwrap_or(char::REPLACEMENT_CHARACTER),
-        '\x7f' => '␡',
-        char if is_harmful(char) => char::REPLACEMENT_CHARACTER,
-        char => char,
-    });
-    signs.collect()
-}
-
-/// Whether a character does something else than to be seen: control characters, and those that break lines or change the
-/// direction of what follows.
-fn is_harmful(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// Most columns of what is printed: as many as half of a large screen has.
 pub(crate) const WIDTH: usize = 120;
@@ -139,16 +114,6 @@ pub(crate) fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_printed_does_nothing_but_be_seen() {
-        assert_eq!(printable("f(a -> b) · ∂"), "f(a -> b) · ∂");
-        assert_eq!(printable("\x1b[2J\x07a\nb\x7f"), "␛[2J␇a␊b␡");
-        assert_eq!(
-            printable("\u{9b}0m\u{202e}x\u{2028}"),
-            "\u{fffd}0m\u{fffd}x\u{fffd}"
-        );
-    }
 
     #[test]
     fn texts_are_broken_between_their_parts() {

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use bytemuck::Pod;
 
-use crate::DType;
+use crate::{DType, WireError};
 
 /// Memory beside the heap that the bytes of a tensor can lie in: shared with another process, for one.
 ///
@@ -95,6 +95,18 @@ impl Buffer {
         Self(Words::copied(dtype.size(), bytes))
     }
 
+    /// As [`copy_from`](Self::copy_from), if there is memory for it.
+    pub fn try_copy_from(dtype: DType, bytes: &[u8]) -> Option<Self> {
+        let unfilled = Unfilled::new(dtype, bytes.len() / dtype.size())?;
+        // SAFETY: the memory is new, so the two ranges are apart, and it has room for `len` bytes: no more than `bytes`
+        // has. All of them are written before the buffer is made.
+        unsafe {
+            let start = unfilled.start().cast::<u8>().as_ptr();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, unfilled.len());
+            Some(unfilled.assume_filled())
+        }
+    }
+
     /// The `dtype` elements that lie in `memory`.
     pub fn from_outside(dtype: DType, memory: Box<dyn Outside>) -> Self {
         Self(Words::Outside(memory, dtype.size()))
@@ -126,7 +138,21 @@ impl Buffer {
             Words::Two(v) => cast_or_copy(v),
             Words::Four(v) => cast_or_copy(v),
             Words::Eight(v) => cast_or_copy(v),
-            Words::Outside(memory, _) => on_heap(memory),
+            Words::Outside(memory, _) => on_heap(memory).unwrap_or_else(|memory| {
+                // Without memory for it the process ends, as at any allocation.
+                bytemuck::pod_collect_to_vec(memory.bytes())
+            }),
+        }
+    }
+
+    /// As [`into_vec`](Self::into_vec), if there is memory for a copy where one has to be made.
+    ///
+    /// # Errors
+    /// [`WireError::NoMemory`] if not.
+    pub fn try_into_vec<T: Pod>(self) -> Result<Vec<T>, WireError> {
+        match self.0 {
+            Words::Outside(memory, _) => on_heap(memory).or_else(|memory| try_collect(memory.bytes())),
+            heap => Ok(Self(heap).into_vec()),
         }
     }
 }
@@ -244,18 +270,30 @@ fn cast_or_copy<W: Pod, T: Pod>(words: Vec<W>) -> Vec<T> {
     }
 }
 
-fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Vec<T> {
+/// The elements where they are; the memory as it is when they have to be copied.
+fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Result<Vec<T>, Box<dyn Outside>> {
     let bytes = memory.bytes().len();
     if size_of::<T>() == 0 || bytes == 0 || !bytes.is_multiple_of(size_of::<T>()) {
-        return bytemuck::pod_collect_to_vec(memory.bytes());
+        return Err(memory);
     }
     let count = bytes / size_of::<T>();
-    match memory.into_heap() {
-        // SAFETY: by the contract of `Outside` the block has `bytes` bytes, all initialised, is aligned for
-        // any element type, is owned by nobody else, and the global allocator takes it back with this layout.
-        Ok(start) => unsafe { Vec::from_raw_parts(start.cast().as_ptr(), count, count) },
-        Err(memory) => bytemuck::pod_collect_to_vec(memory.bytes()),
-    }
+    let start = memory.into_heap()?;
+    // SAFETY: by the contract of `Outside` the block has `bytes` bytes, all initialised, is aligned for
+    // any element type, is owned by nobody else, and the global allocator takes it back with this layout.
+    Ok(unsafe { Vec::from_raw_parts(start.cast().as_ptr(), count, count) })
+}
+
+fn try_collect<T: Pod>(bytes: &[u8]) -> Result<Vec<T>, WireError> {
+    let mut elements = Vec::new();
+    let count = bytes.len().div_ceil(size_of::<T>().max(1));
+    elements
+        .try_reserve_exact(count)
+        .map_err(|_| WireError::NoMemory {
+            bytes: bytes.len() as u64,
+        })?;
+    elements.resize(count, T::zeroed());
+    bytemuck::cast_slice_mut(&mut elements)[..bytes.len()].copy_from_slice(bytes);
+    Ok(elements)
 }
 
 #[cfg(test)]

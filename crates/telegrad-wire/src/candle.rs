@@ -44,15 +44,15 @@ impl TryFrom<RawTensor> for Tensor {
         let (TensorMeta { dtype, shape }, data) = raw.into_parts();
         let cpu = &Device::Cpu;
         match dtype {
-            DType::U8 => Tensor::from_vec(data.into_vec::<u8>(), shape, cpu),
-            DType::U32 => Tensor::from_vec(data.into_vec::<u32>(), shape, cpu),
-            DType::I16 => Tensor::from_vec(data.into_vec::<i16>(), shape, cpu),
-            DType::I32 => Tensor::from_vec(data.into_vec::<i32>(), shape, cpu),
-            DType::I64 => Tensor::from_vec(data.into_vec::<i64>(), shape, cpu),
-            DType::BF16 => Tensor::from_vec(data.into_vec::<half::bf16>(), shape, cpu),
-            DType::F16 => Tensor::from_vec(data.into_vec::<half::f16>(), shape, cpu),
-            DType::F32 => Tensor::from_vec(data.into_vec::<f32>(), shape, cpu),
-            DType::F64 => Tensor::from_vec(data.into_vec::<f64>(), shape, cpu),
+            DType::U8 => Tensor::from_vec(data.try_into_vec::<u8>()?, shape, cpu),
+            DType::U32 => Tensor::from_vec(data.try_into_vec::<u32>()?, shape, cpu),
+            DType::I16 => Tensor::from_vec(data.try_into_vec::<i16>()?, shape, cpu),
+            DType::I32 => Tensor::from_vec(data.try_into_vec::<i32>()?, shape, cpu),
+            DType::I64 => Tensor::from_vec(data.try_into_vec::<i64>()?, shape, cpu),
+            DType::BF16 => Tensor::from_vec(data.try_into_vec::<half::bf16>()?, shape, cpu),
+            DType::F16 => Tensor::from_vec(data.try_into_vec::<half::f16>()?, shape, cpu),
+            DType::F32 => Tensor::from_vec(data.try_into_vec::<f32>()?, shape, cpu),
+            DType::F64 => Tensor::from_vec(data.try_into_vec::<f64>()?, shape, cpu),
             // candle does not re-export this element type, so there is no vector of it to hand over.
             DType::F8E4M3 => {
                 Tensor::from_raw_buffer(data.as_bytes(), candle_core::DType::F8E4M3, &shape, cpu)

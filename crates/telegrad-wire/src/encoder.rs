@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::{TensorSource, WireError};
+use crate::{MAX_TENSORS, TensorSource, WireError};
 
 /// MessagePack extension type of a tensor; its four bytes are an index, big-endian.
 pub(crate) const EXT_TENSOR: i8 = 1;
@@ -153,10 +153,15 @@ impl Encoder {
     /// Appends a tensor: a reference in the body, the tensor itself into the side table.
     pub fn tensor(&mut self, tensor: impl TensorSource) {
         let index = self.tensors.len();
-        if index >= usize::from(u16::MAX) {
-            return self.fail(WireError::TensorTable {
-                what: format!("more than {} tensors in one message", u16::MAX),
-            });
+        if index >= MAX_TENSORS {
+            return match &mut self.error {
+                // Counts on, so that the error says how many there are.
+                Some(WireError::TooManyTensors { count, .. }) => *count += 1,
+                _ => self.fail(WireError::TooManyTensors {
+                    count: index + 1,
+                    limit: MAX_TENSORS,
+                }),
+            };
         }
         self.tensors.push(Box::new(tensor));
         self.index(EXT_TENSOR, index);

@@ -36,6 +36,16 @@ pub enum WireError {
         /// What is wrong.
         what: String,
     },
+    /// More tensors than one message can have.
+    #[error(
+        "{count} tensors in one message, the limit is {limit}: stack them into fewer, or send them with several calls"
+    )]
+    TooManyTensors {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// A tensor's bytes are not as many as its shape needs.
     #[error("a tensor {meta} needs {} bytes, not {found}", .meta.bytes().map_or("too many".into(), |n| n.to_string()))]
     TensorBytes {
@@ -43,6 +53,12 @@ pub enum WireError {
         meta: TensorMeta,
         /// How many bytes there are.
         found: usize,
+    },
+    /// The process has no memory for tensors.
+    #[error("no memory for {bytes} bytes of tensors")]
+    NoMemory {
+        /// Their length.
+        bytes: u64,
     },
     /// A tensor that cannot be sent.
     #[error("this tensor cannot be sent: {why}")]

@@ -48,6 +48,7 @@ mod serde;
 mod skip;
 mod table;
 mod tensor;
+mod text;
 mod wire;
 
 pub use buffer::{Buffer, Outside, Unfilled};
@@ -60,7 +61,8 @@ pub use ids::{CallId, ContextId, Incarnation, Rank, WorldId};
 pub use outcome::{BoxError, Outcome};
 #[cfg(feature = "serde")]
 pub use serde::Serde;
-pub use table::{MAX_RANK, TensorTable};
+pub use table::{MAX_RANK, MAX_TENSORS, TensorTable};
 pub use telegrad_macros::Wire;
 pub use tensor::{RawTensor, TensorMeta, TensorSource};
+pub use text::{peer_text, printable};
 pub use wire::Wire;

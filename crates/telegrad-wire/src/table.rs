@@ -5,6 +5,9 @@ use crate::{DType, TensorMeta, WireError};
 /// Most dimensions a tensor may have. No tensor library in use goes beyond 64.
 pub const MAX_RANK: usize = 64;
 
+/// Most tensors in one message: as many as its header counts.
+pub const MAX_TENSORS: usize = u16::MAX as usize;
+
 /// Reading and writing of the tensor table.
 ///
 /// One entry per tensor, in the order of their bytes:

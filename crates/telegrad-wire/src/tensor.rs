@@ -110,12 +110,14 @@ impl RawTensor {
     /// A copy of any tensor that can be sent.
     ///
     /// # Errors
-    /// When the tensor's bytes are not as many as its shape needs.
+    /// When the tensor's bytes are not as many as its shape needs, or there is no memory for them.
     pub fn copy_of(tensor: &dyn TensorSource) -> Result<Self, WireError> {
         let meta = tensor.meta();
-        let mut data = None;
-        tensor.with_bytes(&mut |bytes| data = Some(Buffer::copy_from(meta.dtype, bytes)));
-        let data = data.unwrap_or_else(|| Buffer::copy_from(meta.dtype, &[]));
+        let mut data = Buffer::try_copy_from(meta.dtype, &[]);
+        tensor.with_bytes(&mut |bytes| data = Buffer::try_copy_from(meta.dtype, bytes));
+        let data = data.ok_or_else(|| WireError::NoMemory {
+            bytes: meta.bytes().unwrap_or_default() as u64,
+        })?;
         Self::new(meta, data)
     }
 

@@ -19,7 +19,7 @@ use telegrad_rpc::{Error, Result, remote};
 mod answer;
 mod derivative;
 
-use derivative::{binary, either, unary};
+use derivative::{binary, either, of_floats, unary};
 
 macro_rules! binaries {
     ($($(#[$doc:meta])* $name:ident = $wire:literal, $method:ident;)*) => {$(
@@ -64,23 +64,23 @@ macro_rules! unaries {
 
 unaries! {
     /// `-x`.
-    neg = "telegrad::neg", |x| unary("neg", &x, Tensor::neg, derivative::neg);
+    neg = "telegrad::neg", |x| unary("neg", &x, of_floats("neg", Tensor::neg), derivative::neg);
     /// The square root of each element.
-    sqrt = "telegrad::sqrt", |x| unary("sqrt", &x, Tensor::sqrt, derivative::sqrt);
+    sqrt = "telegrad::sqrt", |x| unary("sqrt", &x, of_floats("sqrt", Tensor::sqrt), derivative::sqrt);
     /// `e` to the power of each element.
-    exp = "telegrad::exp", |x| unary("exp", &x, Tensor::exp, derivative::exp);
+    exp = "telegrad::exp", |x| unary("exp", &x, of_floats("exp", Tensor::exp), derivative::exp);
     /// The natural logarithm of each element.
-    log = "telegrad::log", |x| unary("log", &x, Tensor::log, derivative::log);
+    log = "telegrad::log", |x| unary("log", &x, of_floats("log", Tensor::log), derivative::log);
     /// The larger of each element and zero. Its slope at zero is zero.
     relu = "telegrad::relu", |x| either("relu", &x, nn::relu, Tensor::relu);
     /// The hyperbolic tangent of each element.
-    tanh = "telegrad::tanh", |x| either("tanh", &x, nn::tanh, Tensor::tanh);
+    tanh = "telegrad::tanh", |x| either("tanh", &x, nn::tanh, of_floats("tanh", Tensor::tanh));
     /// `1 / (1 + e^-x)` of each element.
-    sigmoid = "telegrad::sigmoid", |x| either("sigmoid", &x, nn::sigmoid, |x| (x.neg()?.exp()? + 1.0)?.recip());
+    sigmoid = "telegrad::sigmoid", |x| either("sigmoid", &x, nn::sigmoid, of_floats("sigmoid", |x| (x.neg()?.exp()? + 1.0)?.recip()));
     /// The sum of all elements, a scalar.
     sum = "telegrad::sum", |x| unary("sum", &x, Tensor::sum_all, derivative::sum);
     /// The mean of all elements, a scalar.
-    mean = "telegrad::mean", |x| unary("mean", &x, Tensor::mean_all, derivative::mean);
+    mean = "telegrad::mean", |x| unary("mean", &x, of_floats("mean", Tensor::mean_all), derivative::mean);
     /// The smallest element, a scalar.
     min = "telegrad::min", |x| recorded("min", &[&x], || x.min_all());
     /// The largest element, a scalar.
@@ -103,7 +103,7 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
 /// The softmax along dimension `dim`; negative dimensions count from the end.
 ///
 /// # Errors
-/// When there is no such dimension.
+/// When there is no such dimension, or the elements are integers.
 #[remote(name = "telegrad::softmax", inline)]
 pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
     let dim = match dimension(&x, dim) {
@@ -116,7 +116,12 @@ pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
         let exp = shifted.exp()?;
         exp.broadcast_div(&exp.sum_keepdim(dim)?)
     };
-    either("softmax", &x, |x| nn::softmax(x, dim), by_candle)
+    either(
+        "softmax",
+        &x,
+        |x| nn::softmax(x, dim),
+        of_floats("softmax", by_candle),
+    )
 }
 
 /// The index of the largest element along dimension `dim`, or, without one, in the flattened tensor.

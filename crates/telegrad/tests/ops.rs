@@ -431,3 +431,39 @@ fn what_does_not_fit_says_what_and_where() {
         assert_close(&world.rpc_sync(1, ops::zeros, (vec![1],)).unwrap(), &[0.0], &[1]);
     });
 }
+
+#[test]
+fn integers_are_refused_by_name_where_floats_are_needed() {
+    with_another(|world| {
+        for dtype in [DType::U8, DType::U32, DType::I64] {
+            let x = tensor(&[1.0, 2.0], &[2]).to_dtype(dtype).unwrap();
+            let one = || (x.clone(),);
+            let results = [
+                ("neg", world.rpc_sync(1, ops::neg, one())),
+                ("sqrt", world.rpc_sync(1, ops::sqrt, one())),
+                ("exp", world.rpc_sync(1, ops::exp, one())),
+                ("log", world.rpc_sync(1, ops::log, one())),
+                ("tanh", world.rpc_sync(1, ops::tanh, one())),
+                ("sigmoid", world.rpc_sync(1, ops::sigmoid, one())),
+                ("softmax", world.rpc_sync(1, ops::softmax, (x.clone(), 0))),
+                // Not a panic, but zero or a rounded number.
+                ("mean", world.rpc_sync(1, ops::mean, one())),
+            ];
+            for (operator, result) in results {
+                let error = result.unwrap_err();
+                let text = format!(
+                    "`telegrad::{operator}` failed on worker `w1`: unsupported dtype {dtype:?} for op {operator}"
+                );
+                assert_eq!(error.to_string(), text);
+            }
+            // Others are defined for integers, too.
+            let relu = world.rpc_sync(1, ops::relu, one()).unwrap();
+            assert_eq!(relu.dtype(), dtype);
+            world.rpc_sync(1, ops::sum, one()).unwrap();
+        }
+        assert!(
+            ops::exp(Tensor::new(1_u32, &Device::Cpu).unwrap()).is_err(),
+            "also on the spot"
+        );
+    });
+}

@@ -2,7 +2,7 @@
 
 use candle_core::{Device, Tensor, TensorId, Var};
 use telegrad_rpc::{Error, Result};
-use telegrad_wire::{RawTensor, TensorMeta};
+use telegrad_wire::{RawTensor, TensorMeta, WireError};
 
 use super::seed::Seed;
 use super::stack::with_room;
@@ -26,12 +26,13 @@ impl AutogradBackend for Candle {
         let (TensorMeta { dtype, shape }, data) = raw.into_parts();
         let cpu = &Device::Cpu;
         use telegrad_wire::DType;
+        let no_memory = |error: WireError| Error::other(error);
         // Made as variables at once: candle copies what becomes one later.
         let leaf = match dtype {
-            DType::F32 => Var::from_vec(data.into_vec::<f32>(), shape, cpu)?,
-            DType::F64 => Var::from_vec(data.into_vec::<f64>(), shape, cpu)?,
-            DType::F16 => Var::from_vec(data.into_vec::<half::f16>(), shape, cpu)?,
-            DType::BF16 => Var::from_vec(data.into_vec::<half::bf16>(), shape, cpu)?,
+            DType::F32 => Var::from_vec(data.try_into_vec::<f32>().map_err(no_memory)?, shape, cpu)?,
+            DType::F64 => Var::from_vec(data.try_into_vec::<f64>().map_err(no_memory)?, shape, cpu)?,
+            DType::F16 => Var::from_vec(data.try_into_vec::<half::f16>().map_err(no_memory)?, shape, cpu)?,
+            DType::BF16 => Var::from_vec(data.try_into_vec::<half::bf16>().map_err(no_memory)?, shape, cpu)?,
             other => {
                 return Err(Error::other(format!(
                     "tensors of element type {other:?} have no gradient"

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -12,7 +12,8 @@ use telegrad_wire::{Buffer, DType, Outside, TensorSource};
 
 use super::arena::{Arena, Block, Shared};
 use super::region::{LOANS, MAX_LENT};
-use super::{Holding, Memory, Region, heap};
+use super::{Holding, Memory, Offer, Region, heap};
+use crate::message::Unusable;
 
 /// A tensor that is lent, as the frame says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,14 @@ impl Loan {
             number: u32_at(4),
             segment: u32_at(8),
             offset: u64::from_le_bytes(std::array::from_fn(|k| bytes[12 + k])),
+        }
+    }
+
+    /// Gives the loan back, unused.
+    pub(crate) fn decline(&self, holding: &Holding) {
+        if (self.number as usize) < LOANS {
+            holding.borrowed(0);
+            holding.give_back(self.number as usize, 0);
         }
     }
 }
@@ -209,27 +218,47 @@ pub(crate) struct Segments(Vec<Arc<Foreign>>);
 
 /// A segment of the other end.
 struct Foreign {
-    memory: Memory,
+    /// Mapped when it comes, or, without memory for that, when it is used.
+    memory: OnceLock<Memory>,
+    /// What it is mapped by, until it is.
+    offer: Mutex<Option<Offer>>,
     /// Where the blocks start whose pages this process has at hand.
     at_hand: Mutex<FxHashSet<usize>>,
 }
 
 impl Foreign {
+    /// Its memory; nothing when there is no room to map it now.
+    fn memory(&self) -> Option<&Memory> {
+        if let Some(mapped) = self.memory.get() {
+            return Some(mapped);
+        }
+        let mut offer = self.offer.lock();
+        if let Some(offered) = &*offer {
+            // Set only here, under the lock.
+            let _ = self.memory.set(offered.map().ok()?);
+            *offer = None;
+        }
+        self.memory.get()
+    }
+
     /// Has the pages of a block at hand, which is quicker than one at a time when they are touched.
     fn fetch(&self, start: NonNull<u8>, len: usize) {
         if self.at_hand.lock().insert(start.addr().get()) {
             // Where that cannot be done, each page comes when it is touched.
-            let _ = self.memory.populate(start, len);
+            let _ = self.memory().map(|memory| memory.populate(start, len));
         }
     }
 }
 
 impl Segments {
-    pub(crate) fn add(&mut self, fd: &OwnedFd) -> io::Result<()> {
-        self.0.push(Arc::new(Foreign {
-            memory: Memory::open(fd)?,
+    pub(crate) fn add(&mut self, fd: OwnedFd) -> io::Result<()> {
+        let segment = Foreign {
+            memory: OnceLock::new(),
+            offer: Mutex::new(Some(Offer::check(fd)?)),
             at_hand: Mutex::default(),
-        }));
+        };
+        segment.memory();
+        self.0.push(Arc::new(segment));
         Ok(())
     }
 
@@ -237,22 +266,29 @@ impl Segments {
         (loan.segment as usize) < self.0.len()
     }
 
-    /// What a loan shows; nothing when it makes no sense.
-    pub(crate) fn borrow(&self, holding: &Arc<Holding>, loan: &Loan, len: usize) -> Option<Borrowed> {
-        let segment = self.0.get(loan.segment as usize)?;
-        let offset = usize::try_from(loan.offset).ok()?;
-        let start = segment.memory.at(offset, len)?;
-        let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
-        is_sound.then(|| {
-            holding.borrowed(len);
-            Borrowed {
-                start,
-                len,
-                loan: loan.number as usize,
-                is_exclusive: loan.is_exclusive,
-                segment: segment.clone(),
-                holding: holding.clone(),
-            }
+    /// What a loan shows.
+    pub(crate) fn borrow(
+        &self,
+        holding: &Arc<Holding>,
+        loan: &Loan,
+        len: usize,
+    ) -> Result<Borrowed, Unusable> {
+        let segment = self.0.get(loan.segment as usize).ok_or(Unusable::Nonsense)?;
+        let memory = segment.memory().ok_or(Unusable::NoMemory)?;
+        let place = || {
+            let offset = usize::try_from(loan.offset).ok()?;
+            let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
+            memory.at(offset, len).filter(|_| is_sound)
+        };
+        let start = place().ok_or(Unusable::Nonsense)?;
+        holding.borrowed(len);
+        Ok(Borrowed {
+            start,
+            len,
+            loan: loan.number as usize,
+            is_exclusive: loan.is_exclusive,
+            segment: segment.clone(),
+            holding: holding.clone(),
         })
     }
 }
@@ -280,12 +316,12 @@ impl Borrowed {
     }
 
     /// The elements of a tensor that was lent: where they are, when there are at least `keep_from` bytes of
-    /// them and not too many are kept already, else a copy.
-    pub(crate) fn into_buffer(self, dtype: DType, keep_from: usize) -> Buffer {
+    /// them and not too many are kept already, else a copy. `None` when there is no memory for that.
+    pub(crate) fn into_buffer(self, dtype: DType, keep_from: usize) -> Option<Buffer> {
         if self.len >= keep_from && self.holding.may_keep() {
-            Buffer::from_outside(dtype, Box::new(self))
+            Some(Buffer::from_outside(dtype, Box::new(self)))
         } else {
-            Buffer::copy_from(dtype, self.as_bytes())
+            Buffer::try_copy_from(dtype, self.as_bytes())
         }
     }
 

@@ -32,12 +32,8 @@ impl Memory {
     }
 
     /// Maps what another process has made.
-    pub(crate) fn open(fd: &OwnedFd) -> io::Result<Self> {
-        if !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
-            return Err(io::Error::other("the memory offered could shrink"));
-        }
-        let len = usize::try_from(fstat(fd)?.st_size).unwrap_or(0);
-        Self::map(fd, len)
+    pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
+        Offer::check(fd)?.map()
     }
 
     fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
@@ -71,6 +67,27 @@ impl Memory {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+}
+
+/// Memory that another process has made, and that can be mapped.
+pub(crate) struct Offer {
+    fd: OwnedFd,
+    len: usize,
+}
+
+impl Offer {
+    /// Makes sure that the memory cannot be pulled away.
+    pub(crate) fn check(fd: OwnedFd) -> io::Result<Self> {
+        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
+            return Err(io::Error::other("the memory offered could shrink"));
+        }
+        let len = usize::try_from(fstat(&fd)?.st_size).unwrap_or(0);
+        Ok(Self { fd, len })
+    }
+
+    pub(crate) fn map(&self) -> io::Result<Memory> {
+        Memory::map(&self.fd, self.len)
     }
 }
 

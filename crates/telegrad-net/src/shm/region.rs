@@ -73,7 +73,7 @@ impl Region {
 
     /// The region that the dialling side has offered.
     pub(crate) fn open([fd, lease]: [OwnedFd; 2]) -> io::Result<Arc<Self>> {
-        let memory = Memory::open(&fd)?;
+        let memory = Memory::open(fd)?;
         if memory.len() != 2 * size_of::<Direction>() {
             return Err(io::Error::other(
                 "the memory offered is not as long as it should be",

@@ -162,14 +162,14 @@ fn loans_that_make_no_sense_show_nothing() {
     let holding = Holding::new(borrower);
     let (fd, _memory) = Memory::create(LEN).unwrap();
     let mut segments = Segments::default();
-    segments.add(&fd).unwrap();
+    segments.add(fd).unwrap();
     let show = |number: u32, segment: u32, offset: u64, len: usize| {
         let mut bytes = [0; LOAN_LEN];
         bytes[4..8].copy_from_slice(&number.to_le_bytes());
         bytes[8..12].copy_from_slice(&segment.to_le_bytes());
         bytes[12..20].copy_from_slice(&offset.to_le_bytes());
         let borrowed = segments.borrow(&holding, &Loan::from_bytes(&bytes), len);
-        borrowed.is_some()
+        borrowed.is_ok()
     };
     let (page, len, loans) = (4096, LEN as u64, LOANS as u32);
     assert!(show(0, 0, 0, LEN));

@@ -147,11 +147,18 @@ impl Bulk {
     }
 
     /// Ends all lanes. Whoever writes, reads or waits finds out.
-    pub(crate) fn close(&self, poller: &Poller) {
+    pub(crate) fn close(&self) {
         for lane in &*self.lanes.lock() {
-            lane.close(poller);
+            lane.stream.shutdown();
         }
         self.outbox.close();
         self.inbox.close();
+    }
+
+    /// Takes all lanes off the poller.
+    pub(crate) fn unwatch(&self, poller: &Poller) {
+        for lane in &*self.lanes.lock() {
+            lane.unwatch(poller);
+        }
     }
 }

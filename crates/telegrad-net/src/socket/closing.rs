@@ -20,6 +20,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a goodbye waits for room before it looks again.
 const LAST_STEP: Duration = Duration::from_millis(10);
 
+/// How long the end of a bulk lane leaves the control lane to another reader before it looks again.
+const READER_STEP: Duration = Duration::from_millis(1);
+
+/// Reads that empty a socket: more than its largest receive buffer holds.
+const FULL_SOCKET: usize = 64;
+
 /// Longest reason, in bytes, that a goodbye carries.
 const MAX_REASON: usize = 4096;
 
@@ -87,7 +93,7 @@ impl SocketLink {
         }
     }
 
-    /// Writing has failed. What the peer said before, perhaps why it closes, is still to be read:
+    /// Writing a small frame has failed. What the peer said before, perhaps why it closes, is still to be read:
     /// whoever reads then comes to the end, be it the poller.
     pub(super) fn lost(&self, error: &StreamError) {
         match error {
@@ -98,22 +104,47 @@ impl SocketLink {
         }
     }
 
+    /// Writing on a bulk lane has failed, and the lane has been shut down. Its reader comes to the end and calls
+    /// [`bulk_ended`](Self::bulk_ended); shutting the control lane down here would discard a goodbye on its way.
+    pub(super) fn bulk_lost(&self, error: &StreamError) {
+        match error {
+            StreamError::Ended => {}
+            other => self.end(false, &other.describe()),
+        }
+    }
+
     /// A bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
     /// one that is gone has ended both: so that one is heard before this end is taken for the reason.
+    ///
+    /// The time limit is for words that have not arrived. Those that have are read however late that is.
     pub(super) fn bulk_ended(&self, why: &str) {
         let until = Instant::now() + LAST_WORDS;
         while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
             self.answer_bells();
-            match self.reader.try_lock() {
-                Some(mut reader) => drop(self.read_batch(&mut reader)),
-                // Somebody reads for itself and comes to the end as well.
-                None => rustix::thread::sched_yield(),
+            let Some(mut reader) = self.reader.try_lock() else {
+                // Another thread reads, and comes to the end as well. No thread keeps the reader for long.
+                std::thread::sleep(READER_STEP);
+                continue;
+            };
+            let unread = (0..FULL_SOCKET).take_while(|_| self.closed.get().is_none());
+            for _ in unread {
+                if !self.read_batch(&mut reader) {
+                    break;
+                }
             }
             if Instant::now() >= until {
                 break;
             }
         }
         self.end(false, why);
+    }
+
+    /// Takes all lanes off the poller.
+    pub(super) fn unwatch(&self) {
+        self.bulk.unwatch(&self.poller);
+        if let Some(key) = self.interest.lock().key.take() {
+            self.poller.remove(key, self.control.as_fd());
+        }
     }
 
     pub(super) fn why(&self) -> Closed {
@@ -140,10 +171,8 @@ impl SocketLink {
         }
         last();
         self.control.end();
-        self.bulk.close(&self.poller);
-        if let Some(key) = self.interest.lock().key.take() {
-            self.poller.remove(key, self.control.as_fd());
-        }
+        self.bulk.close();
+        self.unwatch();
         self.window.notify();
         self.sink.closed(&closed);
         self.interrupt();

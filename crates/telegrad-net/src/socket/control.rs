@@ -4,15 +4,16 @@
 //! descriptors of shared memory come along with some of them; and its end is that of the peer.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use telegrad_wire::TensorSource;
 
-use crate::message::{Lender, Lent};
+use crate::descriptors::explain;
+use crate::message::{Lender, Lent, Unusable};
 use crate::shm::{Borrowed, Broken, Holding, Lending, Loan, Region, Ring, Segments};
 use crate::stream::{Stream, StreamError};
 
@@ -32,6 +33,17 @@ struct Shared {
     segments: Mutex<Segments>,
     /// The socket has come to its end: what is in the ring is all there will be.
     is_over: AtomicBool,
+    /// Why, where the peer is not the reason.
+    failure: OnceLock<Box<str>>,
+}
+
+impl Shared {
+    /// Why no more memory can be received, if that is so.
+    fn failure(&self) -> Option<StreamError> {
+        let why = self.failure.get()?;
+        let why = format!("shared memory cannot be received: {why}");
+        Some(StreamError::Failed(std::io::Error::other(why)))
+    }
 }
 
 impl Control {
@@ -42,6 +54,7 @@ impl Control {
             lending: Lending::new(region.clone()),
             segments: Mutex::default(),
             is_over: AtomicBool::new(false),
+            failure: OnceLock::new(),
             holding: Holding::new(region),
         });
         Self { stream, shared }
@@ -59,6 +72,11 @@ impl Control {
             .is_some_and(|shared| !shared.incoming.has_bytes() && !shared.is_over.load(SeqCst))
     }
 
+    /// What went wrong at this end, and makes what the peer says of shared memory meaningless.
+    pub(crate) fn failure(&self) -> Option<StreamError> {
+        self.shared.as_ref()?.failure()
+    }
+
     /// Reads what is there, at least a byte. One thread at a time.
     pub(crate) fn try_read(&self, buf: &mut [u8]) -> Result<usize, StreamError> {
         let Some(shared) = &self.shared else {
@@ -67,7 +85,7 @@ impl Control {
         // Looked at first: what the peer wrote before its end is in the ring then.
         let is_over = shared.is_over.load(SeqCst);
         match shared.incoming.read(buf)? {
-            0 if is_over => Err(StreamError::Ended),
+            0 if is_over => Err(shared.failure().unwrap_or(StreamError::Ended)),
             0 => Err(StreamError::WouldBlock),
             got => {
                 if shared.incoming.is_asked_for_room() {
@@ -131,14 +149,13 @@ impl Control {
         let Some(shared) = &self.shared else { return };
         let mut segments = shared.segments.lock();
         loop {
-            match self.stream.try_receive(&mut |fd| segments.add(&fd)) {
+            match self.stream.try_receive(&mut |fd| segments.add(fd)) {
                 Ok(_) => {}
                 Err(StreamError::WouldBlock) => return,
                 Err(error) => {
-                    if let StreamError::Failed(error) = error
-                        && !shared.is_over.load(SeqCst)
-                    {
-                        tracing::warn!(%error, "memory that was to be shared cannot be used: the link ends");
+                    if let StreamError::Failed(error) = error {
+                        // The first reason stays.
+                        let _ = shared.failure.set(explain(&error).into());
                     }
                     return shared.is_over.store(true, SeqCst);
                 }
@@ -199,13 +216,19 @@ impl Lender for Control {
 }
 
 impl Lent for Control {
-    fn borrow(&self, loan: &Loan, len: usize) -> Option<Borrowed> {
-        let shared = self.shared.as_ref()?;
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
+        let shared = self.shared.as_ref().ok_or(Unusable::Nonsense)?;
         if !shared.segments.lock().knows(loan) {
             // It was passed before the loan was made, so it is there.
             self.answer_bells();
         }
         shared.segments.lock().borrow(&shared.holding, loan, len)
+    }
+
+    fn decline(&self, loan: &Loan) {
+        if let Some(shared) = &self.shared {
+            loan.decline(&shared.holding);
+        }
     }
 }
 

@@ -4,24 +4,42 @@ use telegrad_net::{Flush, LinkOptions, shared_tensor};
 use telegrad_wire::{DType, FrameKind};
 
 use crate::harness::{
-    Answer, Hosting, Inbox, Kind, Side, between_processes, command_alone, frame, limited, on_sockets,
-    pattern, tensor, tensors, told,
+    Answer, Hosting, Inbox, Kind, Side, between_processes, command_alone, frame, limited, on_links,
+    on_sockets, pair, pattern, tensor, tensors, told,
 };
 use crate::raw::{connect, read_to_end, shake_hands};
 
 between_processes! { two_hundred_links_leave_nothing_open }
-on_sockets! { without_descriptors_connections_are_turned_away }
+on_sockets! {
+    without_descriptors_connections_are_turned_away,
+    without_descriptors_a_dialler_says_so,
+}
+on_links! { memory_that_there_is_no_descriptor_for: shared = Kind::Shared }
 
 fn two_hundred_links_leave_nothing_open(kind: Kind) {
     passes_alone("descriptors::rounds", kind);
 }
 
 fn without_descriptors_connections_are_turned_away(kind: Kind) {
-    passes_alone("descriptors::exhausted", kind);
+    let logged = passes_alone("descriptors::exhausted", kind);
+    let line = logged
+        .lines()
+        .find(|line| line.contains("a connection was not accepted"));
+    assert!(line.is_some_and(|line| line.contains(EXHAUSTED)), "{logged}");
 }
 
+fn without_descriptors_a_dialler_says_so(kind: Kind) {
+    passes_alone("descriptors::dialling", kind);
+}
+
+fn memory_that_there_is_no_descriptor_for(kind: Kind) {
+    passes_alone("descriptors::borrowing", kind);
+}
+
+const EXHAUSTED: &str = "too many open files in this process (the limit is 256): raise `ulimit -n`";
+
 /// Runs an ignored test in a process of its own: other tests open and close descriptors too.
-fn passes_alone(test: &str, kind: Kind) {
+fn passes_alone(test: &str, kind: Kind) -> String {
     let output = command_alone(test, &format!("{kind:?}")).output().unwrap();
     let (said, complained) = (
         String::from_utf8_lossy(&output.stdout),
@@ -29,6 +47,23 @@ fn passes_alone(test: &str, kind: Kind) {
     );
     assert!(output.status.success(), "{complained}");
     assert!(said.contains("1 passed"), "{said}");
+    complained.into_owned()
+}
+
+/// Lets this process have few descriptors, and log to its standard error.
+fn limit_descriptors() {
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = Some(256);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+}
+
+/// All descriptors that there are.
+fn all_descriptors() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
 
 fn open() -> usize {
@@ -50,11 +85,9 @@ fn told_kind() -> Option<Kind> {
 fn exhausted() {
     let Some(kind) = told_kind() else { return };
     limited(move || {
-        let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        limit.current = Some(256);
-        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+        limit_descriptors();
         let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
-        let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        let mut all = all_descriptors();
         for _ in 0..3 {
             // One for this end, and none for the other.
             all.pop();
@@ -67,6 +100,46 @@ fn exhausted() {
             .dial(hosting.address(), Inbox::new(), options)
             .unwrap();
         hosting.accepted();
+    });
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn dialling() {
+    let Some(kind) = told_kind() else { return };
+    limited(move || {
+        limit_descriptors();
+        let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
+        let side = Side::new();
+        let all = all_descriptors();
+        let options = || kind.options(LinkOptions::default());
+        let Err(error) = side.dial(hosting.address(), Inbox::new(), options()) else {
+            panic!("there was one left")
+        };
+        let start = format!("cannot reach {}: {EXHAUSTED}", hosting.address());
+        assert!(error.to_string().starts_with(&start), "{error}");
+        assert!(!error.nobody && !error.refused);
+        drop(all);
+        side.dial(hosting.address(), Inbox::new(), options()).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "run in a process of its own"]
+fn borrowing() {
+    let Some(kind) = told_kind() else { return };
+    limited(move || {
+        limit_descriptors();
+        let pair = pair(kind);
+        let large = tensor(DType::U8, &[1 << 20], 0);
+        // The arena has its memory, and the other end has not been shown it yet.
+        shared_tensor(large.meta().clone(), |_| ()).unwrap();
+        let all = all_descriptors();
+        pair.a.send(tensors(FrameKind::Request, 1, &[large]));
+        let closed = pair.b.inbox.closed();
+        let start = format!("the connection failed: shared memory cannot be received: {EXHAUSTED}");
+        assert!(!closed.graceful && closed.why.starts_with(&start), "{closed:?}");
+        drop(all);
     });
 }
 

@@ -15,6 +15,7 @@ mod chunks;
 mod more_lanes;
 mod waiting;
 mod closing;
+mod goodbyes;
 mod half_open;
 mod nonsense;
 mod handshake;

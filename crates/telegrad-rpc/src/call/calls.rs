@@ -10,6 +10,7 @@ use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
 use telegrad_trace::Span;
 use telegrad_wire::{
     CallId, ContextId, Decoder, FrameKind, HAS_SECTION, Rank, RawTensor, Reference, Tensors, Wire, WireError,
+    peer_text,
 };
 
 use super::Promise;
@@ -33,7 +34,10 @@ pub(crate) struct Outbound {
 }
 
 /// How often replies are received for calls that nobody waits for.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Time left of a call below which it is looked at once more, at its end. A reply that comes unread within it counts as late.
+const LAST_LOOK: Duration = Duration::from_millis(1);
 
 /// One call under way.
 pub(crate) struct Call {
@@ -269,7 +273,7 @@ impl Outbound {
                 function,
                 worker,
                 ours: ours.signature.into(),
-                theirs: theirs.clone(),
+                theirs: peer_text(theirs).into_owned(),
             },
         };
         Err(Error::Mismatch(Box::new(mismatch)))
@@ -326,13 +330,24 @@ impl Outbound {
             return None;
         }
         // Replies to calls that nobody waits for are read here: they must not fill the socket, which
-        // would look as if this worker were gone, nor be taken for late.
+        // would look as if this worker were gone, nor lie there until they are late.
         self.link.poll();
         let (expired, next) = self.calls.due(now);
         for call in expired {
             self.expire(&call);
         }
-        next.map(|next| next.min(now + LOOK))
+        next
+    }
+}
+
+/// When to look for the reply of a call that ends at `deadline`: at half of the time that is left, so that a reply which
+/// has come in time is read in time although no thread waits for it. A call without a limit is looked after all the same.
+pub(crate) fn next_look(deadline: Option<Instant>, now: Instant) -> Instant {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+    now + match left {
+        Some(left) if left < LAST_LOOK => left,
+        Some(left) if left < 2 * LOOK => left / 2,
+        _ => LOOK,
     }
 }
 
@@ -374,9 +389,8 @@ impl Calls {
         let books = self.books.lock();
         let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
         let (expired, rest): (Vec<_>, Vec<_>) = books.pending.values().partition(expired);
-        // A call without a limit is looked after all the same.
-        let ends = rest.iter().map(|call| call.deadline.unwrap_or(now + LOOK));
-        (expired.into_iter().cloned().collect(), ends.min())
+        let looks = rest.iter().map(|call| next_look(call.deadline, now));
+        (expired.into_iter().cloned().collect(), looks.min())
     }
 
     /// Calls that were given up, and whose answers have not come yet.
@@ -478,7 +492,7 @@ impl Calls {
 
 impl Sink for Calls {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
-        let (call, kind) = (message.header.call, message.header.kind);
+        let (call, kind, lacking) = (message.header.call, message.header.kind, message.lacking);
         let result = match kind {
             FrameKind::Reply => self.reply(link, message),
             FrameKind::Failure => Err(failure(&message.body, &self.peer)),
@@ -496,12 +510,25 @@ impl Sink for Calls {
             link.watch(false);
         }
         let Some(call) = call else { return };
-        match &result {
-            // Its time had run out there; then it has here, too.
-            Err(Error::Remote(error)) if error.kind == RemoteErrorKind::Cancelled && call.is_late() => {
-                self.finish(&call, Err(self.timeout(&call)));
-            }
-            _ => self.finish(&call, result),
+        let result = match lacking {
+            0 => result,
+            bytes => Err(Error::NoMemory {
+                function: call.function.into(),
+                worker: self.peer.to_string(),
+                bytes,
+            }),
+        };
+        // Its time had run out at the callee; then it has here, too.
+        let is_cancelled =
+            matches!(&result, Err(Error::Remote(error)) if error.kind == RemoteErrorKind::Cancelled);
+        // The one place where a reply meets its call: a late one is dropped here, with its references (S15). What workers
+        // tell each other about references has no limit, only a time after which it is told again.
+        let is_limited = call.purpose.is_for_result() || is_cancelled;
+        if is_limited && call.is_late() {
+            drop(result);
+            self.finish(&call, Err(self.timeout(&call)));
+        } else {
+            self.finish(&call, result);
         }
         link.interrupt();
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use telegrad_wire::{Payload, Reference, WireError};
+use telegrad_wire::{Payload, Reference, WireError, peer_text};
 
 use bin::Bin;
 use books::{After, Books};
@@ -269,7 +269,12 @@ impl References {
                 };
                 let received = books.ledger.receive(handover, giver);
                 let ids = (handover.reference, handover.fork);
-                let handle = |worker| Handle::new(worker, ids, owner.clone(), handed.type_name);
+                let shown = match peer_text(&handed.type_name) {
+                    Cow::Borrowed(_) => None,
+                    Cow::Owned(changed) => Some(changed),
+                };
+                let type_name = shown.map_or(handed.type_name, Cow::Owned);
+                let handle = |worker| Handle::new(worker, ids, owner.clone(), type_name);
                 let handle = if received == Received::Refused {
                     // In no book, and nothing to give up: there may be another of this number.
                     Arc::new(handle(Weak::new()))

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, INLINE_LIMIT, Incoming, Link, Sink};
-use telegrad_wire::{CallId, ContextId, Decoder, FrameKind, HAS_SECTION, WireError};
+use telegrad_wire::{CallId, ContextId, Decoder, FrameKind, HAS_SECTION, WireError, peer_text};
 
 use super::destination::{Destination, Making, Responder};
 use super::job::{Job, Needs};
@@ -59,6 +59,7 @@ impl Inbound {
             header,
             body,
             tensors,
+            lacking,
             credit,
             more,
         } = message;
@@ -79,6 +80,9 @@ impl Inbound {
         let references = worker.references.receive(&worker, section.handed, self.life);
         let found = find(&worker, &body[start..]).and_then(|(function, offset)| {
             let references = references.map_err(|error| unusable(&worker, &error, function.name))?;
+            if lacking > 0 {
+                return Err(RemoteError::no_memory(lacking, worker.name(), function.name));
+            }
             Ok((function, start + offset, references))
         });
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
@@ -227,7 +231,7 @@ impl Sink for Inbound {
 fn find(worker: &Worker, body: &[u8]) -> Result<(&'static Registration, usize), RemoteError> {
     let (name, offset) = function_name(body).map_err(|error| unusable(worker, &error, "?"))?;
     let function = Registry::get().find(name);
-    let refused = |kind| RemoteError::new(kind, "", worker.name(), name);
+    let refused = |kind| RemoteError::new(kind, "", worker.name(), &peer_text(name));
     let function = function.ok_or_else(|| refused(RemoteErrorKind::NotRegistered))?;
     if worker.is_closed() {
         return Err(refused(RemoteErrorKind::ShuttingDown));

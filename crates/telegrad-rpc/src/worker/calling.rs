@@ -9,7 +9,7 @@ use telegrad_trace::Span;
 use telegrad_wire::{CallId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Wire, WireError};
 
 use super::Worker;
-use crate::call::{Call, LOOK, Outbound, Purpose, RpcFuture};
+use crate::call::{Call, Outbound, Purpose, RpcFuture, next_look};
 use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
@@ -241,8 +241,7 @@ impl Worker {
                 outbound.link.watch(true);
             }
             // After it is on the books, so that the timer cannot come by in between and miss it.
-            let look = started + LOOK;
-            self.sweep_at(deadline.map_or(look, |deadline| deadline.min(look)));
+            self.sweep_at(next_look(deadline, started));
             match self.send(&outbound, &call, message, options, (left, deadline)) {
                 Ok(()) => {
                     if !is_gathering(function.name) {

@@ -78,8 +78,6 @@ impl Host for Worker {
             let ended = self.callers.lock().take_ended(caller);
             drop(ended);
         }
-        if self.is_closed() {
-            link.close("the worker has shut down");
-        }
+        self.close_if_left(&*link);
     }
 }

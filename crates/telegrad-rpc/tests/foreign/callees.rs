@@ -37,7 +37,7 @@ fn some_welcome() -> Welcome {
 }
 
 /// Answers 4 to whatever is asked.
-struct AlwaysFour;
+pub(super) struct AlwaysFour;
 
 impl Sink for AlwaysFour {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {

@@ -3,6 +3,8 @@
 
 mod callers;
 mod callees;
+mod hostile_text;
+mod leaving;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! The operators' own derivatives: only what is wanted is computed, and only once.
 
-use candle_core::{DType, Result, Shape, Tensor};
+use candle_core::{DType, Error, Result, Shape, Tensor};
 use telegrad_autograd::candle::{Derivatives, Pass, operation, recorded, strided_operation};
 
 /// An operator on one tensor. Its derivative is given the pass and gives the gradient of the operand.
@@ -34,6 +34,20 @@ pub(super) fn binary(
         let value = value(&a.detach(), &b.detach())?;
         strided_operation(name, &[a, b], value, derivative)
     })
+}
+
+/// The value of an operator that candle has for floating-point elements alone: it panics at others.
+pub(super) fn of_floats(
+    name: &'static str,
+    value: impl Fn(&Tensor) -> Result<Tensor>,
+) -> impl Fn(&Tensor) -> Result<Tensor> {
+    move |x| {
+        if x.dtype().is_float() {
+            value(x)
+        } else {
+            Err(Error::UnsupportedDTypeForOp(x.dtype(), name))
+        }
+    }
 }
 
 /// Whether a tensor has a gradient that these derivatives can find.

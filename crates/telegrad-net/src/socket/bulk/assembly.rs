@@ -30,6 +30,8 @@ struct Progress {
     metas: Vec<TensorMeta>,
     /// One for each tensor, from the first claim until all chunks are filled.
     memory: Vec<Unfilled>,
+    /// There is no memory for the tensors: their bytes are read and forgotten.
+    is_refused: bool,
     /// A bit for each chunk; none before the first claim.
     claimed: Vec<u64>,
     /// Chunks that are not filled yet.
@@ -57,6 +59,7 @@ impl Assembly {
             body,
             metas,
             memory: Vec::new(),
+            is_refused: false,
             claimed: Vec::new(),
             left: data.div_ceil(chunk),
         });
@@ -89,14 +92,14 @@ impl Assembly {
             return Err(format!("chunk {index} has {len} bytes, not {}", end - start));
         }
         let mut progress = self.progress.lock();
-        progress.prepare(chunks, self.data())?;
+        progress.prepare(chunks);
         let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
         if progress.claimed[word] & bit != 0 {
             return Err(format!("chunk {index} comes twice"));
         }
         progress.claimed[word] |= bit;
         let mut segments = Vec::new();
-        let mut at = start;
+        let mut at = if progress.is_refused { end } else { start };
         while at < end {
             // The last one that starts there or before: those without bytes come before it.
             let i = self.starts.partition_point(|&start| start <= at) - 1;
@@ -108,10 +111,12 @@ impl Assembly {
             segments.push((unsafe { memory.start().add(offset) }, len));
             at += len as u64;
         }
+        let refused = if progress.is_refused { len } else { 0 };
         drop(progress);
         Ok(Claim {
             assembly: self.clone(),
             segments,
+            refused,
         })
     }
 
@@ -132,7 +137,7 @@ impl Assembly {
             return Ok(None);
         }
         let mut progress = self.progress.lock();
-        progress.memory = reserve(&progress.metas).unwrap_or_default();
+        progress.prepare(0);
         // SAFETY: there are no bytes that could be uninitialised.
         unsafe { self.complete(&mut progress) }.map(Some)
     }
@@ -144,6 +149,10 @@ impl Assembly {
     unsafe fn complete(&self, progress: &mut Progress) -> Result<Incoming<'static>, WireError> {
         let memory = std::mem::take(&mut progress.memory);
         let metas = std::mem::take(&mut progress.metas);
+        if progress.is_refused {
+            let body = std::mem::take(&mut progress.body);
+            return Ok(Incoming::lacking(self.header, body, self.data()));
+        }
         let tensor = |(meta, unfilled): (_, Unfilled)| {
             // SAFETY: passed on from this function's own contract.
             RawTensor::new(meta, unsafe { unfilled.assume_filled() })
@@ -156,6 +165,7 @@ impl Assembly {
                 .zip(memory)
                 .map(tensor)
                 .collect::<Result<_, _>>()?,
+            lacking: 0,
             credit: Credit::none(),
             more: false,
         })
@@ -165,13 +175,13 @@ impl Assembly {
 impl Progress {
     /// Takes the memory, when the first bytes are there. The system backs it with pages as they are filled, so a
     /// false claim costs next to nothing.
-    fn prepare(&mut self, chunks: u64, data: u64) -> Result<(), String> {
+    fn prepare(&mut self, chunks: u64) {
         if self.claimed.is_empty() {
-            self.memory = reserve(&self.metas)
-                .ok_or_else(|| format!("{data} bytes of tensors, for which there is no memory"))?;
+            let memory = reserve(&self.metas);
+            self.is_refused = memory.is_none();
+            self.memory = memory.unwrap_or_default();
             self.claimed = vec![0; chunks.div_ceil(64) as usize];
         }
-        Ok(())
     }
 }
 
@@ -187,6 +197,8 @@ pub(crate) struct Claim {
     assembly: Arc<Assembly>,
     /// Where the chunk's bytes go: parts of the memory of `assembly`.
     segments: Vec<(NonNull<MaybeUninit<u8>>, usize)>,
+    /// Bytes of a chunk that goes nowhere.
+    refused: u64,
 }
 
 // SAFETY: it is the only one that writes to its segments, so it may do so from any thread.
@@ -205,6 +217,7 @@ impl Claim {
             let memory = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) };
             stream.fill(memory, spin)?;
         }
+        stream.discard(self.refused, spin)?;
         Ok(self.assembly.filled())
     }
 }

@@ -79,8 +79,14 @@ impl Lane {
         }
     }
 
+    /// Ends the lane and takes it off the poller.
     pub(crate) fn close(&self, poller: &Poller) {
         self.stream.shutdown();
+        self.unwatch(poller);
+    }
+
+    /// Takes the lane off the poller.
+    pub(crate) fn unwatch(&self, poller: &Poller) {
         if let Some((key, _)) = self.watch.lock().take() {
             poller.remove(key, self.stream.as_fd());
         }

@@ -161,10 +161,15 @@ impl Reading {
     /// A message that comes in one piece: the rest of it.
     fn read_whole(&mut self, header: FrameHeader) -> Result<Read, Unread> {
         let stream = &self.lane.stream;
-        let mut body = read_growing(stream, header.body_len as usize)?;
+        let (mut body, is_whole) = read_growing(stream, header.body_len as usize, &mut self.spin)?;
         body.shrink_to_fit();
-        let table = read_growing(stream, header.table_len as usize)?;
+        let (table, has_table) = read_growing(stream, header.table_len as usize, &mut self.spin)?;
         let data = header.length - u64::from(header.body_len) - u64::from(header.table_len);
+        if !is_whole || !has_table {
+            stream.discard(data, &mut self.spin)?;
+            let lacking = header.length - body.len() as u64;
+            return Ok(Read::Message(Incoming::lacking(header, body, lacking)));
+        }
         let assembly = Arc::new(Assembly::new(header, body, &table, data)?);
         let message = match assembly.without_data()? {
             Some(message) => Some(message),
@@ -225,13 +230,19 @@ fn read_exact(stream: &Stream, mut buf: &mut [u8]) -> Result<(), StreamError> {
     Ok(())
 }
 
-/// Reads `len` bytes into memory that grows as they come, so that a false claim costs nothing.
-fn read_growing(stream: &Stream, len: usize) -> Result<Vec<u8>, StreamError> {
+/// Reads `len` bytes into memory that grows as they come, so that a false claim costs nothing. Without memory for all
+/// of them, the rest is read and forgotten; whether they are whole.
+fn read_growing(stream: &Stream, len: usize, spin: &mut Spin) -> Result<(Vec<u8>, bool), StreamError> {
     let mut bytes = Vec::new();
     while bytes.len() < len {
         let start = bytes.len();
-        bytes.resize(len.min(start + BODY_STEP), 0);
+        let step = BODY_STEP.min(len - start);
+        if bytes.try_reserve(step).is_err() {
+            stream.discard((len - start) as u64, spin)?;
+            return Ok((bytes, false));
+        }
+        bytes.resize(start + step, 0);
         read_exact(stream, &mut bytes[start..])?;
     }
-    Ok(bytes)
+    Ok((bytes, true))
 }

@@ -86,8 +86,11 @@ impl Writing {
         match wrote {
             Ok(Wrote::All) => self.chunk = None,
             Ok(_) => {}
-            // The lane is lost, and with it the link: nobody is to have it.
-            Err(_) => (self.lane, self.chunk) = (None, None),
+            // The lane is lost, and with it the link: nobody is to have it, and its reader comes to the end.
+            Err(_) => {
+                lane.stream.shutdown();
+                (self.lane, self.chunk) = (None, None);
+            }
         }
         wrote.map(Some)
     }
@@ -111,7 +114,7 @@ impl Role for Writing {
                 Turn::Done
             }
             Err(error) => {
-                link.lost(&error);
+                link.bulk_lost(&error);
                 Turn::Done
             }
         }

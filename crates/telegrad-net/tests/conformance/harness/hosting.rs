@@ -23,13 +23,39 @@ pub(crate) struct TestHost {
     inbox: Arc<Inbox>,
     options: LinkOptions,
     handshake_limit: Option<Duration>,
+    hooks: Hooks,
     links: Mutex<Vec<Arc<dyn Link>>>,
     changed: Condvar,
+}
+
+/// What a test does inside a handshake, on the thread that greets.
+pub(crate) struct Hooks {
+    /// A peer asks for a lane.
+    pub(crate) asked: Box<dyn Fn() + Send + Sync>,
+    /// The peer has been answered, and the link is about to be made.
+    pub(crate) answered: Box<dyn Fn() + Send + Sync>,
+    /// The link is made, and its host is told of it.
+    pub(crate) accepted: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            asked: Box::new(|| ()),
+            answered: Box::new(|| ()),
+            accepted: Box::new(|| ()),
+        }
+    }
 }
 
 impl Hosting {
     pub(crate) fn start(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> Self {
         Self::start_at(&fresh_address(kind), kind.options(options), inbox, None)
+    }
+
+    pub(crate) fn start_hooked(kind: Kind, inbox: Arc<Inbox>, hooks: Hooks) -> Self {
+        let options = kind.options(LinkOptions::default());
+        Self::start_with(&fresh_address(kind), options, inbox, (None, hooks))
     }
 
     pub(crate) fn start_at(
@@ -38,12 +64,22 @@ impl Hosting {
         inbox: Arc<Inbox>,
         handshake_limit: Option<Duration>,
     ) -> Self {
+        Self::start_with(address, options, inbox, (handshake_limit, Hooks::default()))
+    }
+
+    fn start_with(
+        address: &Address,
+        options: LinkOptions,
+        inbox: Arc<Inbox>,
+        (handshake_limit, hooks): (Option<Duration>, Hooks),
+    ) -> Self {
         let side = Side::new();
         let (links, changed) = (Mutex::default(), Condvar::new());
         let host = Arc::new(TestHost {
             inbox,
             options,
             handshake_limit,
+            hooks,
             links,
             changed,
         });
@@ -80,6 +116,7 @@ impl Hosting {
 
 impl Host for TestHost {
     fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
+        (self.hooks.asked)();
         if hello.world != WORLD {
             return Err(format!("this is {WORLD}, not {}", hello.world));
         }
@@ -90,6 +127,7 @@ impl Host for TestHost {
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
+        (self.hooks.answered)();
         self.inbox.clone()
     }
 
@@ -98,6 +136,7 @@ impl Host for TestHost {
     }
 
     fn accepted(&self, link: Arc<dyn Link>) {
+        (self.hooks.accepted)();
         self.links.lock().unwrap().push(link);
         self.changed.notify_all();
     }

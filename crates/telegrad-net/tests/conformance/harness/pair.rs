@@ -77,7 +77,7 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        self.poller.close();
+        self.poller.close("the side was dropped");
     }
 }
 

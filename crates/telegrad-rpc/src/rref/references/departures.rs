@@ -73,17 +73,19 @@ impl References {
         if self.is_dead(life) {
             return false;
         }
-        let found = self.look_for(worker, peer);
+        let deadline = after(self.peer_timeout);
+        let found = self.look_for(worker, peer, deadline);
         if let Err(absence) = &found {
-            self.died(worker, life, &format!("{why}; {absence}"));
+            let goodbye = self.goodbye_of(worker, life, deadline);
+            let why = goodbye.unwrap_or_else(|| format!("{why}; {absence}").into());
+            self.died(worker, life, &why);
         }
         found.is_ok()
     }
 
     /// Finds out whether a worker is still there. It is not when nobody listens where it did, a few
     /// times in a row, or when it cannot be reached for long.
-    fn look_for(&self, worker: &Arc<Worker>, peer: &Arc<Member>) -> Result<(), String> {
-        let deadline = after(self.peer_timeout);
+    fn look_for(&self, worker: &Arc<Worker>, peer: &Arc<Member>, deadline: Instant) -> Result<(), String> {
         let mut absences = 0;
         loop {
             match peer.look_for(worker, deadline) {
@@ -98,6 +100,17 @@ impl References {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Why a worker that cannot be reached has left, if it says so over another connection. A worker that leaves stops
+    /// listening first, then says goodbye over one connection after the other; a killed one ends them all at once.
+    fn goodbye_of(&self, worker: &Worker, life: Life, deadline: Instant) -> Option<Arc<str>> {
+        let ends = || worker.links_with(life).into_iter().map(|link| link.closed());
+        let goodbye = || ends().flatten().find(|closed| closed.graceful);
+        worker.activity.wait_until(deadline, || {
+            worker.is_closed() || goodbye().is_some() || ends().all(|end| end.is_some())
+        });
+        Some(goodbye()?.why)
     }
 
     fn died(&self, worker: &Arc<Worker>, life: Life, why: &str) {
@@ -126,7 +139,8 @@ impl References {
         worker.lost(life, why);
         worker.activity.changed();
         // It may not be gone after all: then it hears of it. That can take a moment.
-        let links = worker.links_with(life);
+        let mut links = worker.links_with(life);
+        links.retain(|link| link.closed().is_none());
         if !links.is_empty() {
             let why = format!("worker `{}` counts this one as gone: {why}", worker.name());
             let part = move || links.iter().for_each(|link| link.close(&why));

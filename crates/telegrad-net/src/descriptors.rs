@@ -1,0 +1,44 @@
+//! Processes without file descriptors.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+/// Whether this process, or its host, has no file descriptors left.
+pub(crate) fn are_exhausted(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// The text of an error of the system, with advice where descriptors are what is missing.
+pub(crate) fn explain(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            let limit = getrlimit(Resource::Nofile).current;
+            let limit = limit.map_or(String::new(), |limit| format!(" (the limit is {limit})"));
+            format!(
+                "too many open files in this process{limit}: raise `ulimit -n`, or have fewer workers in one world"
+            )
+        }
+        Some(Errno::NFILE) => "too many open files on this host: raise `fs.file-max`".into(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_say_what_to_do_where_that_is_known() {
+        let says = |errno: Errno, start: &str| {
+            let text = explain(&errno.into());
+            assert!(text.starts_with(start), "{text}");
+        };
+        says(Errno::MFILE, "too many open files in this process (the limit is ");
+        says(Errno::NFILE, "too many open files on this host: raise");
+        says(Errno::CONNREFUSED, "Connection refused");
+        assert!(are_exhausted(&Errno::MFILE.into()) && are_exhausted(&Errno::NFILE.into()));
+        assert!(!are_exhausted(&Errno::CONNREFUSED.into()));
+    }
+}

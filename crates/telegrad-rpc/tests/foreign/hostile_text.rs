@@ -1,0 +1,167 @@
+//! Text of peers that is more than text: terminals see none of it, and logs none of its lines (S23).
+
+use super::*;
+
+/// Clears a screen, starts a line, turns the direction around.
+const HOSTILE: &str = "\x1b[2Ja\nWARN b\u{202e}";
+/// The same as it may be shown.
+const HARMLESS: &str = "␛[2Ja␊WARN b\u{fffd}";
+
+/// More than anybody reads.
+fn endless() -> String {
+    format!("{HOSTILE}{}", "é".repeat(20_000))
+}
+
+#[track_caller]
+fn assert_shown(text: &str) {
+    assert!(text.contains(HARMLESS), "{text}");
+    assert!(
+        !text.contains(|char: char| char.is_control() || char == '\u{202e}'),
+        "{text}"
+    );
+    assert!(text.chars().count() < 5_000, "{}", text.len());
+}
+
+/// A callee that answers with an error, or leaves, in its own words.
+struct Rude {
+    leaves: bool,
+}
+
+impl Host for Rude {
+    fn admit(&self, _: &Hello) -> Result<Welcome, String> {
+        Ok(Welcome {
+            digest: 1,
+            functions: Some(vec![
+                ("foreign::add".into(), String::new()),
+                ("foreign::name".into(), endless()),
+            ]),
+        })
+    }
+
+    fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
+        Arc::new(Answers { leaves: self.leaves })
+    }
+
+    fn options(&self) -> LinkOptions {
+        LinkOptions::default()
+    }
+
+    fn accepted(&self, link: Arc<dyn Link>) {
+        // For the life of the test.
+        std::mem::forget(link);
+    }
+}
+
+struct Answers {
+    leaves: bool,
+}
+
+impl Sink for Answers {
+    fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
+        if self.leaves {
+            return link.close(&endless());
+        }
+        let failure = RemoteError {
+            kind: RemoteErrorKind::Failed,
+            message: endless(),
+            chain: vec![
+                telegrad_rpc::Hop {
+                    worker: HOSTILE.into(),
+                    function: HOSTILE.into(),
+                };
+                2
+            ],
+        };
+        let payload = Payload {
+            body: encode(&failure),
+            ..Payload::default()
+        };
+        let answer = Outgoing::new(FrameKind::Failure, message.header.call, payload);
+        link.send(answer, Flush::Now, None).unwrap();
+    }
+
+    fn closed(&self, _: &Closed) {}
+}
+
+fn rude(leaves: bool) -> (Arc<Rude>, Listener, Half) {
+    let callee = Arc::new(Rude { leaves });
+    let host: Weak<Rude> = Arc::downgrade(&callee);
+    let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
+    let half = Half::new(vec![listener.address().clone()]);
+    (callee, listener, half)
+}
+
+#[test]
+fn an_error_of_a_peer_is_shown_without_its_control_characters() {
+    let (_callee, _listener, half) = rude(false);
+    let error = half.world.rpc_sync("w1", add, (1, 1)).unwrap_err();
+    let remote = error.remote().expect("an error of the callee");
+    assert_eq!(remote.message, endless(), "the program has it as it came");
+    let text = error.to_string();
+    let start = format!(
+        "`{HARMLESS}` failed on worker `{HARMLESS}` (called by `{HARMLESS}` on `{HARMLESS}`): {HARMLESS}é"
+    );
+    assert!(text.starts_with(&start), "{text}");
+    assert!(
+        text.ends_with(&format!("… ({} bytes)", endless().len())),
+        "{text}"
+    );
+    assert_shown(&text);
+}
+
+#[test]
+fn the_goodbye_of_a_peer_is_shown_without_its_control_characters() {
+    let (_callee, _listener, half) = rude(true);
+    let error = half.world.rpc_sync("w1", add, (1, 1)).unwrap_err();
+    assert!(matches!(error, Error::WorkerLost { .. }), "{error:?}");
+    assert_shown(&error.to_string());
+}
+
+#[test]
+fn the_signature_of_a_peer_is_shown_without_its_control_characters() {
+    let (_callee, _listener, half) = rude(false);
+    let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
+    assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
+    assert_shown(&error.to_string());
+}
+
+#[test]
+fn the_names_of_a_peer_are_shown_without_their_control_characters() {
+    let half = Half::new(vec![]);
+    let mut stranger = half.hello();
+    stranger.from.name = endless();
+    let Err(refused) = half.dial(stranger) else {
+        panic!("a stranger was let in")
+    };
+    assert_shown(&refused);
+    Log::wait_for(&["turned away", HARMLESS, "is not a member of this world"]);
+    let mut peer = half.dial(half.hello()).unwrap();
+    let error = peer.call(&endless(), &()).unwrap_err();
+    assert_eq!(error.kind, RemoteErrorKind::NotRegistered);
+    assert_shown(error.function());
+    half.goes_on();
+}
+
+#[test]
+fn a_refusal_of_a_peer_is_shown_without_its_control_characters() {
+    struct Refusing;
+    impl Host for Refusing {
+        fn admit(&self, _: &Hello) -> Result<Welcome, String> {
+            Err(endless())
+        }
+        fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
+            Arc::new(Answers { leaves: false })
+        }
+        fn options(&self) -> LinkOptions {
+            LinkOptions::default()
+        }
+        fn accepted(&self, _: Arc<dyn Link>) {}
+    }
+    let callee = Arc::new(Refusing);
+    let host: Weak<Refusing> = Arc::downgrade(&callee);
+    let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
+    let half = Half::new(vec![listener.address().clone()]);
+    let error = half.world.rpc_sync("w1", add, (1, 1)).unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert_shown(&error.to_string());
+}
