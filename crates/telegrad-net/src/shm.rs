@@ -18,6 +18,7 @@ mod heap;
 mod tests;
 
 pub use arena::shared_tensor;
+pub(crate) use arena::{KEEP, is_shared};
 pub(crate) use heap::{is_adopted, leave_heap};
 pub(crate) use lending::{Borrowed, LOAN_LEN, Lending, Loan, Segments};
 pub(crate) use memory::Memory;

@@ -353,7 +353,7 @@ impl Link for SocketLink {
         self.options.traffic.sent(length + HEADER_LEN as u64);
         if self.control.is_shared()
             && length > LENDING_FROM
-            && let Some(frame) = sealed.lend(&self.control)
+            && let Some(frame) = sealed.lend(&self.control, self.options.lend_up_to)
         {
             self.writer.append_bytes(&frame);
             self.write_if_due(flush);

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rustix::mm::{Advice, madvise};
-use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, WireError};
+use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, TensorSource, WireError};
 
 use super::{Lending, Memory};
 use crate::classes::{class_of_size, size_of_class};
@@ -28,7 +28,7 @@ const CLASSES: usize = 4 * 16 + 1;
 const SEGMENT: usize = 256 << 20;
 
 /// Bytes of free blocks that stay in memory.
-const KEEP: usize = 512 << 20;
+pub(crate) const KEEP: usize = 512 << 20;
 
 /// Memory that other processes can be shown.
 pub(crate) struct Arena {
@@ -258,6 +258,13 @@ pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<R
         meta,
         Buffer::from_outside(dtype, Box::new(Shared(Arc::new(block)))),
     )
+}
+
+/// Whether a tensor lies in the arena, so that lending it copies nothing.
+pub(crate) fn is_shared(tensor: &dyn TensorSource) -> bool {
+    tensor
+        .outside()
+        .is_some_and(|(memory, _)| memory.as_any().is::<Shared>())
 }
 
 /// A block that a tensor of this process lies in.

@@ -185,7 +185,21 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Lends a chunk of a longer message, whose bytes `fill` writes; `None` when it has to take the socket.
+    pub(crate) fn lend_chunk(&self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Loan> {
+        let lending = &self.shared.as_ref()?.lending;
+        lending.lend_chunk(len, fill, |fd| self.stream.try_pass(&[fd]).is_ok())
+    }
+}
+
 impl Lender for Control {
+    fn has_room(&self, tensors: usize, bytes: usize) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(|shared| shared.lending.has_room(tensors, bytes))
+    }
+
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan> {
         let lending = &self.shared.as_ref()?.lending;
         lending.lend((index, tensor), |fd| self.stream.try_pass(&[fd]).is_ok())
