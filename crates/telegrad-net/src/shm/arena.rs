@@ -20,8 +20,8 @@ use crate::classes::{class_of_size, size_of_class};
 /// The smallest block, and the unit of the others.
 const BASE: usize = 16 * 1024;
 
-/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors take the bulk lane: what is lent stays
-/// in memory for a while, and nobody wants that of a tensor that fills the machine.
+/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors are streamed: lent memory stays for a while, which
+/// a tensor that fills the machine must not.
 const CLASSES: usize = 4 * 16 + 1;
 
 /// Length of a segment, unless a block needs more. Only what is used of it takes memory.

@@ -191,6 +191,13 @@ impl Control {
         let lending = &self.shared.as_ref()?.lending;
         lending.lend_chunk(len, fill, |fd| self.stream.try_pass(&[fd]).is_ok())
     }
+
+    /// Whether the segment of a loan is there; if not, the bells bring it.
+    pub(crate) fn knows(&self, loan: &Loan) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(|shared| shared.segments.lock().knows(loan))
+    }
 }
 
 impl Lender for Control {
@@ -215,7 +222,7 @@ impl Lender for Control {
 impl Lent for Control {
     fn borrow(&self, loan: &Loan, len: usize) -> Option<Borrowed> {
         let shared = self.shared.as_ref()?;
-        if !shared.segments.lock().knows(loan) {
+        if !self.knows(loan) {
             // It was passed before the loan was made, so it is there.
             self.answer_bells();
         }

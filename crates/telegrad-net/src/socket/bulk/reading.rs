@@ -11,7 +11,7 @@ use super::super::SocketLink;
 use super::assembly::{Assembly, Claim};
 use super::inbox::{Inbox, Place};
 use super::lane::Lane;
-use crate::message::{Incoming, Lent};
+use crate::message::Incoming;
 use crate::poller::Source;
 use crate::shm::{LOAN_LEN, Loan};
 use crate::stream::{Stream, StreamError};
@@ -201,7 +201,7 @@ impl Reading {
         };
         let borrowed = usize::try_from(length)
             .ok()
-            .and_then(|len| link.control.borrow(&Loan::from_bytes(&loan), len))
+            .and_then(|len| link.borrow(&Loan::from_bytes(&loan), len))
             .ok_or_else(|| "a chunk is lent in memory that is not shared".to_owned())?;
         Ok(claim.copy(borrowed.fetched())?)
     }
