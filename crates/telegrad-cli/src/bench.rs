@@ -10,6 +10,7 @@
 
 mod calls;
 mod payload;
+mod fresh;
 mod rref;
 mod autograd;
 mod split;
@@ -79,6 +80,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MB", default_value_t = 256)]
     max_mb: usize,
 
+    /// The tensor of the section fresh, in MB; up to 1024, memory is used again
+    #[arg(long, value_name = "MB", default_value_t = 3072)]
+    fresh_mb: usize,
+
     /// The Python that has torch [default: python3, or else /usr/bin/python3]
     #[arg(long, value_name = "PATH", requires = "against")]
     python: Option<PathBuf>,
@@ -115,6 +120,9 @@ Sections:
               that begins to the last that is done; memory_per_process, memory_beyond_program: after that
   profile     profiled_latency: a call of nothing, and one of 100 µs of work, while nothing is recorded, within a profile
               and in a recording of the calling process; profiling_cost: the second and the third to the first
+  fresh       tensor_fresh: a tensor of 3 GB in new memory, as argument and as result, in turns with
+              floor_fresh_copy: a copy of it into new memory; needs memory for two of them, and is only
+              run when asked for
   growth      cost against the number of workers, bytes, live references and live autograd contexts, and
               growth_exponent, growth_exponent_at_end: 1 is linear; takes minutes, and is only run when
               asked for
@@ -147,6 +155,7 @@ enum Section {
     Fanout,
     Init,
     Profile,
+    Fresh,
     Growth,
 }
 
@@ -160,7 +169,8 @@ impl Section {
             | Self::Mixed
             | Self::Rref
             | Self::Autograd
-            | Self::Profile => &[2],
+            | Self::Profile
+            | Self::Fresh => &[2],
             Self::Chain => &[4],
             Self::Split => &[2, 3],
             Self::Ps => &[5, 9],
@@ -182,6 +192,7 @@ impl Section {
             Self::Ps => many::ps(workers, recorder, args.quick),
             Self::Fanout => many::fanout(workers, recorder, args.quick),
             Self::Profile => profile::cost(workers, recorder, args.quick),
+            Self::Fresh => fresh::fresh(workers, recorder, args.quick, args.fresh_mb),
             Self::Init | Self::Growth => Ok(()),
         }
     }
@@ -197,7 +208,7 @@ impl Section {
 
     /// Whether the other framework has it.
     fn has_peer(self) -> bool {
-        !matches!(self, Self::Growth | Self::Profile)
+        !matches!(self, Self::Growth | Self::Profile | Self::Fresh)
     }
 
     fn name(self) -> String {

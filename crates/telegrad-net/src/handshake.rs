@@ -22,7 +22,7 @@ use crate::shm::Region;
 use crate::stream::{Stream, StreamError};
 
 /// Raised with every change of the frames or of the messages in them.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The first four bytes on every connection.
 pub const PREFACE: [u8; 4] = *b"TGRD";

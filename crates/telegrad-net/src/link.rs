@@ -119,6 +119,9 @@ pub struct LinkOptions {
     pub lanes: usize,
     /// How a large message is cut to share the lanes with others, in bytes, at least [`MIN_CHUNK`](crate::MIN_CHUNK).
     pub chunk: u64,
+    /// Most bytes of a message that are copied into shared memory for the receiver to keep. The tensors of a longer
+    /// message are copied through shared memory, chunk by chunk, into memory of the receiver's own.
+    pub lend_up_to: u64,
     /// Counts bytes and frames.
     pub traffic: Arc<Traffic>,
 }
@@ -139,6 +142,9 @@ impl Default for LinkOptions {
             // Half a millisecond of a fast network: next to that its header and its turn cost nothing, and a message
             // of a few chunks does not wait long behind another.
             chunk: 1 << 20,
+            // As much as is kept for the next message. Beyond, every message would take fresh shared memory, whose pages
+            // cost several times what those of the heap do.
+            lend_up_to: crate::shm::KEEP as u64,
             traffic: Arc::default(),
         }
     }

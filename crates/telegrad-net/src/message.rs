@@ -8,7 +8,7 @@ use telegrad_wire::{
 };
 
 use crate::Credit;
-use crate::shm::{Borrowed, LOAN_LEN, Loan};
+use crate::shm::{Borrowed, LOAN_LEN, Loan, is_shared};
 
 /// Longest frame, header excluded, that travels on the control lane; longer ones take the bulk lane.
 ///
@@ -25,6 +25,9 @@ const KEEP_FROM: usize = 64 * 1024;
 
 /// Shows tensors to the other end.
 pub(crate) trait Lender {
+    /// Whether this many tensors, of this many bytes, can be lent now.
+    fn has_room(&self, tensors: usize, bytes: usize) -> bool;
+
     /// Lends a tensor, if that is possible now.
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan>;
 
@@ -158,17 +161,23 @@ impl Sealed {
     }
 
     /// Lends the tensors that are long enough, so that the rest is a small frame: that frame, with its header.
-    /// Nothing when it would not be small, or memory cannot be lent now.
-    pub(crate) fn lend(&self, lender: &dyn Lender) -> Option<Vec<u8>> {
+    /// Nothing when it would not be small, when more than `up_to` bytes would have to be copied, or memory cannot be
+    /// lent now; none of which is found out by copying.
+    pub(crate) fn lend(&self, lender: &dyn Lender, up_to: u64) -> Option<Vec<u8>> {
         let is_lent = |tensor: &dyn TensorSource| tensor.byte_len().is_some_and(|len| len >= LEND_FROM);
-        let lendable = || self.tensors.iter().filter(|tensor| is_lent(&***tensor));
-        let lent: u64 = lendable()
-            .filter_map(|tensor| tensor.byte_len())
-            .map(|len| len as u64)
-            .sum();
-        let records = size_of::<u16>() + lendable().count() * LOAN_LEN;
+        let (mut count, mut lent, mut copied) = (0, 0, 0);
+        for tensor in self.tensors.iter().filter(|tensor| is_lent(&***tensor)) {
+            let len = tensor.byte_len()? as u64;
+            count += 1;
+            lent += len;
+            copied += if is_shared(&**tensor) { 0 } else { len };
+        }
+        let records = size_of::<u16>() + count * LOAN_LEN;
         let length = self.header.length - lent + records as u64;
-        if lent == 0 || length > INLINE_LIMIT {
+        if lent == 0 || length > INLINE_LIMIT || copied > up_to {
+            return None;
+        }
+        if !lender.has_room(count, usize::try_from(lent).ok()?) {
             return None;
         }
         let mut loans = Vec::new();

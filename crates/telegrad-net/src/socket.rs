@@ -12,6 +12,8 @@ mod control;
 mod reader;
 mod waiting;
 mod writer;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -27,9 +29,9 @@ use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
 use crate::credit::{GiveBack, Owed, Window, cost, costs_credit};
-use crate::message::{INLINE_LIMIT, Incoming, Sealed};
+use crate::message::{INLINE_LIMIT, Incoming, Lent, Sealed, Unusable};
 use crate::poller::{Poller, Source};
-use crate::shm::Region;
+use crate::shm::{Borrowed, Loan, Region};
 use crate::stream::Stream;
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
@@ -255,6 +257,17 @@ impl SocketLink {
         }
     }
 
+    /// The memory of a chunk that the other end has lent. For threads that do not read the control lane: the bells that
+    /// come with a segment may be meant for the thread that does.
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
+        if !self.control.knows(loan) {
+            self.answer_bells();
+            self.interrupt();
+            self.set_interest(|_| ());
+        }
+        self.control.borrow(loan, len)
+    }
+
     /// Changes what the poller watches the control lane for.
     fn set_interest(&self, change: impl FnOnce(&mut Interest)) {
         let is_shared = self.control.is_shared();
@@ -368,7 +381,7 @@ impl Link for SocketLink {
         self.options.traffic.sent(length + HEADER_LEN as u64);
         if self.control.is_shared()
             && length > LENDING_FROM
-            && let Some(frame) = sealed.lend(&self.control)
+            && let Some(frame) = sealed.lend(&self.control, self.options.lend_up_to)
         {
             self.writer.append_bytes(&frame);
             self.write_if_due(flush);

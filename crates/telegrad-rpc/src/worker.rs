@@ -100,7 +100,7 @@ impl Worker {
                 peer_timeout: options.peer_timeout,
                 lanes: options.lanes,
                 chunk: options.chunk,
-                traffic: Arc::default(),
+                ..LinkOptions::default()
             },
             link_layer: options.link_layer.clone(),
             layer: options.layer.map(|make| make()),

@@ -44,7 +44,7 @@ pub enum FrameKind {
     /// chunk, and the body is the message's own header, body and tensor table.
     Descriptor = 10,
     /// A piece of the tensors of an announced message: `call` is the transfer's number, `context` counts the chunks
-    /// before this one. Its bytes follow the header.
+    /// before this one. Its bytes follow the header; with [`IS_LENT`], where they lie instead.
     Chunk = 11,
 }
 

@@ -113,6 +113,7 @@ fn floor_of<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Record> {
         "rpc_async_throughput" => ("floor_unix_pipelined", None),
         "tensor_sink" | "tensor_echo" => ("floor_unix_throughput", Some("size")),
         "floor_unix_throughput" | "floor_tcp_throughput" => ("floor_memcpy", Some("size")),
+        "tensor_fresh" => ("floor_fresh_copy", Some("size")),
         "mixed_latency" => ("mixed_latency", None),
         "rref_remote_to_here_latency" => ("rpc_sync_latency", Some("call")),
         "rref_method_latency" => ("rpc_sync_latency", None),

@@ -43,6 +43,17 @@ fn small_calls_are_measured_idle_and_beside_large_tensors() {
 }
 
 #[test]
+fn a_large_tensor_is_measured_beside_a_copy_of_it() {
+    let lines = lines(&["--quick", "--json", "--only", "fresh", "--fresh-mb", "48"]);
+    let floor = find(&lines, "floor_fresh_copy", "size", "48MB");
+    assert!(floor["value"].as_f64() > Some(0.0));
+    for way in ["argument", "result"] {
+        let row = find(&lines, "tensor_fresh", "as", way);
+        assert_eq!(row["bytes"], 48 << 20);
+    }
+}
+
+#[test]
 fn the_cost_of_being_profiled_is_measured() {
     let lines = lines(&["--quick", "--json", "--only", "profile"]);
     for call in ["100us", "nop"] {

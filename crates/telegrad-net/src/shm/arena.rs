@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rustix::mm::{Advice, madvise};
-use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, WireError};
+use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, TensorSource, WireError};
 
 use super::{Lending, Memory};
 use crate::classes::{class_of_size, size_of_class};
@@ -20,15 +20,15 @@ use crate::classes::{class_of_size, size_of_class};
 /// The smallest block, and the unit of the others.
 const BASE: usize = 16 * 1024;
 
-/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors take the bulk lane: what is lent stays
-/// in memory for a while, and nobody wants that of a tensor that fills the machine.
+/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors are streamed: lent memory stays for a while, which
+/// a tensor that fills the machine must not.
 const CLASSES: usize = 4 * 16 + 1;
 
 /// Length of a segment, unless a block needs more. Only what is used of it takes memory.
 const SEGMENT: usize = 256 << 20;
 
 /// Bytes of free blocks that stay in memory.
-const KEEP: usize = 512 << 20;
+pub(crate) const KEEP: usize = 512 << 20;
 
 /// Memory that other processes can be shown.
 pub(crate) struct Arena {
@@ -258,6 +258,13 @@ pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<R
         meta,
         Buffer::from_outside(dtype, Box::new(Shared(Arc::new(block)))),
     )
+}
+
+/// Whether a tensor lies in the arena, so that lending it copies nothing.
+pub(crate) fn is_shared(tensor: &dyn TensorSource) -> bool {
+    tensor
+        .outside()
+        .is_some_and(|(memory, _)| memory.as_any().is::<Shared>())
 }
 
 /// A block that a tensor of this process lies in.

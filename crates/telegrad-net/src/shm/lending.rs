@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{Buffer, DType, Outside, TensorSource};
 
 use super::arena::{Arena, Block, Shared};
-use super::region::{LOANS, MAX_LENT};
+use super::region::{CHUNKS_LENT, LOANS, MAX_LENT};
 use super::{Holding, Memory, Offer, Region, heap};
 use crate::message::Unusable;
 
@@ -72,8 +72,13 @@ pub(crate) struct Lending {
 #[derive(Default)]
 struct Books {
     /// What is out, by number. Its length is that of the longest time.
-    out: Vec<Option<Arc<Block>>>,
+    out: Vec<Option<Out>>,
+    /// Bytes of lent tensors.
     bytes: usize,
+    /// Bytes of the blocks of lent chunks.
+    chunk_bytes: usize,
+    /// Blocks of returned chunks, for the next ones: warm, and never more than may be lent.
+    spare: Vec<Arc<Block>>,
     free: Vec<u32>,
     /// Loans given back when last looked.
     given_back: u32,
@@ -81,6 +86,13 @@ struct Books {
     segments: FxHashMap<u32, u32>,
     /// The link has ended: nothing is lent any more.
     is_over: bool,
+}
+
+/// A lent block.
+struct Out {
+    block: Arc<Block>,
+    /// A chunk of a longer message, returned as soon as the receiver has copied it.
+    is_chunk: bool,
 }
 
 impl Lending {
@@ -110,46 +122,59 @@ impl Lending {
             }
             None => (Arc::new(copied(tensor).ok()?), true),
         };
-        let (segment, offset) = block.place()?;
-        let (segment, offset) = (segment.clone(), offset);
-
         let mut books = self.books.lock();
-        if books.is_over {
-            return None;
-        }
         books.take_back(&self.region);
         if books.bytes + block.bytes().len() > MAX_LENT {
             return None;
         }
-        let number = match books.free.pop() {
-            Some(number) => number,
-            None if books.out.len() < LOANS => {
-                books.out.push(None);
-                books.out.len() as u32 - 1
-            }
-            None => return None,
+        let out = Out {
+            block,
+            is_chunk: false,
         };
-        let next = books.segments.len() as u32;
-        let known = match books.segments.get(&segment.id) {
-            Some(known) => *known,
-            None if pass(segment.fd.as_fd()) => {
-                books.segments.insert(segment.id, next);
-                next
-            }
-            None => {
-                books.free.push(number);
-                return None;
-            }
-        };
-        books.bytes += block.bytes().len();
-        books.out[number as usize] = Some(block);
+        let loan = books.enter(out, pass)?;
         Some(Loan {
             tensor: index,
             is_exclusive,
-            number,
-            segment: known,
-            offset: offset as u64,
+            ..loan
         })
+    }
+
+    /// Whether this many tensors, of this many bytes, can be lent now. Asked before any of them is copied.
+    pub(crate) fn has_room(&self, tensors: usize, bytes: usize) -> bool {
+        let mut books = self.books.lock();
+        books.take_back(&self.region);
+        let loans = books.free.len() + LOANS - books.out.len();
+        !books.is_over && tensors <= loans && bytes <= MAX_LENT - books.bytes.min(MAX_LENT)
+    }
+
+    /// Lends a chunk of a longer message, whose bytes `fill` writes; `false` from it cancels. `None` while enough
+    /// chunks are out, or without shared memory: then the chunk takes the socket, whose reader sets the pace.
+    pub(crate) fn lend_chunk(
+        &self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+        pass: impl FnOnce(BorrowedFd<'_>) -> bool,
+    ) -> Option<Loan> {
+        let spare = {
+            let mut books = self.books.lock();
+            books.take_back(&self.region);
+            if books.chunk_bytes + len > CHUNKS_LENT {
+                return None;
+            }
+            books.spare.pop().filter(|block| block.bytes().len() >= len)
+        };
+        let mut block = match spare {
+            Some(block) => block,
+            None => Arc::new(Arena::get().block(len).ok()?),
+        };
+        if !fill(&mut Arc::get_mut(&mut block)?.bytes_mut()[..len]) {
+            return None;
+        }
+        let out = Out {
+            block,
+            is_chunk: true,
+        };
+        self.books.lock().enter(out, pass)
     }
 
     /// Takes back a loan that the other end was never told of.
@@ -160,7 +185,11 @@ impl Lending {
 
     /// The link has ended. What is out stays out: the other end may still use it.
     pub(crate) fn end(&self) {
-        self.books.lock().is_over = true;
+        {
+            let mut books = self.books.lock();
+            books.is_over = true;
+            books.spare.clear();
+        }
         Arena::get().collect();
     }
 
@@ -177,6 +206,48 @@ impl Lending {
 }
 
 impl Books {
+    /// Gives a block a number, and its segment to the other end. The loan is nobody's tensor yet.
+    fn enter(&mut self, out: Out, pass: impl FnOnce(BorrowedFd<'_>) -> bool) -> Option<Loan> {
+        if self.is_over {
+            return None;
+        }
+        let (segment, offset) = out.block.place()?;
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None if self.out.len() < LOANS => {
+                self.out.push(None);
+                self.out.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let next = self.segments.len() as u32;
+        let known = match self.segments.get(&segment.id) {
+            Some(known) => *known,
+            None if pass(segment.fd.as_fd()) => {
+                self.segments.insert(segment.id, next);
+                next
+            }
+            None => {
+                self.free.push(number);
+                return None;
+            }
+        };
+        let len = out.block.bytes().len();
+        if out.is_chunk {
+            self.chunk_bytes += len;
+        } else {
+            self.bytes += len;
+        }
+        self.out[number as usize] = Some(out);
+        Some(Loan {
+            tensor: 0,
+            is_exclusive: true,
+            number,
+            segment: known,
+            offset: offset as u64,
+        })
+    }
+
     fn take_back(&mut self, region: &Region) {
         let given_back = region.given_back();
         if given_back == self.given_back {
@@ -191,9 +262,16 @@ impl Books {
     }
 
     fn clear(&mut self, number: usize) {
-        if let Some(block) = self.out[number].take() {
-            self.bytes -= block.bytes().len();
-            self.free.push(number as u32);
+        let Some(Out { block, is_chunk }) = self.out[number].take() else {
+            return;
+        };
+        self.free.push(number as u32);
+        let len = block.bytes().len();
+        if is_chunk {
+            self.chunk_bytes -= len;
+            self.spare.extend((!self.is_over).then_some(block));
+        } else {
+            self.bytes -= len;
         }
     }
 }
@@ -323,6 +401,12 @@ impl Borrowed {
         } else {
             Buffer::try_copy_from(dtype, self.as_bytes())
         }
+    }
+
+    /// The bytes, to be read once and from start to end.
+    pub(crate) fn fetched(&self) -> &[u8] {
+        self.segment.fetch(self.start, self.len);
+        self.as_bytes()
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

@@ -19,6 +19,10 @@ pub(crate) const LOANS: usize = 4096;
 /// Bytes that one side may have lent to the other at a time.
 pub(crate) const MAX_LENT: usize = 1 << 30;
 
+/// Bytes of chunks that one side may have lent to the other at a time. Enough that neither waits for the other
+/// at every chunk, little enough to stay in a processor's cache.
+pub(crate) const CHUNKS_LENT: usize = 8 << 20;
+
 /// The memory that one link needs, for one direction.
 #[repr(C)]
 struct Direction {

@@ -5,6 +5,9 @@
 //! whichever lane is free, and each is received straight into the memory that its tensor keeps. So several lanes
 //! carry one message, a slow one carries less of it, and large messages share the lanes by turns.
 //!
+//! Between workers that share memory a chunk is lent: its frame says where its bytes lie, and the receiver copies
+//! them from there. Only while a whole window of chunks is lent does the next one carry its bytes.
+//!
 //! [`Outbox`] and [`Outbound`] are the sending half, [`Inbox`] and [`Assembly`](assembly::Assembly) the receiving one.
 
 mod lane;

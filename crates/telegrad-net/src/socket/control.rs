@@ -202,7 +202,28 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Lends a chunk of a longer message, whose bytes `fill` writes; `None` when it has to take the socket.
+    pub(crate) fn lend_chunk(&self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Loan> {
+        let lending = &self.shared.as_ref()?.lending;
+        lending.lend_chunk(len, fill, |fd| self.stream.try_pass(&[fd]).is_ok())
+    }
+
+    /// Whether the segment of a loan is there; if not, the bells bring it.
+    pub(crate) fn knows(&self, loan: &Loan) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(|shared| shared.segments.lock().knows(loan))
+    }
+}
+
 impl Lender for Control {
+    fn has_room(&self, tensors: usize, bytes: usize) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(|shared| shared.lending.has_room(tensors, bytes))
+    }
+
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan> {
         let lending = &self.shared.as_ref()?.lending;
         lending.lend((index, tensor), |fd| self.stream.try_pass(&[fd]).is_ok())
@@ -218,7 +239,7 @@ impl Lender for Control {
 impl Lent for Control {
     fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
         let shared = self.shared.as_ref().ok_or(Unusable::Nonsense)?;
-        if !shared.segments.lock().knows(loan) {
+        if !self.knows(loan) {
             // It was passed before the loan was made, so it is there.
             self.answer_bells();
         }

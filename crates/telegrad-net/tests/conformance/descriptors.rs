@@ -76,6 +76,7 @@ fn told_kind() -> Option<Kind> {
     Some(match told.strip_prefix("Tcp(") {
         Some(lanes) => Kind::Tcp(lanes.trim_end_matches(')').parse().unwrap()),
         None if told == "Shared" => Kind::Shared,
+        None if told == "Streamed" => Kind::Streamed,
         None => Kind::Unix,
     })
 }

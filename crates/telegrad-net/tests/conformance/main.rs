@@ -21,6 +21,7 @@ mod nonsense;
 mod handshake;
 mod descriptors;
 mod shared;
+mod streamed;
 mod namespaces;
 
 /// So that lent memory becomes vectors.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use telegrad_net::{INLINE_LIMIT, LinkOptions, MIN_CHUNK};
-use telegrad_wire::{CallId, DType, FrameHeader, FrameKind, HEADER_LEN, TensorTable};
+use telegrad_wire::{CallId, DType, FrameHeader, FrameKind, HEADER_LEN, IS_LENT, TensorTable};
 
 use crate::harness::{Inbox, Kind, on_sockets};
 use crate::raw::{self, dialled_by_hand, read_to_end};
@@ -159,6 +159,11 @@ fn chunks_that_belong_nowhere(kind: Kind) {
     let (first, last) = (vec![1; CHUNK], vec![2; 100_000 - CHUNK]);
     let chunk = |index, data: &[u8]| raw::chunk(1, index, data);
     let whole = [chunk(0, &first), chunk(1, &last)];
+    let lent = {
+        let mut header = FrameHeader::new(FrameKind::Chunk, CallId(1));
+        (header.flags, header.length) = (IS_LENT, MIN_CHUNK);
+        [&header.to_bytes()[..], &[0; 20]].concat()
+    };
     for (announced, chunks, what) in [
         (
             0,
@@ -185,6 +190,7 @@ fn chunks_that_belong_nowhere(kind: Kind) {
         (2, vec![chunk(0, &last)], "chunk 0 has 34464 bytes, not 65536"),
         (2, vec![chunk(1, &first)], "chunk 1 has 65536 bytes, not 34464"),
         (2, vec![chunk(1, &[])], "chunk 1 has 0 bytes, not 34464"),
+        (2, vec![lent], "a chunk is lent in memory that is not shared"),
     ] {
         assert_eq!(
             send_chunks(kind, announced, &chunks),

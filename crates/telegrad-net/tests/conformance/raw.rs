@@ -43,11 +43,14 @@ pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox
 pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Side> {
     let (listener, address) = listen(&fresh_address(kind));
     let accepting = std::thread::spawn(move || {
-        let control = welcome(&listener, Lane::Control);
-        Lanes {
-            control,
-            bulk: welcome(&listener, Lane::Bulk),
+        let mut control = welcome(&listener, Lane::Control);
+        let bulk = welcome(&listener, Lane::Bulk);
+        if let Kind::Shared | Kind::Streamed = kind {
+            // Takes the memory that is offered, and never looks at it: whatever the real end lends stays out.
+            control.read_exact(&mut [0]).unwrap();
+            control.write_all(&[1]).unwrap();
         }
+        Lanes { control, bulk }
     });
     let side = Side::new();
     let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), kind.options(options)).unwrap();
@@ -197,11 +200,16 @@ pub(crate) fn chunk(number: u64, index: usize, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The next frame: its header, and all that follows it.
-pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
+/// The header of the next frame.
+pub(crate) fn read_header(socket: &mut Socket) -> FrameHeader {
     let mut header = [0; HEADER_LEN];
     socket.read_exact(&mut header).unwrap();
-    let header = FrameHeader::from_bytes(&header, u64::MAX).unwrap();
+    FrameHeader::from_bytes(&header, u64::MAX).unwrap()
+}
+
+/// The next frame: its header, and all that follows it.
+pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
+    let header = read_header(socket);
     let mut rest = vec![0; header.length as usize];
     socket.read_exact(&mut rest).unwrap();
     (header, rest)

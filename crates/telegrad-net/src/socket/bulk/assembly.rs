@@ -127,7 +127,7 @@ impl Assembly {
         if progress.left > 0 {
             return Ok(None);
         }
-        // SAFETY: all chunks have been filled, each by the one claim that there was for it.
+        // SAFETY: all chunks have been filled, each by the one claim that there was for it, or the message is refused.
         unsafe { self.complete(&mut progress) }.map(Some)
     }
 
@@ -145,7 +145,7 @@ impl Assembly {
     /// The message, once.
     ///
     /// # Safety
-    /// All bytes of all tensors must have been initialised, and all claims been used up.
+    /// All bytes of all tensors must have been initialised, unless the message is refused, and all claims been used up.
     unsafe fn complete(&self, progress: &mut Progress) -> Result<Incoming<'static>, WireError> {
         let memory = std::mem::take(&mut progress.memory);
         let metas = std::mem::take(&mut progress.metas);
@@ -207,17 +207,40 @@ unsafe impl Send for Claim {}
 impl Claim {
     /// Fills the chunk with what the stream brings; the message, if it was the last chunk of it.
     pub(crate) fn fill(
-        self,
+        mut self,
         stream: &Stream,
         spin: &mut Spin,
     ) -> Result<Result<Option<Incoming<'static>>, WireError>, StreamError> {
-        for &(start, len) in &self.segments {
-            // SAFETY: the segment lies within memory of `assembly`, which keeps it until every chunk is filled, and this
-            // one is not yet. Chunks do not overlap and each is claimed once, so nobody else refers to these bytes.
-            let memory = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) };
+        for memory in self.memory() {
             stream.fill(memory, spin)?;
         }
         stream.discard(self.refused, spin)?;
         Ok(self.assembly.filled())
+    }
+
+    /// Fills the chunk with a copy of `bytes`, as many as it has; the message, if it was the last chunk of it.
+    pub(crate) fn copy(mut self, mut bytes: &[u8]) -> Result<Option<Incoming<'static>>, WireError> {
+        for memory in self.memory() {
+            let (here, rest) = bytes.split_at(memory.len());
+            memory.write_copy_of_slice(here);
+            bytes = rest;
+        }
+        self.assembly.filled()
+    }
+
+    /// Leaves the chunk unfilled, for want of memory, and with it the whole message; the message without its tensors, if it
+    /// was the last chunk of it.
+    pub(crate) fn refuse(self) -> Result<Option<Incoming<'static>>, WireError> {
+        self.assembly.progress.lock().is_refused = true;
+        self.assembly.filled()
+    }
+
+    /// Where the chunk's bytes go.
+    fn memory(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
+        self.segments.iter().map(|&(start, len)| {
+            // SAFETY: the segment lies within memory of `assembly`, which keeps it until every chunk is filled, and this
+            // one is not yet. Chunks do not overlap and each is claimed once, so nobody else refers to these bytes.
+            unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
+        })
     }
 }

@@ -1,12 +1,15 @@
 //! A large message on its way out.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use telegrad_wire::{CallId, FrameHeader, FrameKind, HEADER_LEN, Payload, TensorSource};
+use telegrad_wire::{CallId, FrameHeader, FrameKind, IS_LENT, Payload, TensorSource};
 
+use super::super::Control;
 use super::MIN_CHUNK;
 use crate::message::{INLINE_LIMIT, Outgoing, Sealed};
+use crate::shm::Loan;
 use crate::stream::{Stream, StreamError};
 
 /// How much is written before looking at the deadline. A reader that trickles makes progress all the
@@ -78,24 +81,58 @@ impl Outbound {
             let mut fields = FrameHeader::new(FrameKind::Chunk, CallId(number));
             fields.context = index;
             fields.length = range.end - range.start;
-            header = Some(fields.to_bytes());
+            header = Some(fields);
         }
         Chunk {
             message: self.clone(),
             header,
-            header_written: 0,
+            loan: None,
+            head_written: 0,
             range,
         }
+    }
+
+    /// Hands the data at the start of a range to `take`, as far as one tensor has them.
+    fn data_of(&self, range: Range<u64>, take: impl FnOnce(&[u8])) {
+        // The last one that starts there or before: those without bytes come before it.
+        let i = self.starts.partition_point(|&start| start <= range.start) - 1;
+        let (start, end) = (self.starts[i], self.starts[i + 1].min(range.end));
+        let mut take = Some(take);
+        self.tensors[i].with_bytes(&mut |bytes| {
+            let within = bytes.get((range.start - start) as usize..(end - start) as usize);
+            if let (Some(take), Some(bytes)) = (take.take(), within) {
+                take(bytes);
+            }
+        });
+    }
+
+    /// Copies the data of a range; false when a tensor has lost its bytes.
+    fn copy(&self, mut range: Range<u64>, mut to: &mut [u8]) -> bool {
+        while range.start < range.end {
+            let mut copied = 0;
+            self.data_of(range.clone(), |bytes| {
+                to[..bytes.len()].copy_from_slice(bytes);
+                copied = bytes.len();
+            });
+            if copied == 0 {
+                return false;
+            }
+            to = &mut to[copied..];
+            range.start += copied as u64;
+        }
+        true
     }
 }
 
 /// A piece of a message that one lane carries without interruption.
 pub(crate) struct Chunk {
     message: Arc<Outbound>,
-    /// What goes before the data; the message's head if it goes whole.
-    header: Option<[u8; HEADER_LEN]>,
-    header_written: usize,
-    /// What is left of the data.
+    /// What goes before the data; `None` for a message that goes whole, with its own head.
+    header: Option<FrameHeader>,
+    /// Where the receiver finds the data, instead of the data.
+    loan: Option<Loan>,
+    head_written: usize,
+    /// What is left of the data to be written.
     range: Range<u64>,
 }
 
@@ -110,14 +147,28 @@ pub(crate) enum Wrote {
 }
 
 impl Chunk {
+    /// Copies the data to where the receiver can see them, where memory is shared and has room for them. Before
+    /// anything is written.
+    pub(crate) fn lend(&mut self, control: &Control) {
+        let Some(header) = &mut self.header else { return };
+        let (message, range) = (&self.message, self.range.clone());
+        let len = (range.end - range.start) as usize;
+        self.loan = control.lend_chunk(len, |memory| message.copy(range, memory));
+        if self.loan.is_some() {
+            header.flags |= IS_LENT;
+            self.range.start = self.range.end;
+        }
+    }
+
     /// Writes a slice, or less when the socket has been full for a while.
     pub(crate) fn write_some(&mut self, stream: &Stream) -> Result<Wrote, StreamError> {
         let mut left = WRITE_SLICE;
-        let head = self
-            .header
-            .as_ref()
-            .map_or(&self.message.head[..], |header| header);
-        let ahead = self.header.is_some();
+        let head = match (&self.header, self.loan) {
+            (None, _) => Cow::Borrowed(&self.message.head),
+            (Some(header), None) => Cow::Owned(header.to_bytes().to_vec()),
+            (Some(header), Some(loan)) => Cow::Owned([&header.to_bytes()[..], &loan.to_bytes()].concat()),
+        };
+        let ahead = self.header.is_some() && self.loan.is_none();
         let to = |bytes: &[u8]| {
             if ahead {
                 stream.write_ahead(bytes)
@@ -125,26 +176,19 @@ impl Chunk {
                 stream.write(bytes)
             }
         };
-        let wrote = write(to, &head[self.header_written..], &mut left, |sent| {
-            self.header_written += sent;
+        let wrote = write(to, &head[self.head_written..], &mut left, |sent| {
+            self.head_written += sent;
         })?;
         if wrote != Wrote::All {
             return Ok(wrote);
         }
-        let Outbound { tensors, starts, .. } = &*self.message;
         while self.range.start < self.range.end {
-            // The last one that starts there or before: those without bytes come before it.
-            let i = starts.partition_point(|&start| start <= self.range.start) - 1;
-            let (start, end) = (starts[i], starts[i + 1]);
-            let within = (self.range.start - start) as usize..(self.range.end.min(end) - start) as usize;
             let mut result = Err(StreamError::Failed(std::io::Error::other(
                 "a tensor has lost its bytes",
             )));
-            tensors[i].with_bytes(&mut |bytes| {
-                if let Some(bytes) = bytes.get(within.clone()) {
-                    let to = |bytes: &[u8]| stream.write(bytes);
-                    result = write(to, bytes, &mut left, |sent| self.range.start += sent as u64);
-                }
+            self.message.data_of(self.range.clone(), |bytes| {
+                let to = |bytes: &[u8]| stream.write(bytes);
+                result = write(to, bytes, &mut left, |sent| self.range.start += sent as u64);
             });
             let wrote = result?;
             if wrote != Wrote::All {

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::event::epoll::EventFlags;
-use telegrad_wire::{FrameHeader, FrameKind, HEADER_LEN, WireError};
+use telegrad_wire::{FrameHeader, FrameKind, HEADER_LEN, IS_LENT, WireError};
 
 use super::super::SocketLink;
-use super::assembly::Assembly;
+use super::assembly::{Assembly, Claim};
 use super::inbox::{Inbox, Place};
 use super::lane::Lane;
-use crate::message::Incoming;
+use crate::message::{Incoming, Lent, Unusable};
 use crate::poller::Source;
+use crate::shm::{LOAN_LEN, Loan};
 use crate::stream::{Stream, StreamError};
 use crate::{Link, Role, Spin, Turn};
 
@@ -185,11 +186,34 @@ impl Reading {
             Place::Unknown => return Ok(Read::Early(header)),
             Place::Nowhere => return Err(Unread::Ended(StreamError::Ended.describe())),
         };
-        let message = claim.fill(&self.lane.stream, &mut self.spin)??;
+        let message = if header.flags & IS_LENT != 0 {
+            self.read_lent(claim, header.length)?
+        } else {
+            claim.fill(&self.lane.stream, &mut self.spin)??
+        };
         Ok(message.map_or(Read::Part, |message| {
             self.inbox.completed(number);
             Read::Message(message)
         }))
+    }
+
+    /// A chunk whose bytes lie in memory that the other side shows: copies them, and gives the memory back.
+    fn read_lent(&mut self, claim: Claim, length: u64) -> Result<Option<Incoming<'static>>, Unread> {
+        let mut loan = [0; LOAN_LEN];
+        read_exact(&self.lane.stream, &mut loan)?;
+        let Some(link) = self.link.upgrade() else {
+            return Err(Unread::Ended(StreamError::Ended.describe()));
+        };
+        let loan = Loan::from_bytes(&loan);
+        let len = usize::try_from(length).map_err(|_| Unusable::Nonsense);
+        match len.and_then(|len| link.borrow(&loan, len)) {
+            Ok(borrowed) => Ok(claim.copy(borrowed.fetched())?),
+            Err(Unusable::NoMemory) => {
+                link.control.decline(&loan);
+                Ok(claim.refuse()?)
+            }
+            Err(Unusable::Nonsense) => Err("a chunk is lent in memory that is not shared".to_owned())?,
+        }
     }
 }
 

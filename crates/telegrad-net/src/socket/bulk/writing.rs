@@ -78,6 +78,9 @@ impl Writing {
     fn step(&mut self, link: &SocketLink) -> Result<Option<Wrote>, StreamError> {
         if self.chunk.is_none() {
             self.chunk = link.bulk.outbox.claim(link);
+            if let Some(chunk) = &mut self.chunk {
+                chunk.lend(&link.control);
+            }
         }
         let (Some(chunk), Some(lane)) = (&mut self.chunk, &self.lane) else {
             return Ok(None);

@@ -179,7 +179,7 @@ pub(crate) fn fresh_address(kind: Kind) -> Address {
     };
     match kind {
         Kind::Mem => Address::Mem(name()),
-        Kind::Shared | Kind::Unix => Address::Unix(name()),
+        Kind::Shared | Kind::Streamed | Kind::Unix => Address::Unix(name()),
         Kind::Tcp(_) => Address::Tcp("127.0.0.1:0".parse().unwrap()),
     }
 }

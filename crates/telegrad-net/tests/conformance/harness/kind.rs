@@ -8,6 +8,8 @@ pub(crate) enum Kind {
     Mem,
     /// Shared memory, with Unix sockets beside it.
     Shared,
+    /// Shared memory in which no tensor stays: longer ones than a chunk are copied through it.
+    Streamed,
     /// Unix sockets alone.
     Unix,
     /// With this many lanes for large messages.
@@ -26,6 +28,11 @@ impl Kind {
             },
             Self::Unix => LinkOptions {
                 share_memory: false,
+                ..options
+            },
+            Self::Streamed => LinkOptions {
+                lend_up_to: 0,
+                chunk: MIN_CHUNK,
                 ..options
             },
             Self::Mem | Self::Shared => options,
@@ -47,7 +54,7 @@ macro_rules! on_links {
 /// Makes one test per kind of link out of each function.
 macro_rules! on_every_link {
     ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
-        mem = Kind::Mem, shared = Kind::Shared, unix = Kind::Unix,
+        mem = Kind::Mem, shared = Kind::Shared, streamed = Kind::Streamed, unix = Kind::Unix,
         tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
     })* };
 }
@@ -55,7 +62,7 @@ macro_rules! on_every_link {
 /// The same for what a link within a process cannot show.
 macro_rules! between_processes {
     ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
-        shared = Kind::Shared, unix = Kind::Unix,
+        shared = Kind::Shared, streamed = Kind::Streamed, unix = Kind::Unix,
         tcp = Kind::Tcp(1), tcp_2_lanes = Kind::Tcp(2), tcp_4_lanes = Kind::Tcp(4)
     })* };
 }
