@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 use telegrad_wire::{
-    CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank, Wire, WorldId,
+    CallId, Catalogue, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank,
+    Wire, WorldId,
 };
 use thiserror::Error;
 
@@ -20,7 +21,7 @@ use crate::shm::Region;
 use crate::stream::{Stream, StreamError};
 
 /// Raised with every change of the frames or of the messages in them.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The first four bytes on every connection.
 pub const PREFACE: [u8; 4] = *b"TGRD";
@@ -76,8 +77,8 @@ pub struct Hello {
 pub struct Welcome {
     /// Digest of the functions it has registered.
     pub digest: u64,
-    /// Name and signature of each of them, only when the digests differ.
-    pub functions: Option<Vec<(String, String)>>,
+    /// The functions themselves, only when the digests differ.
+    pub functions: Option<Arc<Catalogue>>,
 }
 
 /// Why a handshake failed.

@@ -231,16 +231,14 @@ pub enum Mismatch {
         worker: String,
     },
     /// It has one that takes or returns something else.
-    #[error("`{function}` is `{theirs}` on worker `{worker}` and `{ours}` here")]
+    #[error("`{function}` has another signature on worker `{worker}`: {difference}")]
     Signature {
         /// The function called.
         function: String,
         /// The callee.
         worker: String,
-        /// The signature here.
-        ours: String,
-        /// The signature there.
-        theirs: String,
+        /// The first difference, from the argument or the result down to the field.
+        difference: String,
     },
 }
 

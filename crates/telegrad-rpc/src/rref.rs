@@ -22,10 +22,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use telegrad_wire::{Decoder, Encoder, Wire, WireError};
+use telegrad_wire::{Decoder, Encoder, Layouts, TypeLayout, TypeNumber, Wire, WireError};
 
 pub(crate) use claim::Claim;
-pub(crate) use fetch::is_fetch;
+pub(crate) use fetch::{FETCH, check_expected, is_fetch};
 pub(crate) use handle::Handle;
 pub(crate) use info::references;
 pub use info::{ReferenceInfo, ReferenceState};
@@ -138,6 +138,7 @@ impl<T> RRef<T> {
             function,
             options: self.options,
             object: Some(&self.handle),
+            expects: None,
         }
     }
 
@@ -279,7 +280,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         T: Wire,
     {
-        let request = self.request(verb, Registry::get().entry(&fetch::fetch)?);
+        let request = Request {
+            expects: Some(TypeLayout::of::<T>),
+            ..self.request(verb, Registry::get().entry(&fetch::fetch)?)
+        };
         self.worker()?.rpc(request, &())
     }
 
@@ -347,6 +351,11 @@ impl<T: 'static> Wire for RRef<T> {
             ));
         }
         Ok(Self::from_handle(handle))
+    }
+
+    /// By the name of the type that decoding compares: the value need not travel, so it may have no layout.
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        layouts.named(format!("RRef<{}>", std::any::type_name::<T>()))
     }
 }
 

@@ -149,6 +149,7 @@ impl World {
             function: Registry::get().of::<F>()?,
             options: self.options,
             object: None,
+            expects: None,
         })
     }
 
