@@ -244,11 +244,10 @@ impl Books {
 
 impl Outbound {
     pub(crate) fn new(link: Arc<dyn Link>, calls: Arc<Calls>, functions: Option<&Catalogue>) -> Self {
-        let other_program = functions.map(|theirs| OtherProgram::new(&calls.peer, theirs));
         Self {
             link,
             calls,
-            other_program,
+            other_program: functions.map(OtherProgram::new),
         }
     }
 

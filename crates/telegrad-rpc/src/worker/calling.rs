@@ -178,7 +178,7 @@ impl Worker {
                 }
             };
             if let Some(other) = &outbound.other_program {
-                other.check(function)?;
+                other.check(function, &member.info.name)?;
                 if let Some(layout) = expects.filter(|_| other.compares_fetched) {
                     let expecting = request.payload(&|encoder| layout().encode(encoder));
                     payload = expecting.map_err(cannot_send)?;

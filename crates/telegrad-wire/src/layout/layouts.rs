@@ -33,7 +33,7 @@ impl Layouts {
         number
     }
 
-    /// Enters a layout that no other refers to yet.
+    /// Enters the layout of anything else; equal ones share a number.
     pub fn add(&mut self, layout: Layout) -> TypeNumber {
         if let Some(&known) = self.added.get(&layout) {
             return known;
