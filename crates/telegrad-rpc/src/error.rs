@@ -27,9 +27,9 @@ pub enum Error {
         known: Vec<String>,
     },
     /// The function was never registered in this program.
-    #[error("`{function}` is not a remote function: mark it with #[remote]")]
+    #[error("`{function}` is not a remote function: {}", how_to_register(.function))]
     NotRemote {
-        /// Its path in Rust.
+        /// Its path in Rust; that of a closure ends with `{{closure}}`.
         function: &'static str,
     },
     /// The callee runs a program without this function, or with another of that name.
@@ -371,6 +371,14 @@ impl fmt::Display for RemoteError {
         } else {
             write!(f, ": {}", self.message)
         }
+    }
+}
+
+/// Advice for a function that is not registered.
+fn how_to_register(path: &str) -> &'static str {
+    match path.ends_with("{{closure}}") {
+        true => "closures cannot be called remotely: make it a function marked #[remote]",
+        false => "mark it with #[remote]",
     }
 }
 

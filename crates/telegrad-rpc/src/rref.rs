@@ -38,7 +38,7 @@ use crate::block_on::block_on;
 use crate::call::RpcFuture;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::function::{Access, Method};
+use crate::function::{Access, Method, assert_is_function};
 use crate::options::CallOptions;
 use crate::recording;
 use crate::registry::{Kept, Registration, Registry};
@@ -298,6 +298,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         Executor::may_wait()?;
         let request = self.request("rpc_sync", Registry::get().of::<F>()?);
         let future = self.worker()?.rpc(request, &args)?;
@@ -314,6 +315,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         let request = self.request("rpc_async", Registry::get().of::<F>()?);
         self.worker()?.rpc(request, &args)
     }
@@ -327,6 +329,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T>,
     {
+        const { assert_is_function::<F>() };
         let worker = self.worker()?;
         let request = self.request("remote", Registry::get().of::<F>()?);
         let made = worker.create(request, std::any::type_name::<F::Value>(), &args);

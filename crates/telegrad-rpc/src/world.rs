@@ -12,7 +12,7 @@ use crate::deadline::after;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::function::FreeFn;
+use crate::function::{FreeFn, assert_is_function};
 use crate::layer::{Layer, in_scope, scope_of};
 use crate::members::Members;
 use crate::options::CallOptions;
@@ -83,6 +83,7 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         self.call(to.into(), "rpc_sync", function, args)
     }
 
@@ -116,6 +117,7 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         self.worker()
             .rpc(self.request::<F>(to.into(), "rpc_async")?, &args)
     }
@@ -135,6 +137,7 @@ impl World {
     where
         F: FreeFn<M>,
     {
+        const { assert_is_function::<F>() };
         let request = self.request::<F>(to.into(), "remote")?;
         let type_name = std::any::type_name::<F::Value>();
         self.worker()
