@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Wire, WireError};
+use telegrad_wire::{Decoder, Encoder, Layouts, Rank, RawTensor, TypeNumber, Wire, WireError};
 
 /// One backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Wire)]
@@ -64,6 +64,10 @@ impl Wire for Cargo {
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.tensor().map(Self::Arrived)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        RawTensor::layout(layouts)
     }
 }
 

@@ -15,12 +15,12 @@ const FOR_WIRE: &[Candidate] = &[
     ("telegrad-wire", false),
 ];
 
-/// The path under which `Wire`, `Encoder`, `Decoder` and `WireError` can be reached.
+/// The path under which `Wire` and the types of its methods can be reached.
 pub(crate) fn for_wire() -> syn::Result<TokenStream> {
     find(FOR_WIRE)
 }
 
-/// The path under which `Registration`, `invoke`, `type_id_of` and `inventory` can be reached.
+/// The path under which `Registration`, what fills it in, and `inventory` can be reached.
 pub(crate) fn for_remote() -> syn::Result<TokenStream> {
     find(FOR_REMOTE)
 }

@@ -20,6 +20,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// | unit variant | its name |
 /// | other variants | a map of one from the name to the payload: the field of a variant `V(T)`, else an array of the fields |
 ///
+/// The names of the type, its fields and its variants, their order and their types are part of the signature of every
+/// function that takes or gives the type: a worker that has another layout of it is not called.
+///
 /// Every type parameter gets the bound `Wire`. Types that borrow cannot derive it: what arrives is owned.
 #[proc_macro_derive(Wire)]
 pub fn derive_wire(input: TokenStream) -> TokenStream {

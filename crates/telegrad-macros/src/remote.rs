@@ -121,13 +121,14 @@ fn registration(
 ) -> syn::Result<TokenStream> {
     let path = crate_path::for_remote()?;
     let signature = signature::of(sig);
+    let parameters = signature::parameters(sig);
     let inline = arguments.inline;
     let invoke = match &arguments.answered_by {
-        None => quote!(#path::invoke!(#callee, invocation)),
+        None => quote!(#path::invoke(#callee, #path::sending!(#callee), invocation)),
         Some(answering) => quote! {
             match invocation.want {
-                #path::Want::Message => #path::invoke!(#answering, invocation),
-                #path::Want::Value => #path::invoke!(#callee, invocation),
+                #path::Want::Message => #path::invoke(#answering, #path::sending!(#answering), invocation),
+                #path::Want::Value => #path::invoke(#callee, #path::sending!(#callee), invocation),
             }
         },
     };
@@ -143,9 +144,11 @@ fn registration(
                 #path::Registration {
                     name: #name,
                     signature: #signature,
+                    parameters: &[#(#parameters),*],
                     inline: #inline,
                     type_id: || #path::type_id_of(&#callee),
-                    access: || #path::probe(#callee).access(),
+                    access: || #path::access_of(#callee),
+                    describe: |layouts| #path::describe(#callee, #path::sending!(#callee), layouts),
                     invoke: |invocation| #invoke,
                 }
             }

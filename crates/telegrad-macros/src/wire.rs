@@ -1,5 +1,7 @@
 //! `#[derive(Wire)]`.
 
+mod layout;
+
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -18,6 +20,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         ));
     }
     let path = crate_path::for_wire()?;
+    let layout = layout::of(&path, input);
     let (encode, decode) = match &input.data {
         Data::Struct(data) => of_struct(&path, &input.ident, &data.fields),
         Data::Enum(data) => of_enum(&path, &input.ident, data),
@@ -43,6 +46,10 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                 decoder: &mut #path::Decoder<'_>,
             ) -> ::core::result::Result<Self, #path::WireError> {
                 decoder.nested(|decoder| #decode)
+            }
+
+            fn layout(layouts: &mut #path::Layouts) -> #path::TypeNumber {
+                layouts.define::<Self>(|layouts| #layout)
             }
         }
     })

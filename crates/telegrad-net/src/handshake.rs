@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 use telegrad_wire::{
-    CallId, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank, Wire, WorldId,
-    peer_text,
+    CallId, Catalogue, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, Incarnation, Payload, Rank,
+    Wire, WorldId, peer_text,
 };
 use thiserror::Error;
 
@@ -78,8 +78,8 @@ pub struct Hello {
 pub struct Welcome {
     /// Digest of the functions it has registered.
     pub digest: u64,
-    /// Name and signature of each of them, only when the digests differ.
-    pub functions: Option<Vec<(String, String)>>,
+    /// The functions themselves, only when the digests differ.
+    pub functions: Option<Arc<Catalogue>>,
 }
 
 /// Why a handshake failed.

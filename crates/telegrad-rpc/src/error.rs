@@ -27,9 +27,9 @@ pub enum Error {
         known: Vec<String>,
     },
     /// The function was never registered in this program.
-    #[error("`{function}` is not a remote function: mark it with #[remote]")]
+    #[error("`{function}` is not a remote function: {}", how_to_register(.function))]
     NotRemote {
-        /// Its path in Rust.
+        /// Its path in Rust; that of a closure ends with `{{closure}}`.
         function: &'static str,
     },
     /// The callee runs a program without this function, or with another of that name.
@@ -250,16 +250,14 @@ pub enum Mismatch {
         worker: String,
     },
     /// It has one that takes or returns something else.
-    #[error("`{function}` is `{theirs}` on worker `{worker}` and `{ours}` here")]
+    #[error("`{function}` has another signature on worker `{worker}`: {difference}")]
     Signature {
         /// The function called.
         function: String,
         /// The callee.
         worker: String,
-        /// The signature here.
-        ours: String,
-        /// The signature there.
-        theirs: String,
+        /// The first difference, from the argument or the result down to the field.
+        difference: String,
     },
 }
 
@@ -418,6 +416,14 @@ impl fmt::Display for RemoteError {
         } else {
             write!(f, ": {}", peer_text(&self.message))
         }
+    }
+}
+
+/// Advice for a function that is not registered.
+fn how_to_register(path: &str) -> &'static str {
+    match path.ends_with("{{closure}}") {
+        true => "closures cannot be called remotely: make it a function marked #[remote]",
+        false => "mark it with #[remote]",
     }
 }
 

@@ -86,6 +86,16 @@ impl<F: Callable<M>, M: OfMethod> Method<M> for F {
     type Object = M::Object;
 }
 
+/// Refuses function pointers and capturing closures when a call of one is compiled: only the type of a function itself
+/// says which function it is, and its values have no size.
+#[track_caller]
+pub(crate) const fn assert_is_function<F>() {
+    assert!(
+        size_of::<F>() == 0,
+        "a function pointer or a capturing closure cannot be called remotely: pass a function marked #[remote] by its name"
+    );
+}
+
 /// The markers of functions that are not methods.
 pub trait OfFree {}
 

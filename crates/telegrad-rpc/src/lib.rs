@@ -86,8 +86,10 @@ pub use world::World;
 /// What the macros need. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::__invoke as invoke;
-    pub use crate::registry::{InvokeLocal, InvokeWire, Registration, Want, probe, type_id_of};
+    pub use crate::__sending as sending;
+    pub use crate::registry::{
+        Registration, Stays, Travels, Want, access_of, describe, invoke, type_id_of, value_of,
+    };
     pub use inventory;
-    pub use telegrad_wire::{Decoder, Encoder, Wire, WireError};
+    pub use telegrad_wire::{Decoder, Encoder, Fields, Layout, Layouts, TypeNumber, Wire, WireError};
 }

@@ -220,6 +220,6 @@ impl Member {
         };
         let (link, Welcome { functions, .. }) = dial(address, dialer, deadline)?;
         let link = LinkLayer::around(worker.link_layer.as_ref(), link);
-        Ok(Arc::new(Outbound::new(link, calls, functions)))
+        Ok(Arc::new(Outbound::new(link, calls, functions.as_deref())))
     }
 }

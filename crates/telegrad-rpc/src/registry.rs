@@ -6,12 +6,14 @@
 
 use std::any::{Any, TypeId};
 use std::future::Future;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use rustc_hash::FxHashMap;
-use telegrad_wire::{Decoder, Encoder, Payload, Wire, WireError};
+use telegrad_wire::{
+    Catalogue, Decoder, Encoder, Layouts, Payload, Signature, TypeLayout, TypeNumber, Wire, WireError,
+};
 
 use crate::error::{Error, RemoteErrorKind};
 use crate::function::{Access, Callable, Ran, Receiver};
@@ -21,14 +23,18 @@ use crate::recording;
 pub struct Registration {
     /// Its name on the wire.
     pub name: &'static str,
-    /// Its parameter and return types, for people and for comparing programs.
+    /// Its parameter and return types as written, for people.
     pub signature: &'static str,
+    /// The names of its parameters, for people.
+    pub parameters: &'static [&'static str],
     /// It takes microseconds and never waits, so the thread that reads a request may run it.
     pub inline: bool,
     /// The type of the function item, by which the caller finds this.
     pub type_id: fn() -> TypeId,
     /// How it uses the value that it is called on.
     pub access: fn() -> Access,
+    /// Describes what it takes and gives, for comparing programs.
+    pub describe: fn(&mut Layouts) -> Signature,
     /// Decodes arguments, runs the function, encodes the result.
     pub invoke: fn(Invocation<'_>) -> Step,
 }
@@ -70,7 +76,9 @@ pub struct Kept {
     /// Its type, for people.
     pub type_name: &'static str,
     /// How to send it; nothing when it cannot travel.
-    pub encode: Option<Encode>,
+    pub(crate) encode: Option<Encode>,
+    /// Its layout; nothing when it cannot travel.
+    pub(crate) layout: Option<fn() -> TypeLayout>,
     /// Whether encoding it takes next to nothing.
     pub is_quick: fn(&(dyn Any + Send + Sync)) -> bool,
 }
@@ -85,6 +93,7 @@ impl Kept {
             value: Box::new(value),
             type_name: std::any::type_name::<T>(),
             encode: None,
+            layout: None,
             is_quick: |_| false,
         }
     }
@@ -93,6 +102,7 @@ impl Kept {
     pub(crate) fn wire<T: Wire + Any + Send + Sync>(value: T) -> Self {
         Self {
             encode: Some(encode_any::<T>),
+            layout: Some(TypeLayout::of::<T>),
             is_quick: is_quick::<T>,
             ..Self::new(value)
         }
@@ -157,6 +167,7 @@ pub enum Trouble {
 pub(crate) struct Registry {
     by_name: FxHashMap<&'static str, &'static Registration>,
     by_type: FxHashMap<TypeId, &'static Registration>,
+    catalogue: Arc<Catalogue>,
     digest: u64,
 }
 
@@ -181,14 +192,21 @@ impl Registry {
             }
             by_type.insert((registration.type_id)(), registration);
         }
-        let mut names: Vec<_> = by_name.values().map(|r| (r.name, r.signature)).collect();
-        names.sort_unstable();
-        let mut hasher = DefaultHasher::new();
-        names.hash(&mut hasher);
+        // In the order of their names: the order of registration is the linker's, and the catalogue's hash would differ.
+        let mut functions: Vec<_> = by_name.values().copied().collect();
+        functions.sort_unstable_by_key(|function: &&Registration| function.name);
+        let described = functions.into_iter().map(|function: &Registration| {
+            let describe = function.describe;
+            (function.name, move |layouts: &mut Layouts| {
+                Some(describe(layouts))
+            })
+        });
+        let catalogue = Arc::new(Catalogue::new(described));
         Self {
             by_name,
             by_type,
-            digest: hasher.finish(),
+            digest: catalogue.digest(),
+            catalogue,
         }
     }
 
@@ -213,18 +231,14 @@ impl Registry {
         self.by_name.get(name).copied()
     }
 
-    /// Equal for programs with the same functions. The hash is the same in every process of one
-    /// build; between builds a difference only costs the exchange of the lists.
+    /// Equal for programs with the same functions and signatures (S9).
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Name and signature of each function.
-    pub(crate) fn list(&self) -> Vec<(String, String)> {
-        let entry = |r: &&'static Registration| (r.name.to_owned(), r.signature.to_owned());
-        let mut list: Vec<_> = self.by_name.values().map(entry).collect();
-        list.sort_unstable();
-        list
+    /// The functions with their signatures.
+    pub(crate) fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
     }
 }
 
@@ -240,70 +254,93 @@ pub fn type_id_of<F: 'static>(_: &F) -> TypeId {
     TypeId::of::<F>()
 }
 
-/// A function whose kind the compiler has found. [`invoke!`](crate::__private::invoke) asks it to
-/// run, and gets the implementation with or without encoding, depending on whether the value is
-/// `Wire`: the method on the value itself is found before the one on the reference.
+/// How a function uses the value that it is called on.
+pub fn access_of<M, F: Callable<M>>(_: F) -> Access {
+    F::ACCESS
+}
+
+/// A function's value, for [`sending!`](crate::__private::sending): the compiler finds the method of [`Travels`], on the
+/// type itself, before that of [`Stays`], on the reference.
 #[derive(Debug)]
-pub struct Probe<F, M>(F, std::marker::PhantomData<fn() -> M>);
+pub struct ValueOf<T>(PhantomData<fn() -> T>);
 
-impl<M, F: Callable<M>> Probe<F, M> {
-    /// How the function uses the value that it is called on.
-    pub fn access(&self) -> Access {
-        F::ACCESS
+/// The value of a function.
+pub fn value_of<M, F: Callable<M>>(_: F) -> ValueOf<F::Value> {
+    ValueOf(PhantomData)
+}
+
+/// What can be done with values that travel.
+#[derive(Debug)]
+pub struct Sending<T> {
+    encode: fn(&T) -> Result<Payload, Trouble>,
+    keep: fn(T) -> Kept,
+    describe: fn(&mut Layouts) -> TypeNumber,
+}
+
+/// Values that can travel.
+pub trait Travels<T> {
+    /// How.
+    fn sending(&self) -> Option<Sending<T>>;
+}
+
+impl<T: Wire + Send + Sync> Travels<T> for ValueOf<T> {
+    fn sending(&self) -> Option<Sending<T>> {
+        Some(Sending {
+            encode,
+            keep: Kept::wire,
+            describe: T::layout,
+        })
     }
 }
 
-/// Finds a function's kind.
-pub fn probe<M, F: Callable<M>>(function: F) -> Probe<F, M> {
-    Probe(function, std::marker::PhantomData)
+/// Values that stay where they are made.
+pub trait Stays<T> {
+    /// Not at all.
+    fn sending(&self) -> Option<Sending<T>>;
 }
 
-/// Functions whose value can travel.
-pub trait InvokeWire {
-    /// Runs the function and encodes what it gives.
-    fn invoke(&self, invocation: Invocation<'_>) -> Step;
-}
-
-impl<M, F> InvokeWire for Probe<F, M>
-where
-    F: Callable<M, Value: Wire>,
-{
-    fn invoke(&self, invocation: Invocation<'_>) -> Step {
-        match invocation.want {
-            Want::Message => run(self.0, invocation, |value| encode(&value).map(Output::Message)),
-            Want::Value => run(self.0, invocation, |value| Ok(Output::Value(Kept::wire(value)))),
-        }
+impl<T> Stays<T> for &ValueOf<T> {
+    fn sending(&self) -> Option<Sending<T>> {
+        None
     }
 }
 
-/// Functions whose value stays where it is made.
-pub trait InvokeLocal {
-    /// Runs the function and keeps what it gives; what is to be sent cannot be.
-    fn invoke(&self, invocation: Invocation<'_>) -> Step;
+/// Whether and how a function's value travels.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __sending {
+    ($function:expr) => {{
+        #[allow(unused_imports, reason = "one of the two is used")]
+        use $crate::__private::{Stays as _, Travels as _};
+        (&$crate::__private::value_of($function)).sending()
+    }};
 }
 
-impl<M, F> InvokeLocal for &Probe<F, M>
-where
-    F: Callable<M>,
-{
-    fn invoke(&self, invocation: Invocation<'_>) -> Step {
-        match invocation.want {
-            Want::Message => run(self.0, invocation, |_| {
-                Err(cannot_travel(std::any::type_name::<F::Value>()))
-            }),
-            Want::Value => run(self.0, invocation, |value| Ok(Output::Value(Kept::new(value)))),
-        }
+/// Describes a function: the body of [`Registration::describe`].
+pub fn describe<M, F: Callable<M>>(
+    _: F,
+    sending: Option<Sending<F::Value>>,
+    layouts: &mut Layouts,
+) -> Signature {
+    Signature {
+        is_method: F::ACCESS != Access::None,
+        arguments: F::Args::layout(layouts),
+        value: sending.map(|sending| (sending.describe)(layouts)),
     }
 }
 
-fn run<M, F: Callable<M>>(
+/// Runs a function: the body of [`Registration::invoke`].
+pub fn invoke<M, F: Callable<M>>(
     function: F,
+    sending: Option<Sending<F::Value>>,
     invocation: Invocation<'_>,
-    finish: fn(F::Value) -> Result<Output, Trouble>,
 ) -> Step {
     let Invocation {
-        mut args, receiver, ..
+        mut args,
+        receiver,
+        want,
     } = invocation;
+    let finish = move |value| output(value, want, sending);
     let bad = |e: WireError| {
         Step::Done(Err(Trouble::Around(
             RemoteErrorKind::of_arguments(&e),
@@ -339,15 +376,18 @@ fn run<M, F: Callable<M>>(
     }
 }
 
-/// Runs a registered function: the body of [`Registration::invoke`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __invoke {
-    ($function:expr, $invocation:expr) => {{
-        #[allow(unused_imports, reason = "one of the two is used")]
-        use $crate::__private::{InvokeLocal as _, InvokeWire as _};
-        (&$crate::__private::probe($function)).invoke($invocation)
-    }};
+/// A value, as wanted.
+fn output<T: Any + Send + Sync>(
+    value: T,
+    want: Want,
+    sending: Option<Sending<T>>,
+) -> Result<Output, Trouble> {
+    match (want, sending) {
+        (Want::Message, Some(sending)) => (sending.encode)(&value).map(Output::Message),
+        (Want::Message, None) => Err(cannot_travel(std::any::type_name::<T>())),
+        (Want::Value, Some(sending)) => Ok(Output::Value((sending.keep)(value))),
+        (Want::Value, None) => Ok(Output::Value(Kept::new(value))),
+    }
 }
 
 /// Makes a function of another crate callable, under a name of your choice.
@@ -361,12 +401,18 @@ macro_rules! register {
         $crate::__private::inventory::submit! {
             $crate::__private::Registration {
                 name: $name,
-                // Its types are not at hand as text, and the name is chosen to mean one thing.
+                // Neither types nor names are at hand as text.
                 signature: "",
+                parameters: &[],
                 inline: false,
                 type_id: || $crate::__private::type_id_of(&$function),
-                access: || $crate::__private::probe($function).access(),
-                invoke: |invocation| $crate::__private::invoke!($function, invocation),
+                access: || $crate::__private::access_of($function),
+                describe: |layouts| {
+                    $crate::__private::describe($function, $crate::__private::sending!($function), layouts)
+                },
+                invoke: |invocation| {
+                    $crate::__private::invoke($function, $crate::__private::sending!($function), invocation)
+                },
             }
         }
     };

@@ -22,10 +22,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use telegrad_wire::{Decoder, Encoder, Wire, WireError};
+use telegrad_wire::{Decoder, Encoder, Layouts, TypeLayout, TypeNumber, Wire, WireError};
 
 pub(crate) use claim::Claim;
-pub(crate) use fetch::is_fetch;
+pub(crate) use fetch::{FETCH, check_expected, is_fetch};
 pub(crate) use handle::Handle;
 pub(crate) use info::references;
 pub use info::{ReferenceInfo, ReferenceState};
@@ -38,7 +38,7 @@ use crate::block_on::block_on;
 use crate::call::RpcFuture;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::function::{Access, Method};
+use crate::function::{Access, Method, assert_is_function};
 use crate::options::CallOptions;
 use crate::recording;
 use crate::registry::{Kept, Registration, Registry};
@@ -138,6 +138,7 @@ impl<T> RRef<T> {
             function,
             options: self.options,
             object: Some(&self.handle),
+            expects: None,
         }
     }
 
@@ -279,7 +280,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         T: Wire,
     {
-        let request = self.request(verb, Registry::get().entry(&fetch::fetch)?);
+        let request = Request {
+            expects: Some(TypeLayout::of::<T>),
+            ..self.request(verb, Registry::get().entry(&fetch::fetch)?)
+        };
         self.worker()?.rpc(request, &())
     }
 
@@ -294,6 +298,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         Executor::may_wait()?;
         let request = self.request("rpc_sync", Registry::get().of::<F>()?);
         let future = self.worker()?.rpc(request, &args)?;
@@ -310,6 +315,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         let request = self.request("rpc_async", Registry::get().of::<F>()?);
         self.worker()?.rpc(request, &args)
     }
@@ -323,6 +329,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         F: Method<M, Object = T>,
     {
+        const { assert_is_function::<F>() };
         let worker = self.worker()?;
         let request = self.request("remote", Registry::get().of::<F>()?);
         let made = worker.create(request, std::any::type_name::<F::Value>(), &args);
@@ -347,6 +354,11 @@ impl<T: 'static> Wire for RRef<T> {
             ));
         }
         Ok(Self::from_handle(handle))
+    }
+
+    /// By the name of the type that decoding compares: the value need not travel, so it may have no layout.
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        layouts.named(format!("RRef<{}>", std::any::type_name::<T>()))
     }
 }
 

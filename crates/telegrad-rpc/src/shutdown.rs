@@ -226,6 +226,7 @@ impl Leaving<'_> {
                 no_wait: false,
             },
             object: None,
+            expects: None,
         };
         self.worker().rpc(request, &args)
     }

@@ -11,7 +11,7 @@ use crate::context::CallContext;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::function::FreeFn;
+use crate::function::{FreeFn, assert_is_function};
 use crate::layer::{Layer, in_scope, scope_of};
 use crate::members::Members;
 use crate::options::CallOptions;
@@ -82,6 +82,7 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         Executor::may_wait()?;
         let request = self.request::<F>(to.into(), "rpc_sync")?;
         let future = self.worker().rpc(request, &args)?;
@@ -107,6 +108,7 @@ impl World {
     where
         F: FreeFn<M, Value: Wire>,
     {
+        const { assert_is_function::<F>() };
         self.worker()
             .rpc(self.request::<F>(to.into(), "rpc_async")?, &args)
     }
@@ -126,6 +128,7 @@ impl World {
     where
         F: FreeFn<M>,
     {
+        const { assert_is_function::<F>() };
         let request = self.request::<F>(to.into(), "remote")?;
         let type_name = std::any::type_name::<F::Value>();
         self.worker()
@@ -140,6 +143,7 @@ impl World {
             function: Registry::get().of::<F>()?,
             options: self.options,
             object: None,
+            expects: None,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use telegrad_rpc::{Error, Result, World, caller, is_cancelled, join_all, register, remote, time_left};
+use telegrad_rpc::{Error, RRef, Result, World, caller, is_cancelled, join_all, register, remote, time_left};
 use telegrad_testkit::{Cluster, on_every_cluster, on_threads_and_processes};
 use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta, Wire};
 
@@ -365,5 +365,27 @@ fn a_function_that_was_never_registered_cannot_be_called() {
             error.to_string(),
             format!("`{path}` is not a remote function: mark it with #[remote]")
         );
+    });
+}
+
+#[test]
+fn a_closure_cannot_be_called() {
+    Cluster::threads(1).run(|world| {
+        let number = RRef::new(&world, 1_i64).unwrap();
+        let path = "calls::a_closure_cannot_be_called::{{closure}}::{{closure}}";
+        let advice = "closures cannot be called remotely: make it a function marked #[remote]";
+        for error in [
+            world.rpc_sync(0, |n: i64| n, (1,)).unwrap_err(),
+            world.rpc_async(0, |n: i64| n, (1,)).unwrap_err(),
+            world.remote(0, |n: i64| n, (1,)).unwrap_err(),
+            number.rpc_sync(|n: &i64| *n, ()).unwrap_err(),
+            number.rpc_async(|n: &i64| *n, ()).unwrap_err(),
+            number.remote(|n: &i64| *n, ()).unwrap_err(),
+        ] {
+            assert_eq!(
+                error.to_string(),
+                format!("`{path}` is not a remote function: {advice}")
+            );
+        }
     });
 }

@@ -4,7 +4,10 @@ use std::any::Any;
 
 use candle_core::{CpuStorage, Device, Storage, Tensor};
 
-use crate::{Arrived, Buffer, DType, Decoder, Encoder, RawTensor, TensorMeta, TensorSource, Wire, WireError};
+use crate::{
+    Arrived, Buffer, DType, Decoder, Encoder, Layouts, RawTensor, TensorMeta, TensorSource, TypeNumber, Wire,
+    WireError,
+};
 
 /// Sends the contiguous content; a view sends only what it shows. Arrives on the CPU, in the
 /// allocation that it was received into.
@@ -18,6 +21,10 @@ impl Wire for Tensor {
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.arrived()?.try_into()
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        RawTensor::layout(layouts)
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! Read it in this order: [`FrameHeader`] is the fixed start of every frame; [`Wire`] says how a
 //! value becomes a MessagePack body; [`Encoder`] and [`Decoder`] do it, and put tensors into a side
-//! table instead of the body ([`TensorSource`] on the way out, [`RawTensor`] on the way in).
+//! table instead of the body ([`TensorSource`] on the way out, [`RawTensor`] on the way in). [`Layout`] describes
+//! types, so that two programs can compare what they send.
 //!
 //! ```
 //! use telegrad_wire::{Decoder, Encoder, Wire};
@@ -41,6 +42,7 @@ mod error;
 mod frame;
 mod ids;
 mod impls;
+mod layout;
 mod outcome;
 #[cfg(feature = "serde")]
 mod serde;
@@ -58,6 +60,7 @@ pub use encoder::{Encoder, Payload, Reference};
 pub use error::WireError;
 pub use frame::{FrameHeader, FrameKind, HAS_SECTION, HEADER_LEN, IS_CONTROL, IS_LENT};
 pub use ids::{CallId, ContextId, Incarnation, Rank, WorldId};
+pub use layout::{Catalogue, Difference, Fields, Layout, Layouts, Signature, TypeLayout, TypeNumber};
 pub use outcome::{BoxError, Outcome};
 #[cfg(feature = "serde")]
 pub use serde::Serde;

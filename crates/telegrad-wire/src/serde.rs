@@ -12,6 +12,8 @@ use crate::{Decoder, Encoder, MAX_DEPTH, Wire, WireError};
 /// The value is one MessagePack value in the body, with structs as maps from field names. For types
 /// of other crates: your own do better with `#[derive(Wire)]`, which can hold tensors and references.
 ///
+/// Serde does not describe types, so two programs compare `Serde<T>` by the name of `T` alone, not by its fields.
+///
 /// ```
 /// use telegrad_wire::{Decoder, Encoder, Serde, Wire};
 ///
@@ -25,7 +27,7 @@ use crate::{Decoder, Encoder, MAX_DEPTH, Wire, WireError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Serde<T>(pub T);
 
-impl<T: Serialize + DeserializeOwned> Wire for Serde<T> {
+impl<T: Serialize + DeserializeOwned + 'static> Wire for Serde<T> {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.serialized(|body| {
             rmp_serde::encode::write_named(body, &self.0).map_err(|error| WireError::Unencodable {

@@ -1,6 +1,7 @@
 //! The trait of everything that can travel.
 
-use crate::{Decoder, Encoder, WireError};
+use crate::layout::short;
+use crate::{Decoder, Encoder, Layouts, TypeNumber, WireError};
 
 /// A value that can travel between workers as an argument or a result.
 ///
@@ -41,7 +42,7 @@ use crate::{Decoder, Encoder, WireError};
     label = "not a value that travels",
     note = "derive `Wire` for your own types with `#[derive(Wire)]`"
 )]
-pub trait Wire: Sized {
+pub trait Wire: Sized + 'static {
     /// Appends the value. What cannot be encoded is noted with [`Encoder::fail`].
     fn encode(&self, encoder: &mut Encoder);
 
@@ -51,6 +52,34 @@ pub trait Wire: Sized {
     /// When the bytes are no such value. Must not panic, and must not allocate more than the bytes
     /// that are there justify, whatever they are.
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError>;
+
+    /// Describes the type, for comparing the signatures of two programs (S9).
+    ///
+    /// The derived method describes fields and variants: their names, order and types. Without one, two programs compare
+    /// the type by its name, paths left out. A type that is encoded as another one is best described as that:
+    ///
+    /// ```
+    /// use telegrad_wire::{Decoder, Encoder, Layouts, TypeNumber, Wire, WireError};
+    ///
+    /// struct Celsius(f64);
+    ///
+    /// impl Wire for Celsius {
+    ///     fn encode(&self, encoder: &mut Encoder) {
+    ///         self.0.encode(encoder);
+    ///     }
+    ///
+    ///     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+    ///         f64::decode(decoder).map(Self)
+    ///     }
+    ///
+    ///     fn layout(layouts: &mut Layouts) -> TypeNumber {
+    ///         f64::layout(layouts)
+    ///     }
+    /// }
+    /// ```
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        layouts.named(short(std::any::type_name::<Self>()))
+    }
 
     /// Appends a sequence of values. Bytes override this to be one piece.
     #[doc(hidden)]

@@ -71,7 +71,10 @@ pub use telegrad_trace::record_function;
 pub use telegrad_wire::DType as ElementType;
 #[cfg(feature = "serde")]
 pub use telegrad_wire::Serde;
-pub use telegrad_wire::{Decoder, Encoder, RawTensor, TensorMeta, TensorSource, Wire, WireError};
+pub use telegrad_wire::{
+    Decoder, Encoder, Fields, Layout, Layouts, RawTensor, TensorMeta, TensorSource, TypeNumber, Wire,
+    WireError,
+};
 
 /// What most programs want: `use telegrad::prelude::*`.
 pub mod prelude {

@@ -1,8 +1,9 @@
-//! A function's signature as text, for error messages and listings.
+//! A function's signature as text, for error messages and listings. Programs are compared by layouts instead.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{FnArg, ReceiverKind, ReturnType, Signature};
+use syn::ext::IdentExt;
+use syn::{FnArg, Pat, ReceiverKind, ReturnType, Signature};
 
 /// `(Tensor, usize) -> Result<Tensor>`, with `async` before it for an async function.
 pub(super) fn of(sig: &Signature) -> String {
@@ -13,6 +14,19 @@ pub(super) fn of(sig: &Signature) -> String {
     };
     let start = if sig.asyncness.is_some() { "async " } else { "" };
     format!("{start}({}) -> {output}", inputs.join(", "))
+}
+
+/// The names of the parameters, without a receiver.
+pub(super) fn parameters(sig: &Signature) -> Vec<String> {
+    let typed = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(typed) => Some(&*typed.pat),
+        FnArg::Receiver(_) => None,
+    });
+    let name = |pattern: &Pat| match pattern {
+        Pat::Ident(name) => name.ident.unraw().to_string(),
+        other => text(other),
+    };
+    typed.map(name).collect()
 }
 
 fn input(input: &FnArg) -> String {
@@ -130,5 +144,11 @@ mod tests {
         ] {
             assert_eq!(of(&sig), expected);
         }
+    }
+
+    #[test]
+    fn parameters_are_named_without_the_receiver() {
+        let sig = parse_quote!(fn f(&self, mut a: u8, (b, c): (u8, u8), _: u8, r#type: u8));
+        assert_eq!(parameters(&sig), ["a", "(b, c)", "_", "type"]);
     }
 }

@@ -9,16 +9,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_net::{Closed, Flush, Incoming, Link, Outgoing, Sink};
 use telegrad_trace::Span;
 use telegrad_wire::{
-    CallId, ContextId, Decoder, FrameKind, HAS_SECTION, Rank, RawTensor, Reference, Tensors, Wire, WireError,
-    peer_text,
+    CallId, Catalogue, ContextId, Decoder, FrameKind, HAS_SECTION, Rank, RawTensor, Reference, Tensors, Wire,
+    WireError,
 };
 
-use super::Promise;
+use super::{OtherProgram, Promise};
 use crate::collective::is_gathering;
-use crate::error::{Error, Mismatch, RemoteError, RemoteErrorKind};
+use crate::error::{Error, RemoteError, RemoteErrorKind};
 use crate::layer::Recorded;
 use crate::recording;
-use crate::registry::{Registration, Registry};
 use crate::rref::{ForkId, Handle, Life, RefId};
 use crate::section::Section;
 use crate::status::Histogram;
@@ -29,8 +28,8 @@ use crate::worker_info::To;
 pub(crate) struct Outbound {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) calls: Arc<Calls>,
-    /// The other side's functions, when they differ from ours.
-    foreign: Option<FxHashMap<String, String>>,
+    /// Set when the callee runs another program.
+    pub(crate) other_program: Option<OtherProgram>,
 }
 
 /// How often replies are received for calls that nobody waits for.
@@ -247,36 +246,12 @@ impl Books {
 }
 
 impl Outbound {
-    pub(crate) fn new(
-        link: Arc<dyn Link>,
-        calls: Arc<Calls>,
-        foreign: Option<Vec<(String, String)>>,
-    ) -> Self {
+    pub(crate) fn new(link: Arc<dyn Link>, calls: Arc<Calls>, functions: Option<&Catalogue>) -> Self {
         Self {
             link,
             calls,
-            foreign: foreign.map(|list| list.into_iter().collect()),
+            other_program: functions.map(OtherProgram::new),
         }
-    }
-
-    /// Whether the callee has this function with the same signature.
-    pub(crate) fn check(&self, ours: &Registration) -> Result<(), Error> {
-        let Some(foreign) = &self.foreign else {
-            return Ok(());
-        };
-        let (function, worker) = (ours.name.to_owned(), self.calls.peer.to_string());
-        let mismatch = match foreign.get(ours.name) {
-            None => Mismatch::Missing { function, worker },
-            // A peer in another language has no signatures to compare.
-            Some(theirs) if theirs.is_empty() || theirs == ours.signature => return Ok(()),
-            Some(theirs) => Mismatch::Signature {
-                function,
-                worker,
-                ours: ours.signature.into(),
-                theirs: peer_text(theirs).into_owned(),
-            },
-        };
-        Err(Error::Mismatch(Box::new(mismatch)))
     }
 
     /// Gives up a call and tells the callee, which may not have started on it.
@@ -562,10 +537,4 @@ fn failure(body: &[u8], peer: &str) -> Error {
             source: Box::new(source),
         },
     }
-}
-
-/// The functions of this program, for the handshake.
-pub(crate) fn functions_if_not(digest: u64) -> Option<Vec<(String, String)>> {
-    let registry = Registry::get();
-    (registry.digest() != digest).then(|| registry.list())
 }

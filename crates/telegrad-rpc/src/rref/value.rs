@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use async_lock::{OnceCell, RwLock, RwLockReadGuardArc, RwLockWriteGuardArc};
-use telegrad_wire::Payload;
+use telegrad_wire::{Payload, TypeLayout};
 
 use crate::error::RemoteError;
 use crate::function::{Access, Receiver};
@@ -18,6 +18,8 @@ pub(crate) struct Value {
     cell: Arc<Cell>,
     pub(crate) type_name: &'static str,
     encode: Option<Encode>,
+    /// Nothing when it cannot travel.
+    pub(crate) layout: Option<fn() -> TypeLayout>,
     is_quick: fn(&(dyn Any + Send + Sync)) -> bool,
 }
 
@@ -35,6 +37,7 @@ impl Value {
             cell: Arc::new(RwLock::new(kept.value)),
             type_name: kept.type_name,
             encode: kept.encode,
+            layout: kept.layout,
             is_quick: kept.is_quick,
         }
     }

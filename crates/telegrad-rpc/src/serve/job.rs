@@ -16,7 +16,7 @@ use crate::error::{Error, RemoteErrorKind};
 use crate::layer::{Crossing, Recorded};
 use crate::recording;
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
-use crate::rref::{Claim, Entered, Handle, Value, is_fetch};
+use crate::rref::{Claim, Entered, Handle, Value, check_expected, is_fetch};
 use crate::status::{Reached, Stage};
 
 /// A request, and what it is waiting for.
@@ -225,7 +225,7 @@ fn useless(error: &Error) -> Trouble {
 /// Starts the function; a panic becomes an error.
 fn step(
     function: &'static Registration,
-    args: Decoder<'_>,
+    mut args: Decoder<'_>,
     mut object: Object,
     want: Want,
     context: &Arc<CallContext>,
@@ -234,7 +234,7 @@ fn step(
     context.enter(|| {
         let run = || match &mut object {
             Some((entered, claim)) if is_fetch(function) => {
-                Step::Done(fetched(claim, entered).map(Output::Message))
+                Step::Done(fetched(claim, entered, &mut args).map(Output::Message))
             }
             object => (function.invoke)(Invocation {
                 args,
@@ -253,12 +253,12 @@ fn step(
 }
 
 /// A value as a message.
-fn fetched(claim: &Claim, entered: &mut Entered) -> Result<Payload, Trouble> {
+fn fetched(claim: &Claim, entered: &mut Entered, args: &mut Decoder<'_>) -> Result<Payload, Trouble> {
     if recording::decoded() {
         recording::has_result();
     }
     match claim.get() {
-        Some(Ok(value)) => value.encode(entered),
+        Some(Ok(value)) => check_expected(value, args).and_then(|()| value.encode(entered)),
         Some(Err(error)) => Err(Trouble::Earlier(error.clone())),
         // It has been entered, so it is there.
         None => Err(Trouble::Around(RemoteErrorKind::NoValue, String::new())),

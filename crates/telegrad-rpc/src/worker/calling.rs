@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, Outgoing, SendError};
 use telegrad_trace::Span;
-use telegrad_wire::{CallId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Wire, WireError};
+use telegrad_wire::{
+    CallId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Payload, TypeLayout, Wire, WireError,
+};
 
 use super::Worker;
 use crate::call::{Call, Outbound, Purpose, RpcFuture, next_look};
@@ -36,6 +38,18 @@ pub(crate) struct Request<'a> {
     pub(crate) options: CallOptions,
     /// The reference that it is made on.
     pub(crate) object: Option<&'a Arc<Handle>>,
+    /// The layout of the value that it fetches, for an owner that runs another program.
+    pub(crate) expects: Option<fn() -> TypeLayout>,
+}
+
+impl Request<'_> {
+    fn payload(&self, encode: &dyn Fn(&mut Encoder)) -> Result<Payload, WireError> {
+        let mut encoder = Encoder::new();
+        encoder.array_len(2);
+        encoder.str(self.function.name);
+        encode(&mut encoder);
+        encoder.finish()
+    }
 }
 
 impl Worker {
@@ -115,6 +129,7 @@ impl Worker {
             function,
             options,
             object,
+            expects,
             ..
         } = *request;
         let member = self.members()?.find(to)?;
@@ -144,11 +159,7 @@ impl Worker {
         let mut reconnected = false;
         let mut known: Option<Times> = None;
         loop {
-            let mut encoder = Encoder::new();
-            encoder.array_len(2);
-            encoder.str(function.name);
-            encode(&mut encoder);
-            let mut payload = encoder.finish().map_err(cannot_send)?;
+            let mut payload = request.payload(encode).map_err(cannot_send)?;
             let outbound = match member.open() {
                 Some(open) => open,
                 None => {
@@ -166,7 +177,13 @@ impl Worker {
                     made.map_err(|absent| unreachable(absent, member, object))?
                 }
             };
-            outbound.check(function)?;
+            if let Some(other) = &outbound.other_program {
+                other.check(function, &member.info.name)?;
+                if let Some(layout) = expects.filter(|_| other.compares_fetched) {
+                    let expecting = request.payload(&|encoder| layout().encode(encoder));
+                    payload = expecting.map_err(cannot_send)?;
+                }
+            }
             let id = CallId(self.next_call.fetch_add(1, SeqCst));
             let life = member.identity().incarnation;
             let crossing = context.map(|context| Crossing {

@@ -4,7 +4,8 @@ use super::*;
 
 /// A callee that this program did not make.
 struct Callee {
-    functions: Vec<(String, String)>,
+    functions: Arc<Catalogue>,
+    asked: Sender<Vec<u8>>,
 }
 
 impl Host for Callee {
@@ -16,7 +17,7 @@ impl Host for Callee {
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
-        Arc::new(AlwaysFour)
+        Arc::new(AlwaysFour(self.asked.clone()))
     }
 
     fn options(&self) -> LinkOptions {
@@ -36,11 +37,12 @@ fn some_welcome() -> Welcome {
     }
 }
 
-/// Answers 4 to whatever is asked.
-pub(super) struct AlwaysFour;
+/// Answers 4 to whatever is asked, and passes the requests on.
+pub(super) struct AlwaysFour(pub(super) Sender<Vec<u8>>);
 
 impl Sink for AlwaysFour {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
+        let _ = self.0.send(message.body.to_vec());
         let payload = Payload {
             body: encode(&4_u8),
             tensors: Vec::new(),
@@ -57,23 +59,135 @@ impl Sink for AlwaysFour {
     fn closed(&self, _: &Closed) {}
 }
 
-fn serve(functions: &[(&str, &str)]) -> (Arc<Callee>, Listener) {
-    let functions = functions
-        .iter()
-        .map(|(name, signature)| (name.to_string(), signature.to_string()));
-    let callee = Arc::new(Callee {
-        functions: functions.collect(),
-    });
+/// How a callee describes a function, if it does.
+pub(super) type Describe = fn(&mut Layouts) -> Option<Signature>;
+
+/// A function with these arguments and this value.
+fn function<A: Wire, R: Wire>(layouts: &mut Layouts) -> Option<Signature> {
+    Some(Signature {
+        is_method: false,
+        arguments: A::layout(layouts),
+        value: Some(R::layout(layouts)),
+    })
+}
+
+/// A callee with these functions, and the requests that it gets.
+fn serve(functions: &[(&str, Describe)]) -> (Arc<Callee>, Listener, Receiver<Vec<u8>>) {
+    let functions = Arc::new(Catalogue::new(functions.iter().copied()));
+    let (asked, requests) = channel();
+    let callee = Arc::new(Callee { functions, asked });
     let host: Weak<Callee> = Arc::downgrade(&callee);
     let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
-    (callee, listener)
+    (callee, listener, requests)
+}
+
+#[derive(Wire, Debug)]
+struct Cfg {
+    lr: f64,
+    steps: u64,
+}
+
+#[derive(Wire)]
+enum Plan {
+    Fixed(Cfg),
+    Annealed { from: Cfg, over: Vec<Plan> },
+}
+
+#[remote]
+fn train(name: String, cfg: Cfg) -> String {
+    format!("{name}: {} {}", cfg.lr, cfg.steps)
+}
+
+#[remote]
+fn anneal(plan: Option<Plan>) -> Vec<Cfg> {
+    match plan {
+        Some(Plan::Fixed(cfg) | Plan::Annealed { from: cfg, .. }) => vec![cfg],
+        None => Vec::new(),
+    }
+}
+
+/// The same types in another version of the program, with fields that have changed places and types.
+mod changed {
+    use super::*;
+
+    #[derive(Wire)]
+    pub(super) struct Cfg {
+        steps: f64,
+        lr: u64,
+    }
+
+    #[derive(Wire)]
+    pub(super) enum Plan {
+        Fixed(super::Cfg),
+        Annealed {
+            from: super::Cfg,
+            over: Vec<Plan>,
+            by: f64,
+        },
+    }
 }
 
 #[test]
+fn a_type_whose_fields_differ_is_an_error_that_names_function_and_field() {
+    let (_callee, listener, _) = serve(&[
+        (
+            "foreign::callees::anneal",
+            function::<(Option<changed::Plan>,), Vec<Cfg>>,
+        ),
+        (
+            "foreign::callees::train",
+            function::<(String, changed::Cfg), String>,
+        ),
+    ]);
+    let half = Half::new(vec![listener.address().clone()]);
+    let cfg = || Cfg { lr: 0.1, steps: 3 };
+    let error = half.world.rpc_sync("w1", train, ("a".into(), cfg())).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`foreign::callees::train` has another signature on worker `w1`: \
+         argument 2 (`cfg`): field 0 of `Cfg` is `steps` there and `lr` here"
+    );
+    let error = half.world.rpc_async("w1", anneal, (None,)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`foreign::callees::anneal` has another signature on worker `w1`: \
+         argument 1 (`plan`): `Plan::Annealed` has field `by` there and not here"
+    );
+    let error = half.world.remote("w1", train, ("a".into(), cfg())).unwrap_err();
+    assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
+}
+
+#[test]
+fn an_owner_that_runs_another_program_is_told_which_layout_is_expected() {
+    let make = ("foreign::name", function::<(), String> as Describe);
+    let arguments = |functions: &[(&str, Describe)]| {
+        let (_callee, listener, requests) = serve(functions);
+        let half = Half::new(vec![listener.address().clone()]);
+        let name = half.world.remote("w1", name, ()).unwrap();
+        let _ = name.to_here();
+        let fetches = requests.iter().filter_map(|body| {
+            let name = body.windows(FETCH.len()).position(|bytes| bytes == FETCH)?;
+            Some(body[name + FETCH.len()..].to_vec())
+        });
+        fetches.take(1).next().unwrap()
+    };
+    let described = arguments(&[make, ("telegrad::fetch", function::<(), ()>)]);
+    assert_eq!(decode::<TypeLayout>(&described), TypeLayout::of::<String>());
+    assert_eq!(
+        arguments(&[make, ("telegrad::fetch", |_| None)]),
+        encode(&()),
+        "it could not read a layout"
+    );
+}
+
+/// The function that stands for fetching a value, as it is in a request.
+const FETCH: &[u8] = b"telegrad::fetch";
+
+#[test]
 fn a_program_that_differs_is_noticed_by_the_functions_that_are_called() {
-    let (_callee, listener) = serve(&[
-        ("foreign::add", "(i64, i64) -> i64"),
-        ("foreign::join", "(String) -> u8"),
+    let (_callee, listener, _) = serve(&[
+        ("foreign::add", function::<(i64, i64), i64>),
+        ("foreign::join", function::<(String, String), u8>),
     ]);
     let half = Half::new(vec![listener.address().clone()]);
     assert_eq!(
@@ -101,10 +215,10 @@ fn a_program_that_differs_is_noticed_by_the_functions_that_are_called() {
         matches!(&error, Error::Mismatch(why) if matches!(**why, Mismatch::Signature { .. })),
         "{error:?}"
     );
-    let ours = "(String, String) -> String";
+    let difference = "result: u8 there, String here";
     assert_eq!(
         error.to_string(),
-        format!("`foreign::join` is `(String) -> u8` on worker `w1` and `{ours}` here")
+        format!("`foreign::join` has another signature on worker `w1`: {difference}")
     );
     assert_eq!(
         half.world.rpc_sync("w1", add, (1, 1)).unwrap(),
@@ -115,7 +229,7 @@ fn a_program_that_differs_is_noticed_by_the_functions_that_are_called() {
 
 #[test]
 fn a_peer_without_signatures_is_called_by_name_and_its_nonsense_is_an_error() {
-    let (_callee, listener) = serve(&[("foreign::add", ""), ("foreign::name", "")]);
+    let (_callee, listener, _) = serve(&[("foreign::add", |_| None), ("foreign::name", |_| None)]);
     let half = Half::new(vec![listener.address().clone()]);
     assert_eq!(half.world.rpc_sync("w1", add, (1, 1)).unwrap(), 4);
     let error = half.world.rpc_sync("w1", name, ()).unwrap_err();

@@ -22,6 +22,15 @@ fn assert_shown(text: &str) {
     assert!(text.chars().count() < 5_000, "{}", text.len());
 }
 
+/// A function without arguments that gives something of a hostile name.
+fn hostile_signature(layouts: &mut Layouts) -> Option<Signature> {
+    Some(Signature {
+        is_method: false,
+        arguments: <()>::layout(layouts),
+        value: Some(layouts.named(endless())),
+    })
+}
+
 /// A callee that answers with an error, or leaves, in its own words.
 struct Rude {
     leaves: bool,
@@ -31,10 +40,10 @@ impl Host for Rude {
     fn admit(&self, _: &Hello) -> Result<Welcome, String> {
         Ok(Welcome {
             digest: 1,
-            functions: Some(vec![
-                ("foreign::add".into(), String::new()),
-                ("foreign::name".into(), endless()),
-            ]),
+            functions: Some(Arc::new(Catalogue::new([
+                ("foreign::add", (|_| None) as callees::Describe),
+                ("foreign::name", hostile_signature),
+            ]))),
         })
     }
 

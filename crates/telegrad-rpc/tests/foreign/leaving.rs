@@ -22,12 +22,15 @@ impl Host for Leaver {
         }
         Ok(Welcome {
             digest: 1,
-            functions: Some(vec![("foreign::name".into(), String::new())]),
+            functions: Some(Arc::new(Catalogue::new([(
+                "foreign::name",
+                |_: &mut Layouts| None,
+            )]))),
         })
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
-        Arc::new(callees::AlwaysFour)
+        Arc::new(callees::AlwaysFour(channel().0))
     }
 
     fn options(&self) -> LinkOptions {

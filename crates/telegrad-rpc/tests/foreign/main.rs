@@ -22,7 +22,10 @@ use telegrad_rpc::{
     Error, Mismatch, Options, RemoteError, RemoteErrorKind, Transport, World, init_with, remote,
 };
 use telegrad_testkit::Log;
-use telegrad_wire::{CallId, Decoder, Encoder, FrameHeader, FrameKind, Incarnation, Payload, Wire, WorldId};
+use telegrad_wire::{
+    CallId, Catalogue, Decoder, Encoder, FrameHeader, FrameKind, Incarnation, Layouts, Payload, Signature,
+    TypeLayout, Wire, WorldId,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
 
-use crate::{Decoder, Encoder, Wire, WireError};
+use crate::{Decoder, Encoder, Layout, Layouts, TypeNumber, Wire, WireError};
 
-impl<K: Wire + Eq + Hash, V: Wire, S: BuildHasher + Default> Wire for HashMap<K, V, S> {
+impl<K: Wire + Eq + Hash, V: Wire, S: BuildHasher + Default + 'static> Wire for HashMap<K, V, S> {
     fn encode(&self, encoder: &mut Encoder) {
         encode_map(self.len(), self, encoder);
     }
@@ -19,6 +19,11 @@ impl<K: Wire + Eq + Hash, V: Wire, S: BuildHasher + Default> Wire for HashMap<K,
         let mut map = Self::with_capacity_and_hasher(capacity, S::default());
         decode_map(len, decoder, |key, value| map.insert(key, value).is_none())?;
         Ok(map)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::Map(K::layout(layouts), V::layout(layouts));
+        layouts.add(layout)
     }
 }
 
@@ -33,9 +38,14 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
         decode_map(len, decoder, |key, value| map.insert(key, value).is_none())?;
         Ok(map)
     }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::Map(K::layout(layouts), V::layout(layouts));
+        layouts.add(layout)
+    }
 }
 
-impl<T: Wire + Eq + Hash, S: BuildHasher + Default> Wire for HashSet<T, S> {
+impl<T: Wire + Eq + Hash, S: BuildHasher + Default + 'static> Wire for HashSet<T, S> {
     fn encode(&self, encoder: &mut Encoder) {
         encode_set(self.len(), self, encoder);
     }
@@ -46,6 +56,11 @@ impl<T: Wire + Eq + Hash, S: BuildHasher + Default> Wire for HashSet<T, S> {
         let mut set = Self::with_capacity_and_hasher(capacity, S::default());
         decode_set(len, decoder, |item| set.insert(item))?;
         Ok(set)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::Set(T::layout(layouts));
+        layouts.add(layout)
     }
 }
 
@@ -59,6 +74,11 @@ impl<T: Wire + Ord> Wire for BTreeSet<T> {
         let mut set = Self::new();
         decode_set(len, decoder, |item| set.insert(item))?;
         Ok(set)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::Set(T::layout(layouts));
+        layouts.add(layout)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::{Decoder, Encoder, RawTensor, Wire, WireError};
+use crate::{Decoder, Encoder, Layouts, RawTensor, TypeNumber, Wire, WireError};
 
 macro_rules! pointers {
     ($($pointer:ident)*) => {$(
@@ -15,19 +15,27 @@ macro_rules! pointers {
             fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
                 T::decode(decoder).map($pointer::new)
             }
+
+            fn layout(layouts: &mut Layouts) -> TypeNumber {
+                T::layout(layouts)
+            }
         }
     )*};
 }
 
 pointers!(Box Arc);
 
-impl<T: ?Sized> Wire for PhantomData<T> {
+impl<T: ?Sized + 'static> Wire for PhantomData<T> {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.nil();
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.nil().map(|()| PhantomData)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        layouts.named("PhantomData")
     }
 }
 
@@ -38,5 +46,9 @@ impl Wire for RawTensor {
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.tensor()
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        layouts.named("Tensor")
     }
 }

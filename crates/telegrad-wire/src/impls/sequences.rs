@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Decoder, Encoder, Wire, WireError};
+use crate::{Decoder, Encoder, Layout, Layouts, TypeNumber, Wire, WireError};
 
 impl<T: Wire> Wire for Vec<T> {
     #[inline]
@@ -13,6 +13,11 @@ impl<T: Wire> Wire for Vec<T> {
     #[inline]
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         T::decode_vec(decoder)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::List(T::layout(layouts));
+        layouts.add(layout)
     }
 }
 
@@ -28,6 +33,11 @@ impl<T: Wire> Wire for VecDeque<T> {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         T::decode_vec(decoder).map(Self::from)
     }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::List(T::layout(layouts));
+        layouts.add(layout)
+    }
 }
 
 impl<T: Wire, const N: usize> Wire for [T; N] {
@@ -39,6 +49,11 @@ impl<T: Wire, const N: usize> Wire for [T; N] {
     #[inline]
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         T::decode_array(decoder)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::Array(T::layout(layouts), N as u64);
+        layouts.add(layout)
     }
 }
 
@@ -52,5 +67,10 @@ impl<T: Wire> Wire for Option<T> {
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.option(T::decode)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        let layout = Layout::Option(T::layout(layouts));
+        layouts.add(layout)
     }
 }

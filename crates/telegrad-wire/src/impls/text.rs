@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Decoder, Encoder, Wire, WireError};
+use crate::{Decoder, Encoder, Layouts, TypeNumber, Wire, WireError};
 
 impl Wire for String {
     #[inline]
@@ -24,6 +24,10 @@ impl Wire for Cow<'static, str> {
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         String::decode(decoder).map(Cow::Owned)
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        String::layout(layouts)
     }
 }
 

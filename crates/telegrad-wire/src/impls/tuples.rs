@@ -1,6 +1,6 @@
 //! Tuples. A call's arguments are one, so twelve is also the most arguments that a call can have.
 
-use crate::{Decoder, Encoder, Wire, WireError};
+use crate::{Decoder, Encoder, Layout, Layouts, TypeNumber, Wire, WireError};
 
 impl Wire for () {
     #[inline]
@@ -11,6 +11,10 @@ impl Wire for () {
     #[inline]
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         decoder.nil()
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        layouts.add(Layout::Tuple(Vec::new()))
     }
 }
 
@@ -27,6 +31,11 @@ macro_rules! tuple {
             fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
                 decoder.array_of($len, "a tuple")?;
                 Ok(($($name::decode(decoder).map_err(|e| e.at(concat!("element ", $index)))?,)*))
+            }
+
+            fn layout(layouts: &mut Layouts) -> TypeNumber {
+                let layout = Layout::Tuple(vec![$($name::layout(layouts)),*]);
+                layouts.add(layout)
             }
         }
     };

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use half::{bf16, f16};
 use telegrad_wire::{
-    Buffer, DType, Decoder, Encoder, FrameHeader, HEADER_LEN, RawTensor, TensorMeta, TensorTable, Wire,
-    WireError,
+    Buffer, Catalogue, DType, Decoder, Encoder, FrameHeader, HEADER_LEN, RawTensor, TensorMeta, TensorTable,
+    TypeLayout, Wire, WireError,
 };
 
 /// A type that holds a bit of everything and itself.
@@ -56,6 +56,7 @@ pub(crate) fn into_everything(data: &[u8]) {
     value::<(Duration, IpAddr, SocketAddr)>(data);
     value::<Vec<RawTensor>>(data);
     value::<Anything>(data);
+    layouts(data);
     #[cfg(feature = "candle")]
     value::<Vec<candle_core::Tensor>>(data);
     #[cfg(feature = "serde")]
@@ -71,6 +72,23 @@ fn header(data: &[u8]) {
             *bytes,
             "a header that was accepted is written as it was read"
         );
+    }
+}
+
+/// A layout that was accepted can be compared.
+fn layouts(data: &[u8]) {
+    value::<TypeLayout>(data);
+    value::<Catalogue>(data);
+    if let Ok(layout) = decode::<TypeLayout>(data) {
+        let ours = TypeLayout::of::<Anything>();
+        assert_eq!(
+            ours.difference(&layout).is_some(),
+            layout.difference(&ours).is_some()
+        );
+        assert_eq!(layout.difference(&layout), None);
+    }
+    if let Ok(catalogue) = decode::<Catalogue>(data) {
+        assert_eq!(catalogue.differences(&catalogue, |_| &[]), []);
     }
 }
 

@@ -9,8 +9,8 @@ use any_bytes::{Anything, into_everything};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use telegrad_wire::{
-    Buffer, CallId, DType, Decoder, Encoder, FrameHeader, FrameKind, RawTensor, TensorMeta, TensorTable,
-    Wire, WireError,
+    Buffer, CallId, Catalogue, DType, Decoder, Encoder, FrameHeader, FrameKind, Layouts, RawTensor,
+    Signature, TensorMeta, TensorTable, TypeLayout, Wire, WireError,
 };
 
 fn tensor() -> RawTensor {
@@ -52,6 +52,14 @@ fn body(value: &impl Wire) -> Vec<u8> {
     encoder.finish().unwrap().body
 }
 
+fn signature(layouts: &mut Layouts) -> Option<Signature> {
+    Some(Signature {
+        is_method: true,
+        arguments: <(Anything, u8)>::layout(layouts),
+        value: None,
+    })
+}
+
 /// Valid bytes of several kinds, to be broken.
 fn valid() -> Vec<Vec<u8>> {
     let mut table = vec![2, 12];
@@ -71,6 +79,8 @@ fn valid() -> Vec<Vec<u8>> {
         body(&Some(Some(None::<u8>))),
         table,
         header.to_bytes().to_vec(),
+        body(&TypeLayout::of::<Anything>()),
+        body(&Catalogue::new([("f", signature)])),
     ]
 }
 
@@ -174,7 +184,7 @@ proptest! {
 
     #[test]
     fn mutated_values_are_a_value_or_an_error(
-        which in 0_usize..8,
+        which in 0_usize..10,
         edits in vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 1..6),
     ) {
         let mut data = valid().swap_remove(which);

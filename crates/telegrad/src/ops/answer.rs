@@ -7,7 +7,9 @@ use bytemuck::Pod;
 use candle_core::Tensor;
 use telegrad_rpc::{Error, Result};
 use telegrad_trace::{Kind, Scope, is_recorded};
-use telegrad_wire::{Arrived, Buffer, DType, Decoder, Encoder, RawTensor, Wire, WireError};
+use telegrad_wire::{
+    Arrived, Buffer, DType, Decoder, Encoder, Layouts, RawTensor, TypeNumber, Wire, WireError,
+};
 
 /// A tensor, on the wire the same as candle's.
 pub(super) enum Operand {
@@ -30,6 +32,10 @@ impl Wire for Operand {
             Arrived::Raw(raw) => Ok(Self::Raw(raw)),
             made @ Arrived::Made(_) => Ok(Self::Tensor(made.try_into()?)),
         }
+    }
+
+    fn layout(layouts: &mut Layouts) -> TypeNumber {
+        RawTensor::layout(layouts)
     }
 }
 

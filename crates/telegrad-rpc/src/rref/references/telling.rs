@@ -139,6 +139,7 @@ fn send(worker: &Arc<Worker>, life: Life, batch: Batch) -> Result<()> {
         function: Registry::get().entry(&told)?,
         options,
         object: None,
+        expects: None,
     };
     worker.tell(&request, (life, batch.number), &(batch,))
 }

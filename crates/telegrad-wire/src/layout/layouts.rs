@@ -1,0 +1,60 @@
+//! Building a table of layouts.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+
+use super::table::Table;
+use super::{Layout, Name, TypeNumber};
+
+/// Table of layouts under construction, for [`Wire::layout`](crate::Wire::layout).
+#[derive(Debug, Default)]
+pub struct Layouts {
+    table: Vec<Layout>,
+    /// Types that may be recursive, entered before their fields.
+    defined: HashMap<TypeId, TypeNumber>,
+    /// Everything else, by content.
+    added: HashMap<Layout, TypeNumber>,
+}
+
+impl Layouts {
+    /// Enters a struct or an enum; `describe` runs once for each type.
+    ///
+    /// The type has its number before its fields are described, so that they may refer to it.
+    pub fn define<T: 'static>(&mut self, describe: impl FnOnce(&mut Self) -> Layout) -> TypeNumber {
+        let id = TypeId::of::<T>();
+        if let Some(&known) = self.defined.get(&id) {
+            return known;
+        }
+        // A place, until the layout is known.
+        let number = self.push(Layout::Tuple(Vec::new()));
+        self.defined.insert(id, number);
+        let layout = describe(self);
+        self.table[number.index()] = layout;
+        number
+    }
+
+    /// Enters the layout of anything else; equal ones share a number.
+    pub fn add(&mut self, layout: Layout) -> TypeNumber {
+        if let Some(&known) = self.added.get(&layout) {
+            return known;
+        }
+        let number = self.push(layout.clone());
+        self.added.insert(layout, number);
+        number
+    }
+
+    /// Enters a type that is compared by this name alone.
+    pub fn named(&mut self, name: impl Into<Name>) -> TypeNumber {
+        self.add(Layout::Named(name.into()))
+    }
+
+    fn push(&mut self, layout: Layout) -> TypeNumber {
+        let number = u32::try_from(self.table.len()).expect("a program has fewer than 2^32 types");
+        self.table.push(layout);
+        TypeNumber(number)
+    }
+
+    pub(super) fn finish(self) -> Table {
+        Table(self.table)
+    }
+}
