@@ -117,7 +117,8 @@ impl RemoteModule {
         Ok(call.then(move |outputs| opened(&worker, outputs?)))
     }
 
-    /// References to its parameters, in the order of [`Module::parameters`]: what a distributed optimiser is given.
+    /// References to its parameters, in the order of [`Module::parameters`](crate::Module::parameters): what a distributed
+    /// optimiser is given.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
