@@ -48,7 +48,7 @@ fn encoded(value: &impl Wire) -> Vec<u8> {
 }
 
 #[track_caller]
-fn returns<T: Serialize + DeserializeOwned + PartialEq + Debug + Clone>(value: T) {
+fn returns<T: Serialize + DeserializeOwned + PartialEq + Debug + Clone + 'static>(value: T) {
     // Between two other values, to see that it takes its own bytes and no others.
     let body = encoded(&(1_u8, Some(Serde(value.clone())), 2_u8));
     let mut decoder = Decoder::new(&body);
