@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Address, Identity, Listener, host_id, listen};
-use telegrad_wire::{Decoder, Encoder, Incarnation, Wire};
+use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, peer_text};
 
 use crate::deadline::after;
 use crate::error::{Error, Result};
@@ -218,7 +218,7 @@ fn claim(store: &dyn Store, card: &Card, key: &str, deadline: Instant) -> Result
             Error::Init(format!("the store at {store} has a broken card: {error}"))
         })?;
         let Identity { name, rank, .. } = &card.identity;
-        let other = other.identity.name;
+        let other = peer_text(&other.identity.name);
         return Err(Error::Init(format!(
             "worker `{name}` has rank {rank}, which worker `{other}` has already"
         )));

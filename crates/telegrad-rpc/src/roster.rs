@@ -4,10 +4,11 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use telegrad_wire::{Decoder, Incarnation, Rank, Wire, WireError, WorldId};
+use telegrad_wire::{Decoder, Incarnation, Rank, Wire, WireError, WorldId, peer_text};
 
 use crate::error::{Error, Result};
 use crate::member::Card;
+use crate::worker_info::WorkerInfo;
 
 /// The cards of the members of a world.
 pub(crate) struct Roster {
@@ -52,6 +53,12 @@ impl Roster {
         let mut by_life = FxHashMap::default();
         for card in &cards {
             let identity = &card.identity;
+            if let Some(problem) = WorkerInfo::name_problem(&identity.name) {
+                let (name, rank) = (peer_text(&identity.name), identity.rank);
+                return Err(Error::Init(format!(
+                    "rank {rank} has the name `{name}`, which {problem}"
+                )));
+            }
             by_life.insert(identity.incarnation, identity.rank);
             if let Some(first) = by_name.insert(identity.name.clone(), identity.rank) {
                 let (name, second) = (&identity.name, identity.rank);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use telegrad_rpc::foreign::Seat;
 use telegrad_rpc::{Options, Result, StoreServer, World, init_with, remote};
 use telegrad_testkit::{Board, Cluster, Member};
 
@@ -170,5 +171,25 @@ fn a_complete_world_takes_no_successor() {
         board.raise("met");
         board.wait("refused");
         world.shutdown().unwrap();
+    });
+}
+
+#[test]
+fn the_name_of_a_hostile_member_is_refused_and_shown_without_its_control_characters() {
+    let options = |rank| Options {
+        init_method: "mem://hostile".into(),
+        rank: Some(rank),
+        world_size: Some(2),
+        rendezvous_timeout: Duration::from_secs(30),
+        ..Options::default()
+    };
+    std::thread::scope(|scope| {
+        let hostile = scope.spawn(|| Seat::take("\x1b[2J", &options(1), Vec::new()).is_err());
+        let error = init_with("w0", options(0)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("rank 1 has the name `␛[2J`, which contains '\\u{1b}'"),
+            "{error}"
+        );
+        assert!(hostile.join().unwrap());
     });
 }

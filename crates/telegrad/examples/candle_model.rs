@@ -54,9 +54,10 @@ fn net() -> Result<AnyModule> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["trainer", "server"])?;
     let world = telegrad::init(&name)?;
-    if name == "trainer" {
-        train(&world)?;
+    if name == "server" {
+        return world.serve();
     }
+    train(&world)?;
     world.shutdown()
 }
 

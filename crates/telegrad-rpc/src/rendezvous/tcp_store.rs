@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use telegrad_wire::peer_text;
 
 use super::protocol::{self, Request, Response};
 use super::tcp_dial::{dial, read_exact, told};
@@ -80,7 +81,7 @@ impl TcpStore {
             Ok(response) => {
                 MutexGuard::unlock_fair(connection);
                 match response {
-                    Response::Refused { why } => Err(refused(why)),
+                    Response::Refused { why } => Err(refused(peer_text(&why).into_owned())),
                     response => Ok(response),
                 }
             }
@@ -103,7 +104,7 @@ impl TcpStore {
     fn confused(&self, response: &Response) -> RendezvousError {
         RendezvousError::Gone {
             address: self.address.clone(),
-            why: format!("it answered {response:?}"),
+            why: format!("it answered {}", peer_text(&format!("{response:?}"))),
         }
     }
 }
@@ -143,6 +144,7 @@ impl Store for TcpStore {
                 Response::Missing { .. } if Instant::now() < deadline => {}
                 Response::Missing { keys } => {
                     let waited = started.elapsed();
+                    let keys = keys.iter().map(|key| peer_text(key).into_owned()).collect();
                     return Err(RendezvousError::Missing {
                         store: self.describe(),
                         keys,
