@@ -65,7 +65,7 @@ pub fn dial(
     if let Address::Mem(name) = address {
         return admit_mem(name, &hello, sink, options).map_err(|why| DialError::failed(address, why, true));
     }
-    // First of all: a link that nobody watches would end without a goodbye, as if this worker had been lost.
+    // First of all: an unwatched link would end without a goodbye, as if this worker had been lost.
     let poller = poller().map_err(broken)?;
     let region = match address {
         Address::Unix(_) if options.share_memory => Region::create()

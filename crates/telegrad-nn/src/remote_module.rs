@@ -196,7 +196,7 @@ impl RemoteModule {
         self.0.owner_name()
     }
 
-    /// The module itself, to hand it on: whoever gets it makes a `RemoteModule` of it again.
+    /// The module itself, to hand it on: the receiver makes a `RemoteModule` of it again.
     pub fn rref(&self) -> &RRef<AnyModule> {
         &self.0
     }

@@ -120,7 +120,7 @@ pub(crate) struct Variables(Vec<(String, Param)>);
 
 impl Variables {
     pub(crate) fn of(map: &VarMap) -> Self {
-        // Whoever panicked with the lock has left a map of variables all the same.
+        // A thread that panicked with the lock has left a map of variables all the same.
         let map = map.data().lock().unwrap_or_else(PoisonError::into_inner);
         let params = map.iter();
         let params = params.map(|(name, variable)| {

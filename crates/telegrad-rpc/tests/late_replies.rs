@@ -1,4 +1,4 @@
-//! Replies that come after the limit of their call are dropped, whoever is slow (S15).
+//! Replies that come after the limit of their call are dropped, whichever side is slow (S15).
 //!
 //! A program of its own: the thread that ends calls at their limits is held up, and there is one per process.
 

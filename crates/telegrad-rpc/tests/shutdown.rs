@@ -36,7 +36,7 @@ fn long_work(board: Board) -> Result<()> {
     Ok(())
 }
 
-/// Starts work elsewhere that nobody waits for, and that does the same in turn.
+/// Starts detached work elsewhere, which does the same in turn.
 #[remote]
 fn scatter(depth: u32, board: Board) -> Result<()> {
     let world = World::current()?;

@@ -279,7 +279,7 @@ fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Result<Vec<T>, Box<dyn Outside>>
     let count = bytes / size_of::<T>();
     let start = memory.into_heap()?;
     // SAFETY: by the contract of `Outside` the block has `bytes` bytes, all initialised, is aligned for
-    // any element type, is owned by nobody else, and the global allocator takes it back with this layout.
+    // any element type, has no other owner, and the global allocator takes it back with this layout.
     Ok(unsafe { Vec::from_raw_parts(start.cast().as_ptr(), count, count) })
 }
 

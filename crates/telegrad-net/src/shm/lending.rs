@@ -206,7 +206,7 @@ impl Lending {
 }
 
 impl Books {
-    /// Gives a block a number, and its segment to the other end. The loan is nobody's tensor yet.
+    /// Gives a block a number, and its segment to the other end. The loan belongs to no tensor yet.
     fn enter(&mut self, out: Out, pass: impl FnOnce(BorrowedFd<'_>) -> bool) -> Option<Loan> {
         if self.is_over {
             return None;

@@ -69,7 +69,7 @@ fn a_dialler_that_leaves_while_a_link_is_made(kind: Kind) {
         Inbox::new(),
         kind.options(LinkOptions::default()),
     );
-    assert!(dialled.is_err(), "nobody watches it");
+    assert!(dialled.is_err(), "its poller is closed");
     assert_eq!(inbox.closed(), left());
 }
 

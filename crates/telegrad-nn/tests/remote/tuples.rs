@@ -75,7 +75,7 @@ fn gradients_flow_through_all_inputs_and_outputs(cluster: Cluster) {
             let moved = (&before[*name] - gradients.get(leaf).unwrap())?;
             assert_close(&after[*name], &moved);
         }
-        // One output alone: nobody waits for the gradient of the other.
+        // One output alone: no pass waits for the gradient of the other.
         world.context(|context| {
             let future = there.call_async((x.as_tensor().clone(), h.as_tensor().clone()))?;
             let (y, _): (Tensor, Tensor) = future.wait()?;

@@ -56,7 +56,7 @@ fn a_goodbye_is_the_reason_when_another_connection_ends_before_it() {
     let value = half.world.remote("w1", name, ()).unwrap();
     let caller = half.dial(half.hello()).unwrap();
 
-    // The connection for calls to it ends, and whoever looks for it finds nobody.
+    // The connection for calls to it ends, and a search for it finds no listener.
     leaver.is_leaving.store(true, SeqCst);
     drop(std::mem::take(&mut *leaver.links.lock().unwrap()));
     for _ in 0..3 {

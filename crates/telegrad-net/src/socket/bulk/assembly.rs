@@ -239,7 +239,7 @@ impl Claim {
     fn memory(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
         self.segments.iter().map(|&(start, len)| {
             // SAFETY: the segment lies within memory of `assembly`, which keeps it until every chunk is filled, and this
-            // one is not yet. Chunks do not overlap and each is claimed once, so nobody else refers to these bytes.
+            // one is not yet. Chunks do not overlap and each is claimed once, so no other thread refers to these bytes.
             unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
         })
     }

@@ -89,7 +89,7 @@ impl Writing {
         match wrote {
             Ok(Wrote::All) => self.chunk = None,
             Ok(_) => {}
-            // The lane is lost, and with it the link: nobody is to have it, and its reader comes to the end.
+            // The lane is lost, and with it the link: no thread may take it, and its reader comes to the end.
             Err(_) => {
                 lane.stream.shutdown();
                 (self.lane, self.chunk) = (None, None);
