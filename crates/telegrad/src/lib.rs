@@ -54,8 +54,10 @@ pub use telegrad_autograd::{
 pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
 /// Layers, initialisers, losses, and modules on other workers.
 pub use telegrad_nn as nn;
+pub use telegrad_nn::NnError;
 /// Optimisers, schedules, saved state.
 pub use telegrad_optim as optim;
+pub use telegrad_optim::OptimError;
 /// What workers on this machine are doing, from outside.
 pub use telegrad_rpc::status;
 pub use telegrad_rpc::{

@@ -11,6 +11,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-macros", &[]),
     ("telegrad-wire", &["telegrad-macros"]),
     ("telegrad-rendezvous", &["telegrad-wire"]),
+    (
+        "telegrad-error",
+        &["telegrad-macros", "telegrad-wire", "telegrad-rendezvous"],
+    ),
     ("telegrad-net", &["telegrad-wire"]),
     ("telegrad-trace", &["telegrad-macros", "telegrad-wire"]),
     (
@@ -23,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad-macros",
             "telegrad-wire",
             "telegrad-rendezvous",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
         ],
@@ -32,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-rpc",
@@ -42,6 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-rpc",
@@ -53,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-rpc",
@@ -64,6 +72,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-rpc",
@@ -74,6 +83,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-rpc",
@@ -87,6 +97,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-rpc",
