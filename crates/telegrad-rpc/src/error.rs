@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use telegrad_rendezvous::RendezvousError;
 use telegrad_wire::{BoxError, Wire, WireError, peer_text};
 use thiserror::Error;
 
-use crate::rendezvous::RendezvousError;
 use crate::rref::ReferenceInfo;
 
 /// Result of this crate.

@@ -10,6 +10,7 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-macros", &[]),
     ("telegrad-wire", &["telegrad-macros"]),
+    ("telegrad-rendezvous", &["telegrad-wire"]),
     ("telegrad-net", &["telegrad-wire"]),
     ("telegrad-trace", &["telegrad-macros", "telegrad-wire"]),
     (
@@ -21,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-rendezvous",
             "telegrad-net",
             "telegrad-trace",
         ],

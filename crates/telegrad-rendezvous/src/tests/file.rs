@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::super::file_store::FileStore;
-use super::super::{RendezvousError, Store};
 use super::{keys, soon};
+use crate::file_store::FileStore;
+use crate::{RendezvousError, Store};
 
 /// Tells a process of this test binary which store to join, and as which member.
 const CHILD: &str = "TELEGRAD_TEST_FILE_STORE";
@@ -171,7 +171,7 @@ fn a_file_that_shrinks_is_noticed() {
     fs::write(&path, b"TGSF\x02\0\0\0").unwrap();
     let error = store.get_all(&keys(&["other"]), Instant::now()).unwrap_err();
     assert!(
-        matches!(&error, RendezvousError::BrokenFile { why, .. } if why == "it has become shorter"),
+        matches!(&error, RendezvousError::DamagedFile { why, .. } if why == "it has become shorter"),
         "{error}"
     );
 }

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 use telegrad_wire::Wire;
 
-use super::RendezvousError;
-use super::file_members::{Pause, is_at, lock, open_private};
-use super::protocol;
-use super::table::Table;
+use crate::RendezvousError;
+use crate::file_members::{Pause, is_at, lock, open_private};
+use crate::protocol;
+use crate::table::Table;
 
 /// The first eight bytes: magic, and a version that is raised with every change of the records.
 const HEADER: [u8; 8] = *b"TGSF\x02\0\0\0";
@@ -26,7 +26,7 @@ const HEADER: [u8; 8] = *b"TGSF\x02\0\0\0";
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// A store file as far as it has been read.
-pub(super) struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: File,
     /// Everything before this byte is in the table.
@@ -38,7 +38,7 @@ pub(super) struct Log {
 
 /// A change of the table.
 #[derive(Debug, Wire)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// Set a key, unless it is set, for as long as its holder lives, if it has one.
     Insert {
         key: String,
@@ -51,7 +51,7 @@ pub(super) enum Record {
 
 impl Log {
     /// Starts the file anew. What is not a store file is not touched.
-    pub(super) fn start(path: &Path) -> Result<(), RendezvousError> {
+    pub(crate) fn start(path: &Path) -> Result<(), RendezvousError> {
         let mut log = Self::open(path)?;
         let mut found = [0; HEADER.len()];
         let length = log.file.read_at(&mut found, 0).map_err(|e| log.failed(e))?;
@@ -61,7 +61,7 @@ impl Log {
     }
 
     /// Opens the file; reads nothing of it yet.
-    pub(super) fn open(path: &Path) -> Result<Self, RendezvousError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, RendezvousError> {
         let file = open_private(path).map_err(|e| failed(path, e))?;
         Ok(Self {
             path: path.to_owned(),
@@ -73,12 +73,12 @@ impl Log {
     }
 
     /// The holder of a claimed key.
-    pub(super) fn holder(&self, key: &str) -> Option<u64> {
+    pub(crate) fn holder(&self, key: &str) -> Option<u64> {
         self.holders.get(key).copied()
     }
 
     /// Reads what is new, and appends the record that `change` makes of it, if any.
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         change: impl FnOnce(&Self) -> Option<Record>,
     ) -> Result<(), RendezvousError> {
@@ -101,12 +101,12 @@ impl Log {
     }
 
     /// The table as far as it has been read.
-    pub(super) fn table(&self) -> &Table {
+    pub(crate) fn table(&self) -> &Table {
         &self.table
     }
 
     /// Reads what is new.
-    pub(super) fn refresh(&mut self) -> Result<(), RendezvousError> {
+    pub(crate) fn refresh(&mut self) -> Result<(), RendezvousError> {
         // Most looks find nothing, and that needs no lock.
         let length = self.file.metadata().map_err(|e| self.failed(e))?.len();
         if length != self.read || !self.is_here()? {
@@ -185,7 +185,7 @@ impl Log {
         if HEADER.starts_with(found) {
             return Ok(());
         }
-        Err(RendezvousError::ForeignFile {
+        Err(RendezvousError::NotAStoreFile {
             path: self.path.clone(),
             found: found.to_owned(),
         })
@@ -200,7 +200,7 @@ impl Log {
     }
 
     fn broken(&self, why: &str) -> RendezvousError {
-        RendezvousError::BrokenFile {
+        RendezvousError::DamagedFile {
             path: self.path.clone(),
             offset: self.read,
             why: why.to_owned(),

@@ -1,6 +1,6 @@
 //! Init methods and their errors.
 
-use super::super::method::{Place, Resolved, resolve};
+use crate::{MeetingPoint, Membership, resolve};
 
 /// Resolves in an environment of these variables.
 fn resolve_in(
@@ -8,7 +8,7 @@ fn resolve_in(
     url: &str,
     rank: Option<u32>,
     world_size: Option<u32>,
-) -> Result<Resolved, String> {
+) -> Result<Membership, String> {
     let env = |name: &str| {
         variables
             .iter()
@@ -18,8 +18,8 @@ fn resolve_in(
     resolve(url, rank, world_size, &env).map_err(|e| e.to_string())
 }
 
-fn place(url: &str) -> Place {
-    resolve_in(&[], url, Some(0), Some(1)).unwrap().place
+fn place(url: &str) -> MeetingPoint {
+    resolve_in(&[], url, Some(0), Some(1)).unwrap().meeting_point
 }
 
 const ENV: [(&str, &str); 4] = [
@@ -31,29 +31,32 @@ const ENV: [(&str, &str); 4] = [
 
 #[test]
 fn every_scheme_names_a_place() {
-    let tcp = |host: &str, port| Place::Tcp {
+    let tcp = |host: &str, port| MeetingPoint::Tcp {
         host: host.into(),
         port,
     };
     assert_eq!(place("tcp://host:29500"), tcp("host", 29500));
     assert_eq!(place("tcp://10.0.0.1:1/"), tcp("10.0.0.1", 1));
     assert_eq!(place("tcp://[::1]:0"), tcp("::1", 0));
-    assert_eq!(place("file:///shared/a b"), Place::File("/shared/a b".into()));
-    assert_eq!(place("mem://notebook"), Place::Mem("notebook".into()));
+    assert_eq!(
+        place("file:///shared/a b"),
+        MeetingPoint::File("/shared/a b".into())
+    );
+    assert_eq!(place("mem://notebook"), MeetingPoint::Mem("notebook".into()));
     assert_eq!(place("tcp://[::1]:0").to_string(), "tcp://[::1]:0");
 }
 
 #[test]
 fn env_takes_everything_from_the_environment() {
     let resolved = resolve_in(&ENV, "env://", None, None).unwrap();
-    let place = Place::Tcp {
+    let meeting_point = MeetingPoint::Tcp {
         host: "host".into(),
         port: 29500,
     };
     assert_eq!(
         resolved,
-        Resolved {
-            place,
+        Membership {
+            meeting_point,
             rank: 1,
             world_size: 3
         }

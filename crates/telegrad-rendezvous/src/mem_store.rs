@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::table::{Table, Wait};
-use super::{RendezvousError, Store};
+use crate::table::{Table, Wait};
+use crate::{RendezvousError, Store};
 
 /// The stores of this process by name. Weak, so that a store ends with its last member and the
 /// next world under the name starts with an empty one.
 static STORES: Mutex<BTreeMap<String, Weak<Mutex<State>>>> = Mutex::new(BTreeMap::new());
 
 /// One member's handle to the store of a name.
-pub(super) struct MemStore {
+pub(crate) struct MemStore {
     name: String,
     state: Arc<Mutex<State>>,
     /// The keys that this handle has claimed.
@@ -33,7 +33,7 @@ struct State {
 
 impl MemStore {
     /// The store of that name; a new one if nobody holds it.
-    pub(super) fn open(name: &str) -> Self {
+    pub(crate) fn open(name: &str) -> Self {
         let mut stores = STORES.lock();
         stores.retain(|_, store| store.strong_count() > 0);
         let state = stores.get(name).and_then(Weak::upgrade).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Store for MemStore {
             };
             let result = match wait.values(table) {
                 Some(values) => Ok(values),
-                None if late => Err(RendezvousError::Missing {
+                None if late => Err(RendezvousError::MissingKeys {
                     store: self.describe(),
                     keys: wait.missing(table),
                     waited: started.elapsed(),

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
-use super::protocol::{self, MAGIC, Mismatch, Request, Response, VERSION};
-use super::table::{Table, Wait};
+use crate::protocol::{self, MAGIC, Mismatch, Request, Response, VERSION};
+use crate::table::{Table, Wait};
 
 /// How long a client may keep the server waiting for bytes that it owes: the first eight, or the
 /// rest of a message. Clients send these without a pause, so only strangers and the dead are slow.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest wait that a request can ask for; clients ask for far less, again and again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -26,10 +26,10 @@ const VANISHED_MS: u32 = 10_000;
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
 
 /// A connection and the request that it is at.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     /// The other side, for the log.
-    pub(super) peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     /// Bytes read, of a message that is not complete.
     inbox: Vec<u8>,
     /// Bytes not yet written. While there are some the client has no answer and so may not ask.
@@ -45,7 +45,7 @@ pub(super) struct Connection {
 }
 
 /// Why a connection ends.
-pub(super) enum Closed {
+pub(crate) enum Closed {
     /// The client left between two requests.
     Left,
     /// Something that somebody should look at.
@@ -53,7 +53,7 @@ pub(super) enum Closed {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         // A process that dies ends its connection. A host that vanishes is noticed by these.
@@ -75,26 +75,26 @@ impl Connection {
     }
 
     /// Forgets the keys that it has claimed.
-    pub(super) fn leave(&self, table: &mut Table) {
+    pub(crate) fn leave(&self, table: &mut Table) {
         for key in &self.claims {
             table.remove(key);
         }
     }
 
     /// The socket, to be watched for bytes and, if the second part says so, for room.
-    pub(super) fn watch(&self) -> (&TcpStream, bool) {
+    pub(crate) fn watch(&self) -> (&TcpStream, bool) {
         (&self.stream, !self.outbox.is_empty())
     }
 
     /// When [`settle`](Self::settle) must be called at the latest.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let silence = self.owes_bytes().then(|| self.moved + SILENCE_LIMIT);
         let wait = self.wait.as_ref().map(|(_, until)| *until);
         silence.into_iter().chain(wait).min()
     }
 
     /// Reads what is there, and does what it asks for.
-    pub(super) fn read(&mut self, table: &mut Table) -> Result<(), Closed> {
+    pub(crate) fn read(&mut self, table: &mut Table) -> Result<(), Closed> {
         // One piece at a time, so that a flood from one client leaves time for the others.
         let mut piece = [0; 16 * 1024];
         let count = match self.stream.read(&mut piece) {
@@ -123,7 +123,7 @@ impl Connection {
     }
 
     /// Writes what there is room for.
-    pub(super) fn write(&mut self) -> Result<(), Closed> {
+    pub(crate) fn write(&mut self) -> Result<(), Closed> {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {
                 Ok(count) => {
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     /// Answers a wait that has come to its end, and ends the connection when it is too slow.
-    pub(super) fn settle(&mut self, table: &Table, now: Instant) -> Result<(), Closed> {
+    pub(crate) fn settle(&mut self, table: &Table, now: Instant) -> Result<(), Closed> {
         if self.owes_bytes() && now >= self.moved + SILENCE_LIMIT {
             let owed = match self.greeted {
                 false => "its first 8 bytes",

@@ -1,19 +1,22 @@
-//! How workers find each other.
+//! How the workers of a world find each other.
 //!
-//! Before a worker can call another it must learn that worker's name and address, and all it is
-//! told is its rank, the size of the world and one place that every member knows. At that place is
-//! a [`Store`]: a small table of keys that are set once, in which each member leaves its card and
-//! waits for the cards of all. Nothing on the path of a call touches it.
+//! A worker starts with three facts: its rank, the size of the world, and a meeting point that every member
+//! knows. At the meeting point is a [`Store`]: a small table whose keys are set once. Each member puts its card
+//! there and waits for the cards of all others. No call goes through the store.
 //!
-//! Read it in this order: `method` turns an init method (`env://`, `tcp://host:port`,
-//! `file:///path`, `mem://name`) into a place, a rank and a size; `store` is the contract and
-//! `table` the state behind every implementation of it; then the three places: `mem_store` for one
-//! process; `file_store` (on a `file_log`, with `file_members`, which knows whether the file is in use,
-//! and `file_holder`, which knows whether a member lives) for one file system; `tcp_server` on rank 0 (with `tcp_connection`, one client of it) and `tcp_store` on
-//! every rank (with `tcp_dial`, which finds the server), which speak `protocol`, for many hosts.
+//! This is a crate of its own because it needs nothing of calls and links: it can be read and tested without
+//! them, and only the start of a world depends on it. It may depend on `telegrad-wire` and on no other crate of
+//! the workspace.
 //!
-//! All three live as long as a member holds them, and start empty after that: a crashed world
-//! leaves nothing behind that its successor at the same place could take for its own.
+//! Read it in this order. `method` turns an init method (`env://`, `tcp://host:port`, `file:///path`,
+//! `mem://name`) into a [`Membership`]: a meeting point, a rank and a size. `store` is the contract of all
+//! stores and `table` the state behind each. There are three stores: `mem_store` for one process; `file_store`
+//! for one file system, on top of `file_log`, `file_members` (whether the file is in use) and `file_holder`
+//! (whether a member lives); `tcp_server` on rank 0 and `tcp_store` on every rank for several hosts, which
+//! speak `protocol` (`tcp_connection` is one client as the server sees it, `tcp_dial` finds the server).
+//!
+//! A store exists while at least one member holds it, and is empty when it comes into being: a crashed world
+//! leaves nothing that the next world at the same meeting point could mistake for its own.
 
 mod file_holder;
 mod file_log;
@@ -38,13 +41,12 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use self::file_store::FileStore;
-use self::mem_store::MemStore;
-pub use self::method::UrlError;
-pub(crate) use self::method::{Place, Resolved, resolve};
-pub(crate) use self::store::Store;
-pub use self::tcp_server::StoreServer;
-use self::tcp_store::TcpStore;
+use crate::file_store::FileStore;
+use crate::mem_store::MemStore;
+pub use crate::method::{MeetingPoint, Membership, UrlError, resolve};
+pub use crate::store::Store;
+pub use crate::tcp_server::StoreServer;
+use crate::tcp_store::TcpStore;
 
 /// Why workers could not find each other.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,7 +62,7 @@ pub enum RendezvousError {
     },
     /// An environment variable is needed and not set.
     #[error("{variable} is not set, and {otherwise}")]
-    Unset {
+    UnsetVariable {
         /// The variable.
         variable: String,
         /// What would have done in its place.
@@ -68,7 +70,7 @@ pub enum RendezvousError {
     },
     /// An environment variable has no meaning.
     #[error("{variable} is `{value}`, which is not {wanted}")]
-    Variable {
+    InvalidVariable {
         /// The variable.
         variable: String,
         /// Its value.
@@ -122,7 +124,7 @@ pub enum RendezvousError {
     },
     /// Something else listens where the store should be.
     #[error("what listens at {address} is not a Telegrad store: its first bytes are `{}`", .found.escape_ascii())]
-    Stranger {
+    NotAStore {
         /// The address.
         address: String,
         /// The first bytes it sent.
@@ -140,7 +142,7 @@ pub enum RendezvousError {
     },
     /// The process that hosts the store is lost, and the store with it.
     #[error("rank 0, which hosts the store at {address}, is gone: {why}")]
-    Gone {
+    ServerLost {
         /// The address.
         address: String,
         /// How that was noticed.
@@ -156,7 +158,7 @@ pub enum RendezvousError {
     },
     /// Keys that nobody had set at the deadline.
     #[error("not set in the store at {store} after {}: {}", seconds(*.waited), .keys.join(", "))]
-    Missing {
+    MissingKeys {
         /// Where the store is.
         store: String,
         /// The keys.
@@ -174,7 +176,7 @@ pub enum RendezvousError {
     },
     /// The store's file is something else. It is left as it is.
     #[error("{} is not a store file of this version of Telegrad: it starts with `{}`; choose another path", .path.display(), .found.escape_ascii())]
-    ForeignFile {
+    NotAStoreFile {
         /// The file.
         path: PathBuf,
         /// Its first bytes.
@@ -182,7 +184,7 @@ pub enum RendezvousError {
     },
     /// The store's file was damaged while workers used it.
     #[error("the store file {} is damaged at byte {offset}: {why}", .path.display())]
-    BrokenFile {
+    DamagedFile {
         /// The file.
         path: PathBuf,
         /// Where in it.
@@ -193,29 +195,29 @@ pub enum RendezvousError {
 }
 
 /// A store that is open, and what keeps it so.
-pub(crate) struct Opened {
+pub struct OpenedStore {
     /// The table that all members share.
-    pub(crate) store: Arc<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// On rank 0 of a TCP world: the server. The store of every member ends with it, so it is
     /// kept until the others no longer need theirs.
-    pub(crate) server: Option<StoreServer>,
+    pub server: Option<StoreServer>,
 }
 
 /// Goes to the place where the workers meet, and is back before `deadline`.
 ///
 /// `server` is one that the caller has bound already, which is how port 0 becomes useful: the
 /// others are told its [`address`](StoreServer::address). Without it rank 0 of a TCP world binds one.
-pub(crate) fn open(
-    method: &Resolved,
+pub fn open(
+    membership: &Membership,
     server: Option<StoreServer>,
     deadline: Instant,
-) -> Result<Opened, RendezvousError> {
-    let store: Arc<dyn Store> = match &method.place {
-        Place::Tcp { host, port } => {
+) -> Result<OpenedStore, RendezvousError> {
+    let store: Arc<dyn Store> = match &membership.meeting_point {
+        MeetingPoint::Tcp { host, port } => {
             let server = match server {
-                None if method.rank == 0 => Some(StoreServer::bind_at(
+                None if membership.rank == 0 => Some(StoreServer::bind_at(
                     (host.as_str(), *port),
-                    &method.place.to_string(),
+                    &membership.meeting_point.to_string(),
                 )?),
                 given => given,
             };
@@ -223,7 +225,7 @@ pub(crate) fn open(
                 None => TcpStore::connect((host, *port), deadline)?,
                 Some(server) => TcpStore::connect_own(dialled(server.address()), server.address(), deadline)?,
             };
-            return Ok(Opened {
+            return Ok(OpenedStore {
                 store: Arc::new(store),
                 server,
             });
@@ -233,10 +235,10 @@ pub(crate) fn open(
                 place: place.to_string(),
             });
         }
-        Place::File(path) => Arc::new(FileStore::open(path, deadline)?),
-        Place::Mem(name) => Arc::new(MemStore::open(name)),
+        MeetingPoint::File(path) => Arc::new(FileStore::open(path, deadline)?),
+        MeetingPoint::Mem(name) => Arc::new(MemStore::open(name)),
     };
-    Ok(Opened { store, server: None })
+    Ok(OpenedStore { store, server: None })
 }
 
 /// Where a server in this process is reached that may listen on all interfaces.

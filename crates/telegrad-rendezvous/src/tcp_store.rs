@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use telegrad_wire::peer_text;
 
-use super::protocol::{self, Request, Response};
-use super::tcp_dial::{dial, read_exact, told};
-use super::{RendezvousError, Store};
+use crate::protocol::{self, Request, Response};
+use crate::tcp_dial::{dial, read_exact, told};
+use crate::{RendezvousError, Store};
 
 /// How long the server may take to answer what it can answer at once. It takes microseconds; a host
 /// that is silent for this long is down, or cut off without the connection having noticed.
@@ -20,7 +20,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const SLICE: Duration = Duration::from_millis(250);
 
 /// A connection to the server on rank 0.
-pub(super) struct TcpStore {
+pub(crate) struct TcpStore {
     address: String,
     local_ip: Option<IpAddr>,
     /// Or why it is lost. It is not made anew: when the server is gone, what it knew is too.
@@ -29,7 +29,7 @@ pub(super) struct TcpStore {
 
 impl TcpStore {
     /// Connects to the server at a host and port, which may come up later but before the deadline.
-    pub(super) fn connect((host, port): (&str, u16), deadline: Instant) -> Result<Self, RendezvousError> {
+    pub(crate) fn connect((host, port): (&str, u16), deadline: Instant) -> Result<Self, RendezvousError> {
         let address = if host.contains(':') {
             format!("[{host}]:{port}")
         } else {
@@ -45,7 +45,7 @@ impl TcpStore {
     }
 
     /// Connects to a server in this process by the address `dialled`.
-    pub(super) fn connect_own(
+    pub(crate) fn connect_own(
         dialled: SocketAddr,
         bound: SocketAddr,
         deadline: Instant,
@@ -64,7 +64,7 @@ impl TcpStore {
     /// Sends a request and waits for its answer. When that fails the connection is lost, since an
     /// answer that comes later would be taken for that of the next request.
     fn ask(&self, request: &Request, answer_by: Instant) -> Result<Response, RendezvousError> {
-        let gone = |why| RendezvousError::Gone {
+        let gone = |why| RendezvousError::ServerLost {
             address: self.address.clone(),
             why,
         };
@@ -102,7 +102,7 @@ impl TcpStore {
 
     /// The error for an answer to another question.
     fn confused(&self, response: &Response) -> RendezvousError {
-        RendezvousError::Gone {
+        RendezvousError::ServerLost {
             address: self.address.clone(),
             why: format!("it answered {}", peer_text(&format!("{response:?}"))),
         }
@@ -145,7 +145,7 @@ impl Store for TcpStore {
                 Response::Missing { keys } => {
                     let waited = started.elapsed();
                     let keys = keys.iter().map(|key| peer_text(key).into_owned()).collect();
-                    return Err(RendezvousError::Missing {
+                    return Err(RendezvousError::MissingKeys {
                         store: self.describe(),
                         keys,
                         waited,

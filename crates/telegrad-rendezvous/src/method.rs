@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::RendezvousError;
+use crate::RendezvousError;
 
 /// What is wrong with an init method.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -67,7 +67,7 @@ pub enum UrlError {
 
 /// A place that all workers of a world know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum MeetingPoint {
     /// A store that rank 0 hosts. The host may be a name; it is looked up when it is needed, since
     /// in a cluster the name of rank 0 often comes into being with rank 0.
     Tcp {
@@ -82,7 +82,7 @@ pub(crate) enum Place {
     Mem(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for MeetingPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
@@ -97,30 +97,30 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InitMethod {
     /// None for `env://`.
-    place: Option<Place>,
+    meeting_point: Option<MeetingPoint>,
     rank: Option<u32>,
     world_size: Option<u32>,
 }
 
 /// Everything a worker must be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resolved {
+pub struct Membership {
     /// Where the workers meet.
-    pub(crate) place: Place,
+    pub meeting_point: MeetingPoint,
     /// This worker's number.
-    pub(crate) rank: u32,
+    pub rank: u32,
     /// How many there are.
-    pub(crate) world_size: u32,
+    pub world_size: u32,
 }
 
 /// Finds out where the workers meet and as what this one comes: from the arguments, else from the
 /// query of the URL, else from the environment.
-pub(crate) fn resolve(
+pub fn resolve(
     url: &str,
     rank: Option<u32>,
     world_size: Option<u32>,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Resolved, RendezvousError> {
+) -> Result<Membership, RendezvousError> {
     let bad = |problem| RendezvousError::Url {
         url: url.to_owned(),
         problem,
@@ -140,14 +140,14 @@ pub(crate) fn resolve(
     if rank >= world_size {
         return Err(RendezvousError::Rank { rank, world_size });
     }
-    let place = match method.place {
-        Some(place) => place,
+    let meeting_point = match method.meeting_point {
+        Some(meeting_point) => meeting_point,
         None => from_env(env)?,
     };
-    match place {
-        Place::Tcp { port: 0, .. } if rank != 0 => Err(bad(UrlError::PortZero { rank })),
-        place => Ok(Resolved {
-            place,
+    match meeting_point {
+        MeetingPoint::Tcp { port: 0, .. } if rank != 0 => Err(bad(UrlError::PortZero { rank })),
+        meeting_point => Ok(Membership {
+            meeting_point,
             rank,
             world_size,
         }),
@@ -158,7 +158,7 @@ impl InitMethod {
     fn parse(url: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let place = match scheme {
+        let meeting_point = match scheme {
             "env" if rest.is_empty() => None,
             "env" => {
                 return Err(UrlError::Env {
@@ -166,14 +166,14 @@ impl InitMethod {
                 });
             }
             "tcp" => Some(parse_tcp(rest)?),
-            "file" if rest.starts_with('/') && !rest.ends_with('/') => Some(Place::File(rest.into())),
+            "file" if rest.starts_with('/') && !rest.ends_with('/') => Some(MeetingPoint::File(rest.into())),
             "file" => return Err(UrlError::NoPath),
             "mem" if rest.is_empty() => return Err(UrlError::NoName),
-            "mem" => Some(Place::Mem(rest.to_owned())),
+            "mem" => Some(MeetingPoint::Mem(rest.to_owned())),
             _ => return Err(UrlError::Scheme),
         };
         let mut method = Self {
-            place,
+            meeting_point,
             rank: None,
             world_size: None,
         };
@@ -192,7 +192,7 @@ impl InitMethod {
     }
 }
 
-fn parse_tcp(rest: &str) -> Result<Place, UrlError> {
+fn parse_tcp(rest: &str) -> Result<MeetingPoint, UrlError> {
     // Many programs put a slash behind the port of a URL.
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = match rest.strip_prefix('[') {
@@ -210,7 +210,7 @@ fn parse_tcp(rest: &str) -> Result<Place, UrlError> {
         (host, port) => {
             let port = parse_number("the port", port, u16::MAX.into())?;
             // The limit is that of the type.
-            Ok(Place::Tcp {
+            Ok(MeetingPoint::Tcp {
                 host: host.to_owned(),
                 port: port as u16,
             })
@@ -218,7 +218,7 @@ fn parse_tcp(rest: &str) -> Result<Place, UrlError> {
     }
 }
 
-fn from_env(env: &dyn Fn(&str) -> Option<String>) -> Result<Place, RendezvousError> {
+fn from_env(env: &dyn Fn(&str) -> Option<String>) -> Result<MeetingPoint, RendezvousError> {
     let otherwise = "env:// was to find rank 0 through it; tcp://host:port needs no variable";
     let host = env("MASTER_ADDR").ok_or_else(|| unset("MASTER_ADDR", otherwise))?;
     // As people write an IPv6 address in a URL.
@@ -227,14 +227,14 @@ fn from_env(env: &dyn Fn(&str) -> Option<String>) -> Result<Place, RendezvousErr
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(&host);
     if host.is_empty() {
-        return Err(RendezvousError::Variable {
+        return Err(RendezvousError::InvalidVariable {
             variable: "MASTER_ADDR".into(),
             value: String::new(),
             wanted: "a host".into(),
         });
     }
     let port = parse_variable("MASTER_PORT", u16::MAX.into(), otherwise, env)?;
-    Ok(Place::Tcp {
+    Ok(MeetingPoint::Tcp {
         host: host.to_owned(),
         port: port as u16,
     })
@@ -247,7 +247,7 @@ fn parse_variable(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<u32, RendezvousError> {
     let value = env(variable).ok_or_else(|| unset(variable, otherwise))?;
-    parse_number(variable, value.trim(), limit).map_err(|_| RendezvousError::Variable {
+    parse_number(variable, value.trim(), limit).map_err(|_| RendezvousError::InvalidVariable {
         variable: variable.to_owned(),
         value,
         wanted: format!("a whole number from 0 to {limit}"),
@@ -255,7 +255,7 @@ fn parse_variable(
 }
 
 fn unset(variable: &str, otherwise: &str) -> RendezvousError {
-    RendezvousError::Unset {
+    RendezvousError::UnsetVariable {
         variable: variable.to_owned(),
         otherwise: otherwise.to_owned(),
     }

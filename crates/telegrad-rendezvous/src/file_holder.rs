@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::file_members::{lock, open_private};
+use crate::file_members::{lock, open_private};
 
 /// The lock of a member, until dropped.
-pub(super) struct Holder {
-    pub(super) id: u64,
+pub(crate) struct Holder {
+    pub(crate) id: u64,
     path: PathBuf,
     /// Held for its lock. Nothing is ever written to it.
     _file: File,
@@ -22,7 +22,7 @@ pub(super) struct Holder {
 
 impl Holder {
     /// A holder of claims in the store file at `store`.
-    pub(super) fn new(store: &Path) -> io::Result<Self> {
+    pub(crate) fn new(store: &Path) -> io::Result<Self> {
         let id = getrandom::u64().map_err(io::Error::other)?;
         let path = path_of(store, id);
         let file = open_private(&path)?;
@@ -47,7 +47,7 @@ impl Drop for Holder {
 }
 
 /// Whether the holder of this id lives.
-pub(super) fn lives(store: &Path, id: u64) -> io::Result<bool> {
+pub(crate) fn lives(store: &Path, id: u64) -> io::Result<bool> {
     match File::open(path_of(store, id)) {
         Ok(file) => Ok(!lock(&file, FlockOperation::NonBlockingLockShared)?),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -56,12 +56,12 @@ pub(super) fn lives(store: &Path, id: u64) -> io::Result<bool> {
 }
 
 /// Removes what a dead holder has left behind.
-pub(super) fn bury(store: &Path, id: u64) {
+pub(crate) fn bury(store: &Path, id: u64) {
     let _ = fs::remove_file(path_of(store, id));
 }
 
 /// Removes what all holders of a crashed world have left behind. No member may be there.
-pub(super) fn bury_all(store: &Path) {
+pub(crate) fn bury_all(store: &Path) {
     let (Some(directory), Some(name)) = (store.parent(), store.file_name()) else {
         return;
     };

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use super::RendezvousError;
-use super::protocol::{self, Mismatch, VERSION};
+use crate::RendezvousError;
+use crate::protocol::{self, Mismatch, VERSION};
 
 /// How long one attempt may take, so that another address of the host, or its new address, gets a
 /// turn.
@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// Tries until a store answers, or something that is not one. Rank 0 may come later than the
 /// others, so everything that can get better is tried again until the deadline: also a name that is
 /// not known yet.
-pub(super) fn dial(
+pub(crate) fn dial(
     place: impl ToSocketAddrs + Copy,
     address: &str,
     deadline: Instant,
@@ -28,7 +28,7 @@ pub(super) fn dial(
     loop {
         let why = match attempt(place, deadline) {
             Ok(stream) => return Ok(stream),
-            Err(Failure::Stranger(found)) => return Err(RendezvousError::Stranger { address, found }),
+            Err(Failure::Stranger(found)) => return Err(RendezvousError::NotAStore { address, found }),
             Err(Failure::Version(theirs)) => {
                 return Err(RendezvousError::Version {
                     address,
@@ -53,7 +53,7 @@ pub(super) fn dial(
 }
 
 /// Fills `buf` before `by`.
-pub(super) fn read_exact(mut stream: &TcpStream, mut buf: &mut [u8], by: Instant) -> io::Result<()> {
+pub(crate) fn read_exact(mut stream: &TcpStream, mut buf: &mut [u8], by: Instant) -> io::Result<()> {
     while !buf.is_empty() {
         let left = by.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -71,7 +71,7 @@ pub(super) fn read_exact(mut stream: &TcpStream, mut buf: &mut [u8], by: Instant
 }
 
 /// An error of a connection, for people.
-pub(super) fn told(error: &io::Error) -> String {
+pub(crate) fn told(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
             "the connection was closed".into()

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::subscriber::NoSubscriber;
 
-use super::RendezvousError;
-use super::table::Table;
-use super::tcp_connection::{Closed, Connection};
+use crate::RendezvousError;
+use crate::table::Table;
+use crate::tcp_connection::{Closed, Connection};
 
 /// The store of a world whose workers meet over TCP.
 ///
@@ -42,7 +42,7 @@ impl StoreServer {
     }
 
     /// As `bind`; `shown` is what to call an address that cannot be looked up.
-    pub(super) fn bind_at(address: impl ToSocketAddrs, shown: &str) -> Result<Self, RendezvousError> {
+    pub(crate) fn bind_at(address: impl ToSocketAddrs, shown: &str) -> Result<Self, RendezvousError> {
         let failed = |why: String| RendezvousError::Bind {
             address: shown.to_owned(),
             why,

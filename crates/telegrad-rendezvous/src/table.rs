@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 /// Keys and their values.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     values: HashMap<String, Vec<u8>>,
 }
 
 impl Table {
     /// Sets `key` unless it is set; the value that was there already, if one was.
-    pub(super) fn insert(&mut self, key: String, value: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn insert(&mut self, key: String, value: Vec<u8>) -> Option<Vec<u8>> {
         if let Some(before) = self.values.get(&key) {
             return Some(before.clone());
         }
@@ -19,19 +19,19 @@ impl Table {
     }
 
     /// The value of `key`.
-    pub(super) fn get(&self, key: &str) -> Option<&[u8]> {
+    pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice)
     }
 
     /// Forgets `key`.
-    pub(super) fn remove(&mut self, key: &str) {
+    pub(crate) fn remove(&mut self, key: &str) {
         self.values.remove(key);
     }
 }
 
 /// One wait for several keys.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     keys: Vec<String>,
     /// How many keys, from the first, have been seen; the next one was not set at the last look. A
     /// world of n workers inserts n keys while rank 0 waits for all of them; without this every insert
@@ -41,24 +41,24 @@ pub(super) struct Wait {
 
 impl Wait {
     /// A wait for all of `keys`.
-    pub(super) fn new(keys: Vec<String>) -> Self {
+    pub(crate) fn new(keys: Vec<String>) -> Self {
         Self { keys, seen: 0 }
     }
 
     /// Whether there is any use in looking again now that `key` is set.
-    pub(super) fn awaits(&self, key: &str) -> bool {
+    pub(crate) fn awaits(&self, key: &str) -> bool {
         self.keys.get(self.seen).is_some_and(|next| next == key)
     }
 
     /// Looks again; true once all keys have been seen.
-    pub(super) fn advance(&mut self, table: &Table) -> bool {
+    pub(crate) fn advance(&mut self, table: &Table) -> bool {
         let left = &self.keys[self.seen..];
         self.seen += left.iter().take_while(|key| table.get(key).is_some()).count();
         self.seen == self.keys.len()
     }
 
     /// The values in the order of the keys, once all are set.
-    pub(super) fn values(&mut self, table: &Table) -> Option<Vec<Vec<u8>>> {
+    pub(crate) fn values(&mut self, table: &Table) -> Option<Vec<Vec<u8>>> {
         if !self.advance(table) {
             return None;
         }
@@ -76,7 +76,7 @@ impl Wait {
     }
 
     /// The keys that are not set.
-    pub(super) fn missing(&self, table: &Table) -> Vec<String> {
+    pub(crate) fn missing(&self, table: &Table) -> Vec<String> {
         self.keys
             .iter()
             .filter(|key| table.get(key).is_none())

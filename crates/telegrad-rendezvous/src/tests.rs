@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::file_store::FileStore;
-use super::mem_store::MemStore;
-use super::table::{Table, Wait};
-use super::tcp_store::TcpStore;
-use super::{Store, StoreServer};
+use crate::file_store::FileStore;
+use crate::mem_store::MemStore;
+use crate::table::{Table, Wait};
+use crate::tcp_store::TcpStore;
+use crate::{Store, StoreServer};
 
 /// A place where stores can be opened.
 enum Meeting {

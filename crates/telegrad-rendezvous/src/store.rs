@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use super::RendezvousError;
+use crate::RendezvousError;
 
 /// A table shared by the members of a world, in which a key is set once.
 ///
@@ -11,7 +11,7 @@ use super::RendezvousError;
 /// one that comes second. A claimed key lasts no longer than the member that set it, so that a
 /// member which dies while the world assembles leaves its place to its successor. Calls from several threads may wait for each other for a
 /// moment, never for as long as a [`get_all`](Self::get_all) waits.
-pub(crate) trait Store: Send + Sync {
+pub trait Store: Send + Sync {
     /// Sets `key` unless it is set; the value that was there already, if one was.
     fn insert(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError>;
 
@@ -23,7 +23,7 @@ pub(crate) trait Store: Send + Sync {
     fn release(&self, key: &str) -> Result<(), RendezvousError>;
 
     /// Waits until all keys are set; their values in order. At the deadline the error is
-    /// [`RendezvousError::Missing`] with the keys that are not set; a deadline that has passed asks
+    /// [`RendezvousError::MissingKeys`] with the keys that are not set; a deadline that has passed asks
     /// once. A store that is lost ends the wait at once.
     fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError>;
 

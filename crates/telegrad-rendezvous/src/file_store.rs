@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::file_holder::{self, Holder};
-use super::file_log::{Log, Record};
-use super::file_members::{Members, Pause};
-use super::table::Wait;
-use super::{RendezvousError, Store};
+use crate::file_holder::{self, Holder};
+use crate::file_log::{Log, Record};
+use crate::file_members::{Members, Pause};
+use crate::table::Wait;
+use crate::{RendezvousError, Store};
 
 /// One member's view of a store file.
-pub(super) struct FileStore {
+pub(crate) struct FileStore {
     path: PathBuf,
     log: Mutex<Log>,
     /// Of the keys that this handle has claimed.
@@ -25,7 +25,7 @@ pub(super) struct FileStore {
 
 impl FileStore {
     /// Opens or creates the file at `path`, whose directory must exist.
-    pub(super) fn open(path: &Path, deadline: Instant) -> Result<Self, RendezvousError> {
+    pub(crate) fn open(path: &Path, deadline: Instant) -> Result<Self, RendezvousError> {
         let failed = |why| failed(path, why);
         if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
             return Err(failed(format!(
@@ -119,7 +119,7 @@ impl Store for FileStore {
                     Some(values) if !any_died => return Ok(values),
                     _ if late => {
                         let (store, keys) = (self.describe(), wait.missing(log.table()));
-                        return Err(RendezvousError::Missing {
+                        return Err(RendezvousError::MissingKeys {
                             store,
                             keys,
                             waited: started.elapsed(),

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use tracing::dispatcher::with_default;
 
-use super::super::protocol::{self, Request};
-use super::super::tcp_store::TcpStore;
-use super::super::{Place, RendezvousError, Resolved, Store, StoreServer, dialled, open};
 use super::log::Log;
 use super::{keys, soon, tcp_store};
+use crate::protocol::{self, Request};
+use crate::tcp_store::TcpStore;
+use crate::{MeetingPoint, Membership, RendezvousError, Store, StoreServer, dialled, open};
 
 /// A server whose warnings can be waited for.
 fn watched_server() -> (StoreServer, Log) {
@@ -200,13 +200,13 @@ fn a_port_in_use_is_named() {
 }
 
 /// A member of a world of two that meets at `address`.
-fn member(rank: u32, address: SocketAddr) -> Resolved {
-    let place = Place::Tcp {
+fn member(rank: u32, address: SocketAddr) -> Membership {
+    let meeting_point = MeetingPoint::Tcp {
         host: address.ip().to_string(),
         port: address.port(),
     };
-    Resolved {
-        place,
+    Membership {
+        meeting_point,
         rank,
         world_size: 2,
     }
@@ -313,8 +313,8 @@ fn what_is_too_large_is_refused_and_the_rest_goes_on() {
 fn a_given_server_is_used_and_kept() {
     let server = StoreServer::bind("127.0.0.1:0").unwrap();
     let address = server.address();
-    let method = Resolved {
-        place: Place::Tcp {
+    let method = Membership {
+        meeting_point: MeetingPoint::Tcp {
             host: "localhost".into(),
             port: 0,
         },
@@ -331,7 +331,7 @@ fn a_given_server_is_used_and_kept() {
     drop(zero);
     assert!(matches!(
         one.store.insert("x", b""),
-        Err(RendezvousError::Gone { .. })
+        Err(RendezvousError::ServerLost { .. })
     ));
 }
 
@@ -348,8 +348,8 @@ fn a_server_on_all_interfaces_is_dialled_over_the_loopback_and_tells_no_address(
 #[test]
 fn a_server_has_no_use_without_tcp() {
     let server = StoreServer::bind("127.0.0.1:0").unwrap();
-    let method = Resolved {
-        place: Place::Mem("x".into()),
+    let method = Membership {
+        meeting_point: MeetingPoint::Mem("x".into()),
         rank: 0,
         world_size: 1,
     };

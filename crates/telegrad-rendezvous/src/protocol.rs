@@ -7,21 +7,21 @@
 use telegrad_wire::{Decoder, Encoder, Wire};
 
 /// Raised with every change of the messages.
-pub(super) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 2;
 
 /// The first four bytes from either side.
-pub(super) const MAGIC: [u8; 4] = *b"TGST";
+pub(crate) const MAGIC: [u8; 4] = *b"TGST";
 
 /// Longest message. An answer holds the cards of a whole world, a few hundred bytes for each
 /// worker; this is room for tens of thousands of them and not enough to hurt the host.
-pub(super) const MAX_MESSAGE: usize = 16 << 20;
+pub(crate) const MAX_MESSAGE: usize = 16 << 20;
 
 /// Bytes of a length.
 const LENGTH: usize = 4;
 
 /// What a client wants.
 #[derive(Debug, PartialEq, Wire)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Set a key unless it is set.
     Insert { key: String, value: Vec<u8> },
     /// As `Insert`, for as long as this connection lasts.
@@ -34,7 +34,7 @@ pub(super) enum Request {
 
 /// What the server answers.
 #[derive(Debug, PartialEq, Wire)]
-pub(super) enum Response {
+pub(crate) enum Response {
     /// To `Insert` and `Claim`: what was there before.
     Inserted { before: Option<Vec<u8>> },
     /// To `Get`: all values, in the order of the keys.
@@ -49,7 +49,7 @@ pub(super) enum Response {
 
 /// Why a connection ends at its first eight bytes.
 #[derive(Debug, PartialEq)]
-pub(super) enum Mismatch {
+pub(crate) enum Mismatch {
     /// They are not from a Telegrad store or its client.
     Stranger,
     /// They are from one of another version.
@@ -57,14 +57,14 @@ pub(super) enum Mismatch {
 }
 
 /// The eight bytes of this version.
-pub(super) fn preface() -> [u8; 8] {
+pub(crate) fn preface() -> [u8; 8] {
     let [a, b, c, d] = MAGIC;
     let [e, f, g, h] = VERSION.to_le_bytes();
     [a, b, c, d, e, f, g, h]
 }
 
 /// Judges the other side's eight bytes.
-pub(super) fn check_preface(&[a, b, c, d, version @ ..]: &[u8; 8]) -> Result<(), Mismatch> {
+pub(crate) fn check_preface(&[a, b, c, d, version @ ..]: &[u8; 8]) -> Result<(), Mismatch> {
     match u32::from_le_bytes(version) {
         _ if [a, b, c, d] != MAGIC => Err(Mismatch::Stranger),
         VERSION => Ok(()),
@@ -73,7 +73,7 @@ pub(super) fn check_preface(&[a, b, c, d, version @ ..]: &[u8; 8]) -> Result<(),
 }
 
 /// A message with its length.
-pub(super) fn frame(message: &impl Wire) -> Result<Vec<u8>, String> {
+pub(crate) fn frame(message: &impl Wire) -> Result<Vec<u8>, String> {
     let mut encoder = Encoder::new();
     message.encode(&mut encoder);
     let body = encoder.finish().map_err(|e| e.to_string())?.body;
@@ -85,7 +85,7 @@ pub(super) fn frame(message: &impl Wire) -> Result<Vec<u8>, String> {
 }
 
 /// The length at the start of a message, checked, once its four bytes are there.
-pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
+pub(crate) fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
     let Some(&length) = bytes.first_chunk::<LENGTH>() else {
         return Ok(None);
     };
@@ -95,7 +95,7 @@ pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
 }
 
 /// The first message in `bytes` and what follows it, once all of it is there.
-pub(super) fn split<T: Wire>(bytes: &[u8]) -> Result<Option<(T, &[u8])>, String> {
+pub(crate) fn split<T: Wire>(bytes: &[u8]) -> Result<Option<(T, &[u8])>, String> {
     let Some(length) = length(bytes)? else {
         return Ok(None);
     };
@@ -106,7 +106,7 @@ pub(super) fn split<T: Wire>(bytes: &[u8]) -> Result<Option<(T, &[u8])>, String>
 }
 
 /// The message in `body`.
-pub(super) fn parse<T: Wire>(body: &[u8]) -> Result<T, String> {
+pub(crate) fn parse<T: Wire>(body: &[u8]) -> Result<T, String> {
     let mut decoder = Decoder::new(body);
     let message = T::decode(&mut decoder).and_then(|message| decoder.finish().map(|()| message));
     message.map_err(|e| format!("a message makes no sense: {e}"))

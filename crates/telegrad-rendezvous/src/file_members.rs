@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 /// A membership, until dropped.
-pub(super) struct Members {
+pub(crate) struct Members {
     /// Held for its lock. Nothing is ever written to it.
     file: File,
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Members {
 impl Members {
     /// Becomes a member of the store file at `store`. `first` starts that file anew when there is no
     /// other member; it may run in several processes at once, or after one another.
-    pub(super) fn join<E>(
+    pub(crate) fn join<E>(
         store: &Path,
         deadline: Instant,
         first: impl Fn() -> Result<(), E>,
@@ -76,7 +76,7 @@ impl Drop for Members {
 }
 
 /// Opens or creates a file that only this user can read: what it says is believed.
-pub(super) fn open_private(path: &Path) -> io::Result<File> {
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .append(true)
@@ -86,7 +86,7 @@ pub(super) fn open_private(path: &Path) -> io::Result<File> {
 }
 
 /// Takes the lock if that needs no waiting.
-pub(super) fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
+pub(crate) fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     loop {
         match rustix::fs::flock(file, operation) {
             Ok(()) => return Ok(true),
@@ -98,7 +98,7 @@ pub(super) fn lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 }
 
 /// Whether that path still leads to that file.
-pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match fs::metadata(path) {
         Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),
@@ -108,7 +108,7 @@ pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Waiting for other processes, which cannot wake this one: short pauses that grow.
-pub(super) struct Pause {
+pub(crate) struct Pause {
     next: Duration,
     deadline: Instant,
 }
@@ -118,7 +118,7 @@ impl Pause {
     /// nothing.
     const LONGEST: Duration = Duration::from_millis(20);
 
-    pub(super) fn new(deadline: Instant) -> Self {
+    pub(crate) fn new(deadline: Instant) -> Self {
         Self {
             next: Duration::from_millis(1),
             deadline,
@@ -126,7 +126,7 @@ impl Pause {
     }
 
     /// Pauses; false, at once, after the deadline.
-    pub(super) fn sleep(&mut self) -> bool {
+    pub(crate) fn sleep(&mut self) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
         std::thread::sleep(self.next.min(left));
         self.next = (self.next * 2).min(Self::LONGEST);
