@@ -6,7 +6,8 @@ mod forgetting;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use telegrad_trace::{Collected, Kind, Options, Position, Profile, Span, Status};
+use telegrad_profile::{Options, Profile};
+use telegrad_trace::{Collected, Kind, Position, Span, Status};
 use telegrad_wire::Rank;
 
 use crate::context::CallContext;

@@ -64,7 +64,9 @@ pub use telegrad_rpc::{
     RoundError, RpcFuture, Sleep, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller,
     is_cancelled, join_all, profile, register, remote, sleep, time_left, timeout,
 };
-/// What profiles are made of, and what can be seen in them.
+/// Profiles: averages, steps, critical paths, files.
+pub use telegrad_profile as profile;
+/// Events, spans and recorders.
 pub use telegrad_trace as trace;
 pub use telegrad_trace::record_function;
 /// The element types that travel.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_macros::remote;
-use telegrad_trace::{Collected, Event, Profile};
+use telegrad_profile::Profile;
+use telegrad_trace::{Collected, Event};
 use telegrad_wire::Rank;
 
 use super::{here, of_world};

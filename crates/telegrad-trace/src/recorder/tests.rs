@@ -1,6 +1,6 @@
 //! What a recorder keeps, for whom, and for how long.
 
-use super::books::{AT_ONCE, MAX_EVENTS, MAX_TRACES};
+use super::table::{AT_ONCE, MAX_EVENTS, MAX_TRACES};
 use super::*;
 use crate::{Kind, Span};
 
