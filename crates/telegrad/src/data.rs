@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use telegrad_rpc::{Error, Result};
 
 /// The file, as it is in the repository.
-const DIGITS: &[u8] = include_bytes!("../../../data/digits.csv.gz");
+const DIGITS: &[u8] = include_bytes!("../data/digits.csv.gz");
 
 /// Pixels of an image.
 const PIXELS: usize = 64;

@@ -89,7 +89,7 @@ pub mod prelude {
 
 /// The programs of docs/candle.md, which are compiled as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/candle.md")]
+#[doc = include_str!("../docs/candle.md")]
 struct CandleChapter;
 
 /// What the macros need. Not for use by hand.
