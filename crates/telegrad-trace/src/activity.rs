@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use telegrad_wire::Rank;
 
-use crate::event::{Event, Kind, is_gathering};
+use crate::event::{Event, Kind};
 use crate::index::Index;
 use crate::intervals::{Measured, union, without};
 
@@ -61,7 +61,7 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
 
 /// Whether workers meet in it, or wait there to be all.
 fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
-    let meets = |event: &Event| event.as_execution().is_some() && is_gathering(&event.name);
+    let meets = |event: &Event| event.as_execution().is_some_and(|execution| execution.is_gathering);
     let waits = matches!(event.kind, Kind::Wait { .. });
     meets(event) || waits && index.parent(event).is_some_and(meets)
 }

@@ -44,7 +44,7 @@ mod file;
 pub use averages::{Average, Averages, SortBy};
 pub use clock::Clock;
 pub use current::{Entered, at_home, hide, is_recorded, is_showing, outside};
-pub use event::{Call, Event, Execution, Kind, Position, SHUTDOWN, Status, is_gathering, is_shutdown};
+pub use event::{Call, Event, Execution, Kind, Position, Status};
 pub use file::{TraceError, read, read_worlds};
 pub use here::{Here, here};
 pub use phases::Phases;
