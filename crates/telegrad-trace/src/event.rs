@@ -53,7 +53,7 @@ impl Event {
 
     /// Whether it is a call of a graceful shutdown.
     pub fn is_shutdown(&self) -> bool {
-        self.as_call().is_some_and(|call| call.verb == SHUTDOWN)
+        self.as_call().is_some_and(|call| call.is_shutdown)
     }
 
     /// As the execution of a call, if it is one.
@@ -112,26 +112,10 @@ impl Kind {
     }
 }
 
-/// Whether a function is a member's part in a barrier, a gathering or a shutdown. Such a call is no work: it waits for other
-/// members, and the worker that it runs on need not be one of them.
-#[inline]
-pub fn is_gathering(function: &str) -> bool {
-    matches!(function, "telegrad::gather" | "telegrad::barrier") || is_shutdown(function)
-}
-
-/// Whether a function is a member's part in a graceful shutdown. Its calls are recorded under the verb [`SHUTDOWN`].
-#[inline]
-pub fn is_shutdown(function: &str) -> bool {
-    matches!(function, "telegrad::done" | "telegrad::quiet")
-}
-
-/// The verb of a graceful shutdown's calls. A worker in shutdown is idle: these calls do not count as waiting.
-pub const SHUTDOWN: &str = "shutdown";
-
 /// A call, seen by the caller. It begins before its arguments are encoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Call {
-    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`; [`SHUTDOWN`] for the end of a world.
+    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`; `shutdown` for the end of a world.
     pub verb: Cow<'static, str>,
     /// Whom it went to.
     pub callee: Rank,
@@ -143,6 +127,9 @@ pub struct Call {
     pub sent_bytes: u64,
     /// Bytes of the answer.
     pub received_bytes: u64,
+    /// Whether it belongs to a graceful shutdown. A worker in shutdown is idle: a wait for this call is no waiting time.
+    #[serde(default)]
+    pub is_shutdown: bool,
 }
 
 /// A call, seen by the callee.
@@ -160,6 +147,10 @@ pub struct Execution {
     pub returned: u64,
     /// When the answer was handed over to the link; 0 when there was none.
     pub replied: u64,
+    /// Whether it is a member's part in a barrier, a gathering or a shutdown. It waits for other members, so it does not count as
+    /// work of its worker.
+    #[serde(default)]
+    pub is_gathering: bool,
 }
 
 /// How something ended.
