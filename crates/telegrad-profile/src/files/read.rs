@@ -20,8 +20,8 @@ pub enum TraceError {
     Io {
         /// Which.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// The system's error, part of this error's text and not returned by `source()`.
+        r#source: io::Error,
     },
     /// It is something else.
     #[error("{} is not a recording: {why}", path.display())]
