@@ -63,7 +63,7 @@ pub struct Backward {
     pub mode: Mode,
     /// Keeps the graph, for another pass through it.
     pub retain_graph: bool,
-    /// Time limit of the whole pass; the world's for calls when there is none. Zero: none at all.
+    /// Time limit of the whole pass; `None` for that of the world's calls, which [`World::with_timeout`] sets or removes.
     pub timeout: Option<Duration>,
 }
 

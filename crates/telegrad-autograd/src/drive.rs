@@ -41,7 +41,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Without a limit of its own a pass has that of a call. Zero: none.
+    /// A pass without a limit of its own has that of a call.
     pub(crate) fn new(world: &World, limit: Option<Duration>) -> Self {
         let limit = match limit {
             Some(limit) => world.within(limit).call_limit(),
@@ -60,14 +60,10 @@ impl Limit {
 
     /// The world, for calls within what is left.
     fn on(&self, world: &World) -> World {
-        match self.limit {
-            Some(limit) => {
-                let left = limit.saturating_sub(self.started.elapsed());
-                // Zero would be no limit.
-                world.within(left.max(Duration::from_micros(1)))
-            }
-            None => world.within(Duration::ZERO),
-        }
+        world.within(
+            self.limit
+                .map(|limit| limit.saturating_sub(self.started.elapsed())),
+        )
     }
 }
 
@@ -300,7 +296,7 @@ fn again_and_again<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// The world, for calls that have to be heard at some time: one that has run out of time is not even begun.
 fn patient(world: &World) -> World {
-    world.within(Duration::ZERO)
+    world.within(None)
 }
 
 /// How it went with gradients that were sent on.
@@ -433,5 +429,5 @@ fn inheriting(world: &World) -> World {
     /// As long as an answer takes on a machine that is busy.
     const ANSWER: Duration = Duration::from_millis(250);
     let left = telegrad_rpc::time_left().map(|left| left - ANSWER.min(left / 8));
-    world.within(left.map_or(Duration::ZERO, |left| left.max(Duration::from_micros(1))))
+    world.within(left)
 }

@@ -83,8 +83,8 @@ impl Place {
             rank: Some(rank),
             world_size: Some(self.size),
             transport: self.transport,
-            rpc_timeout: CALL_LIMIT,
-            rendezvous_timeout: Duration::from_secs(20),
+            rpc_timeout: Some(CALL_LIMIT),
+            rendezvous_timeout: Some(Duration::from_secs(20)),
             store,
             ..Options::default()
         };

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Stands for a time that the clock cannot tell any more. Nobody waits that long.
+/// Stands for no limit, and for one beyond the range of the clock. No wait is that long.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The time after `limit`, however long that is.
-pub(crate) fn after(limit: Duration) -> Instant {
+/// The time after `limit`, however long that is; `None` is no limit.
+pub(crate) fn after(limit: impl Into<Option<Duration>>) -> Instant {
     let now = Instant::now();
-    now.checked_add(limit).unwrap_or_else(|| now + FAR)
+    let limited = limit.into().and_then(|limit| now.checked_add(limit));
+    limited.unwrap_or_else(|| now + FAR)
 }

@@ -2,12 +2,12 @@
 //! otherwise can do to a worker, and a worker to them. Not for use by hand.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use telegrad_net::{Address, Identity, host_id};
 use telegrad_rendezvous::Store;
 use telegrad_wire::{Incarnation, WorldId};
 
+use crate::deadline::after;
 use crate::error::Result;
 use crate::init::{meet, random};
 use crate::member::Card;
@@ -30,7 +30,7 @@ impl Seat {
     /// # Errors
     /// As [`init_with`](crate::init_with).
     pub fn take(name: &str, options: &Options, addresses: Vec<Address>) -> Result<Self> {
-        let deadline = Instant::now() + options.rendezvous_timeout;
+        let deadline = after(options.rendezvous_timeout);
         let method = telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &|_| None)?;
         let store = telegrad_rendezvous::open(&method, None, deadline)?.store;
         let card = Card {

@@ -194,7 +194,7 @@ pub(crate) fn meet(
     let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
     Err(Error::Init(format!(
         "the world of {size} workers was not complete after {:?}: still missing rank {}",
-        options.rendezvous_timeout,
+        options.rendezvous_timeout.unwrap_or_default(),
         ranks.join(", ")
     )))
 }

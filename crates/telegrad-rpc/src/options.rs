@@ -20,10 +20,10 @@ pub struct Options {
     pub rank: Option<u32>,
     /// How many workers there are; else from the query (`?world_size=4`), else from `WORLD_SIZE`.
     pub world_size: Option<u32>,
-    /// Time limit of a call that has none of its own. Zero: none.
-    pub rpc_timeout: Duration,
-    /// How long to wait for the other members in [`init`](crate::init).
-    pub rendezvous_timeout: Duration,
+    /// Time limit of a call without one of its own; `None` for no limit.
+    pub rpc_timeout: Option<Duration>,
+    /// How long [`init`](crate::init) waits for the other members; `None` for no limit.
+    pub rendezvous_timeout: Option<Duration>,
     /// How long [`World::shutdown`](crate::World::shutdown) waits for the other members while nothing is under way at this
     /// worker. Calls that it makes or serves stop the clock. `None`, the default: no limit.
     pub shutdown_timeout: Option<Duration>,
@@ -108,8 +108,8 @@ impl Default for Options {
             init_method: "env://".into(),
             rank: None,
             world_size: None,
-            rpc_timeout: Duration::from_secs(60),
-            rendezvous_timeout: Duration::from_secs(60),
+            rpc_timeout: Some(Duration::from_secs(60)),
+            rendezvous_timeout: Some(Duration::from_secs(60)),
             shutdown_timeout: None,
             num_worker_threads: 16,
             transport: Transport::Auto,
@@ -160,11 +160,20 @@ pub enum Transport {
     Tcp,
 }
 
+/// The time limit of a single call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum CallLimit {
+    /// That of the worker, [`Options::rpc_timeout`].
+    #[default]
+    OfWorker,
+    /// This limit; `None` for no limit.
+    Own(Option<Duration>),
+}
+
 /// How a single call is to be; see [`World::with_timeout`](crate::World::with_timeout).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallOptions {
-    /// The time limit; `None` for the worker's own. Zero: none.
-    pub(crate) timeout: Option<Duration>,
+    pub(crate) limit: CallLimit,
     /// Fail instead of waiting when the callee has no room.
     pub(crate) no_wait: bool,
 }

@@ -39,7 +39,7 @@ use crate::call::RpcFuture;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::function::{Access, Method, assert_is_function};
-use crate::options::CallOptions;
+use crate::options::{CallLimit, CallOptions};
 use crate::recording;
 use crate::registry::{Kept, Registration, Registry};
 use crate::worker::{Request, Worker};
@@ -101,11 +101,11 @@ impl<T> RRef<T> {
         Self { handle, options, of }
     }
 
-    /// The same reference for calls with this time limit. Zero: no limit.
+    /// The same reference for calls with this time limit; `None` for no limit.
     #[must_use]
-    pub fn with_timeout(&self, limit: Duration) -> Self {
+    pub fn with_timeout(&self, limit: impl Into<Option<Duration>>) -> Self {
         let options = CallOptions {
-            timeout: Some(limit),
+            limit: CallLimit::Own(limit.into()),
             ..self.options
         };
         Self::new_options(self.handle.clone(), options)

@@ -29,7 +29,7 @@ use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind, Result};
 use crate::function::FreeFn;
 use crate::member::Member;
-use crate::options::CallOptions;
+use crate::options::{CallLimit, CallOptions};
 use crate::registry::Registry;
 use crate::rref::ReferenceInfo;
 use crate::worker::{Request, Worker};
@@ -222,7 +222,7 @@ impl Leaving<'_> {
             to: To::Rank(leader),
             function: Registry::get().of::<F>()?,
             options: CallOptions {
-                timeout: Some(Duration::ZERO),
+                limit: CallLimit::Own(None),
                 no_wait: false,
             },
             object: None,

@@ -40,7 +40,7 @@ pub(crate) struct Worker {
     pub(crate) weak: Weak<Worker>,
     pub(crate) identity: Identity,
     pub(crate) transport: Transport,
-    pub(crate) rpc_timeout: Duration,
+    pub(crate) rpc_timeout: Option<Duration>,
     pub(crate) shutdown_timeout: Option<Duration>,
     pub(crate) fail_on_leaks: bool,
     link_options: LinkOptions,

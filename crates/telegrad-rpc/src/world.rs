@@ -14,7 +14,7 @@ use crate::executor::Executor;
 use crate::function::{FreeFn, assert_is_function};
 use crate::layer::{Layer, in_scope, scope_of};
 use crate::members::Members;
-use crate::options::CallOptions;
+use crate::options::{CallLimit, CallOptions};
 use crate::registry::Registry;
 use crate::rref::{RRef, ReferenceInfo};
 use crate::status::Status;
@@ -153,7 +153,9 @@ impl World {
         crate::rref::references(self.worker())
     }
 
-    /// The same world for calls with this time limit. Zero: no limit.
+    /// The same world for calls with this time limit; `None` for no limit.
+    ///
+    /// A limit of zero fails every call at once.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -164,9 +166,9 @@ impl World {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_timeout(&self, limit: Duration) -> Self {
+    pub fn with_timeout(&self, limit: impl Into<Option<Duration>>) -> Self {
         let options = CallOptions {
-            timeout: Some(limit),
+            limit: CallLimit::Own(limit.into()),
             ..self.options
         };
         Self {
@@ -322,12 +324,12 @@ impl World {
         in_scope(context.map(|context| (life, context)), f)
     }
 
-    /// The same world for calls that wait for room, with this time limit. Zero: none.
+    /// The same world for calls that wait for credit, with this time limit; `None` for no limit.
     #[doc(hidden)]
     #[must_use]
-    pub fn within(&self, limit: Duration) -> Self {
+    pub fn within(&self, limit: impl Into<Option<Duration>>) -> Self {
         let options = CallOptions {
-            timeout: Some(limit),
+            limit: CallLimit::Own(limit.into()),
             no_wait: false,
         };
         Self {

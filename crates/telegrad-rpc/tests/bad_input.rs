@@ -15,7 +15,7 @@ fn member(place: &str, rank: u32, world_size: u32) -> Options {
         init_method: place.into(),
         rank: Some(rank),
         world_size: Some(world_size),
-        rendezvous_timeout: Duration::from_secs(20),
+        rendezvous_timeout: Some(Duration::from_secs(20)),
         ..Options::default()
     }
 }
@@ -61,7 +61,7 @@ on_cluster! { three_threads: Cluster::threads(3) => a_duplicate_name_is_an_error
 on_cluster! { three_processes: Cluster::processes(3) => a_duplicate_name_is_an_error_that_names_both_ranks }
 
 fn a_duplicate_name_is_an_error_that_names_both_ranks(cluster: Cluster) {
-    let hasty = |options: &mut Options| options.rendezvous_timeout = Duration::from_secs(2);
+    let hasty = |options: &mut Options| options.rendezvous_timeout = Some(Duration::from_secs(2));
     cluster.options(hasty).run_by_hand(|member| {
         let name = if member.rank() == 1 { "other" } else { "twice" };
         let text = init_with(name, member.options()).unwrap_err().to_string();
@@ -231,7 +231,7 @@ fn a_world_that_is_never_complete_names_who_is_missing() {
     let file = format!("file://{}", directory.path().join("store").display());
     for place in ["mem://bad-input-missing", &file, "tcp://127.0.0.1:0"] {
         let hasty = Options {
-            rendezvous_timeout: Duration::from_millis(150),
+            rendezvous_timeout: Some(Duration::from_millis(150)),
             ..member(place, 0, 4)
         };
         let text = failure("a", hasty);
@@ -246,7 +246,7 @@ fn a_world_that_is_never_complete_names_who_is_missing() {
     Cluster::threads(2)
         .options(|options| {
             options.world_size = Some(3);
-            options.rendezvous_timeout = Duration::from_millis(300);
+            options.rendezvous_timeout = Some(Duration::from_millis(300));
         })
         .run_by_hand(|member| {
             let text = init_with(member.name(), member.options())
@@ -262,7 +262,7 @@ fn a_world_that_is_never_complete_names_who_is_missing() {
 fn a_world_without_rank_0_says_where_it_was_looked_for() {
     let gone = StoreServer::bind("127.0.0.1:0").unwrap().address();
     let hasty = Options {
-        rendezvous_timeout: Duration::from_millis(200),
+        rendezvous_timeout: Some(Duration::from_millis(200)),
         ..member(&format!("tcp://{gone}"), 1, 2)
     };
     let text = failure("a", hasty);

@@ -24,7 +24,7 @@ fn join(place: &str, rank: u32) -> Result<World> {
         init_method: place.into(),
         rank: Some(rank),
         world_size: Some(SIZE),
-        rendezvous_timeout: Duration::from_secs(30),
+        rendezvous_timeout: Some(Duration::from_secs(30)),
         ..Options::default()
     };
     init_with(&format!("w{rank}"), options)
@@ -117,7 +117,7 @@ fn a_member_that_gives_up_leaves_its_place_in_memory() {
         init_method: place.into(),
         rank: Some(1),
         world_size: Some(SIZE),
-        rendezvous_timeout: Duration::from_millis(50),
+        rendezvous_timeout: Some(Duration::from_millis(50)),
         ..Options::default()
     };
     std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn the_name_of_a_hostile_member_is_refused_and_shown_without_its_control_charact
         init_method: "mem://hostile".into(),
         rank: Some(rank),
         world_size: Some(2),
-        rendezvous_timeout: Duration::from_secs(30),
+        rendezvous_timeout: Some(Duration::from_secs(30)),
         ..Options::default()
     };
     std::thread::scope(|scope| {

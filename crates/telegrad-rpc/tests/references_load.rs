@@ -242,7 +242,7 @@ fn assert_not_grown(before: usize) {
 
 fn four() -> Cluster {
     let cluster = Cluster::processes(WORKERS as usize).time_limit(Duration::from_secs(300));
-    cluster.options(|options| options.rpc_timeout = PATIENCE)
+    cluster.options(|options| options.rpc_timeout = Some(PATIENCE))
 }
 
 on_cluster! { four_processes: four() =>

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use telegrad_rpc::{Error, Options, Result, World, remote, time_left};
+use telegrad_rpc::{Error, Options, RRef, Result, World, remote, time_left};
 use telegrad_testkit::{Board, Cluster, on_every_cluster};
 use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
@@ -90,6 +90,8 @@ on_every_cluster! { 2 =>
     both_sides_agree_on_the_end_however_long_encoding_takes
     an_inner_call_ends_with_the_outer_one
     no_limit_is_no_limit
+    a_world_may_have_no_limit_by_default
+    a_limit_of_zero_fails_at_once
     a_late_reply_is_dropped_and_the_link_goes_on
     a_queued_call_whose_time_ran_out_is_never_run
 }
@@ -220,14 +222,14 @@ fn an_inner_call_ends_with_the_outer_one(cluster: Cluster) {
 }
 
 fn no_limit_is_no_limit(cluster: Cluster) {
-    let short = |options: &mut Options| options.rpc_timeout = LIMIT;
+    let short = |options: &mut Options| options.rpc_timeout = Some(LIMIT);
     let board = cluster.board();
     // Every call here is subject to the short default, the shutdown's too.
     cluster.options(short).no_shutdown().run(move |world| {
         if world.rank() == 1 {
             return;
         }
-        let unlimited = world.with_timeout(Duration::ZERO);
+        let unlimited = world.with_timeout(None);
         assert_eq!(unlimited.rpc_sync(1, left, ()).unwrap(), None);
         let call = unlimited.rpc_async(1, hold, (board.clone(), 3)).unwrap();
         board.wait("running");
@@ -238,6 +240,43 @@ fn no_limit_is_no_limit(cluster: Cluster) {
         assert!(!call.done());
         board.raise("go");
         assert_eq!(call.wait().unwrap(), 3);
+    });
+}
+
+fn a_world_may_have_no_limit_by_default(cluster: Cluster) {
+    let none = |options: &mut Options| options.rpc_timeout = None;
+    cluster.options(none).run(|world| {
+        if world.rank() == 0 {
+            assert_eq!(world.rpc_sync(1, left, ()).unwrap(), None);
+            let limited = world.with_timeout(LIMIT);
+            assert_timeout(&limited.rpc_sync(1, forever, ()).unwrap_err(), "forever", LIMIT);
+        }
+    });
+}
+
+fn a_limit_of_zero_fails_at_once(cluster: Cluster) {
+    on_rank_0(cluster, |world, board| {
+        let started = Instant::now();
+        let hasty = world.with_timeout(Duration::ZERO);
+        let error = hasty.rpc_sync(1, note, (board.clone(),)).unwrap_err();
+        assert_timeout(&error, "note", Duration::ZERO);
+        // Also once there is a link.
+        let value: RRef<i64> = world.remote(1, add, (1, 2)).unwrap();
+        assert_eq!(value.to_here().unwrap(), 3);
+        for error in [
+            hasty.rpc_async(1, note, (board.clone(),)).map(drop).unwrap_err(),
+            hasty.remote(1, note, (board.clone(),)).map(drop).unwrap_err(),
+            value.with_timeout(Duration::ZERO).to_here().map(drop).unwrap_err(),
+        ] {
+            let is_late = matches!(&error, Error::Timeout { limit, .. } if limit.is_zero());
+            assert!(is_late, "{error}");
+        }
+        assert_eq!(value.with_timeout(None).to_here().unwrap(), 3);
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+        // Nothing of it was sent: a later call on the same link comes after it.
+        assert_eq!(world.rpc_sync(1, add, (1, 2)).unwrap(), 3);
+        assert_eq!(board.count("ran"), 0);
+        assert_eq!(world.debug_info().calls_out, 0);
     });
 }
 

@@ -128,7 +128,7 @@ fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
                 rank: Some(rank),
                 world_size: Some(2),
                 transport,
-                rendezvous_timeout: Duration::from_secs(20),
+                rendezvous_timeout: Some(Duration::from_secs(20)),
                 shutdown_timeout: Some(Duration::from_secs(20)),
                 store: if rank == 0 { store.take() } else { None },
                 ..Options::default()
@@ -137,6 +137,39 @@ fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
                 let world = init_with(&format!("m{rank}"), options).unwrap();
                 let other = 1 - rank;
                 assert_eq!(world.rpc_sync(other, name, ()).unwrap(), format!("m{other}"));
+                world.shutdown().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_rendezvous_without_time_fails_at_once() {
+    let alone = Options {
+        init_method: format!("mem://hasty-{}?rank=0&world_size=2", unique()),
+        rendezvous_timeout: Some(Duration::ZERO),
+        ..Options::default()
+    };
+    let started = Instant::now();
+    let error = init_with("m0", alone).unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let text = "the world of 2 workers was not complete after 0ns: still missing rank 1";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn a_rendezvous_without_a_limit_waits() {
+    let place = format!("mem://patient-{}?world_size=2", unique());
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            let options = Options {
+                init_method: place.clone(),
+                rank: Some(rank),
+                rendezvous_timeout: None,
+                ..Options::default()
+            };
+            scope.spawn(move || {
+                let world = init_with(&format!("m{rank}"), options).unwrap();
                 world.shutdown().unwrap();
             });
         }
@@ -180,7 +213,7 @@ fn a_world_can_start_again_after_an_immediate_end() {
             for rank in 0..2 {
                 let options = Options {
                     init_method: format!("{place}?rank={rank}&world_size=2"),
-                    rendezvous_timeout: Duration::from_secs(20),
+                    rendezvous_timeout: Some(Duration::from_secs(20)),
                     ..Options::default()
                 };
                 let joined = &joined;
@@ -207,7 +240,7 @@ fn a_start_that_failed_can_be_tried_again() {
             init_method: place.clone(),
             rank: Some(0),
             world_size: Some(2),
-            rendezvous_timeout: Duration::from_millis(50),
+            rendezvous_timeout: Some(Duration::from_millis(50)),
             ..Options::default()
         };
         let error = init_with("m0", hasty).unwrap_err();

@@ -71,9 +71,9 @@ impl Member {
             rank: Some(self.rank),
             world_size: Some(self.size()),
             transport: self.cluster.transport,
-            rendezvous_timeout: patience,
+            rendezvous_timeout: Some(patience),
             shutdown_timeout: Some(patience),
-            rpc_timeout: patience,
+            rpc_timeout: Some(patience),
             ..Options::default()
         };
         options.init_method = match (self.cluster.meeting, &self.place) {

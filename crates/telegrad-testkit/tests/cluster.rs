@@ -83,7 +83,7 @@ on_threads_and_processes! { 2 =>
 }
 
 fn names_and_options_reach_the_members(cluster: Cluster) {
-    let change = |options: &mut telegrad_rpc::Options| options.rpc_timeout = Duration::from_millis(1500);
+    let change = |options: &mut telegrad_rpc::Options| options.rpc_timeout = Some(Duration::from_millis(1500));
     cluster.names(&["left", "right"]).options(change).run(|world| {
         let names: Vec<_> = world
             .get_worker_infos()
@@ -152,7 +152,7 @@ fn a_hanging_body_is_ended_and_named(cluster: Cluster) {
             .time_limit(Duration::from_secs(2))
             .run(|world| {
                 if world.rank() == 1 {
-                    let _ = world.with_timeout(Duration::ZERO).rpc_sync(1, forever, ());
+                    let _ = world.with_timeout(None).rpc_sync(1, forever, ());
                     // The end of its world is not the end of a body that waits for something else.
                     loop {
                         std::thread::park();
@@ -171,7 +171,7 @@ fn a_hanging_body_is_ended_and_named(cluster: Cluster) {
 
 fn a_member_that_cannot_join_fails_the_test(cluster: Cluster) {
     let change = |options: &mut telegrad_rpc::Options| {
-        options.rendezvous_timeout = Duration::from_millis(300);
+        options.rendezvous_timeout = Some(Duration::from_millis(300));
         options.init_method = options.init_method.clone() + &format!("-{}", options.rank.unwrap());
     };
     let text = failure(|| cluster.options(change).run(|_| unreachable!("nobody has joined")));

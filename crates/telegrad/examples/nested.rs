@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     // If this did not work it should say so soon, hence the time limit.
     let options = Options {
         num_worker_threads: 1,
-        rpc_timeout: Duration::from_secs(20),
+        rpc_timeout: Some(Duration::from_secs(20)),
         ..Options::default()
     };
     let world = telegrad::init_with(&name, options)?;

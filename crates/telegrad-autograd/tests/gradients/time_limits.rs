@@ -14,6 +14,11 @@ const LONGER: Duration = Duration::from_secs(2);
 /// Nothing hangs, and nothing waits for a longer limit than that.
 const SOON: Duration = Duration::from_secs(10);
 
+#[remote]
+fn triple(x: Tensor) -> Result<Tensor> {
+    Ok((x * 3.0)?)
+}
+
 fn limited(limit: Duration) -> Backward {
     Backward {
         timeout: Some(limit),
@@ -49,6 +54,26 @@ fn a_pass_that_takes_too_long_ends_and_says_who_was_busy() {
         assert_eq!(board.count("in backward"), 1);
         assert_nothing_left(&world);
         board.raise("go on");
+    });
+}
+
+#[test]
+fn a_limit_of_zero_fails_a_pass_that_makes_calls() {
+    on_rank_0(Cluster::threads(2), |world, _| {
+        let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
+        let through = |context: &Context| {
+            let z = world.rpc_sync(1, triple, (weight.tensor(),))?;
+            let error = context
+                .backward_with(&[loss(&z)?], &limited(Duration::ZERO))
+                .unwrap_err();
+            let AutogradError::TimedOut { limit, .. } = autograd_error(&error) else {
+                panic!("{error}")
+            };
+            assert_eq!(*limit, Duration::ZERO);
+            Ok(())
+        };
+        world.context(through).unwrap();
+        assert_nothing_left(&world);
     });
 }
 
@@ -96,7 +121,7 @@ fn without_one_the_limit_of_calls_holds() {
 }
 
 #[test]
-fn a_pass_without_limit_outlasts_that_of_calls() {
+fn a_pass_in_a_world_without_limit_has_none() {
     on_rank_0(Cluster::threads(2), |world, board| {
         let hasty = world.with_timeout(LIMIT);
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
@@ -111,11 +136,7 @@ fn a_pass_without_limit_outlasts_that_of_calls() {
                     board.raise("go on");
                 }
             });
-            let unlimited = Backward {
-                timeout: Some(Duration::ZERO),
-                ..Backward::default()
-            };
-            context.backward_with(&[loss(&z)?], &unlimited)?;
+            context.backward(&[loss(&z)?])?;
             let_go.join().unwrap();
             assert_close(
                 &context.gradients()?.get(&weight)?.expect("no gradient"),
@@ -123,6 +144,6 @@ fn a_pass_without_limit_outlasts_that_of_calls() {
             );
             Ok(())
         };
-        hasty.context(through).unwrap();
+        hasty.with_timeout(None).context(through).unwrap();
     });
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::layer::{Crossing, scope_of};
 use crate::member::{Absent, Member};
-use crate::options::CallOptions;
+use crate::options::{CallLimit, CallOptions};
 use crate::recording::{self, waits};
 use crate::registry::Registration;
 use crate::rref::{Handle, Life, hand_over};
@@ -362,8 +362,10 @@ impl Worker {
         now: Instant,
         outer: Option<Instant>,
     ) -> (Option<Duration>, Option<Instant>) {
-        let own = options.timeout.unwrap_or(self.rpc_timeout);
-        let own = (!own.is_zero()).then_some(own);
+        let own = match options.limit {
+            CallLimit::OfWorker => self.rpc_timeout,
+            CallLimit::Own(limit) => limit,
+        };
         let outer = outer.map(|deadline| deadline.saturating_duration_since(now));
         let limit = match (own, outer) {
             (Some(own), Some(outer)) => Some(own.min(outer)),

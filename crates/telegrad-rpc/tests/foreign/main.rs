@@ -94,7 +94,7 @@ impl Half {
             rank: Some(rank),
             world_size: Some(2),
             transport: Transport::Tcp,
-            rendezvous_timeout: SOON,
+            rendezvous_timeout: Some(SOON),
             ..Options::default()
         };
         let theirs = options(1);

@@ -9,7 +9,7 @@ use telegrad_macros::remote;
 use super::References;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::options::CallOptions;
+use crate::options::{CallLimit, CallOptions};
 use crate::registry::Registry;
 use crate::rref::protocol::{Answer, Batch, Life};
 use crate::timer::{self, Sweep};
@@ -130,7 +130,7 @@ fn tell(worker: &Arc<Worker>, life: Life) {
 fn send(worker: &Arc<Worker>, life: Life, batch: Batch) -> Result<()> {
     let member = worker.members()?.of_life(life).ok_or(Error::ShutDown)?;
     let options = CallOptions {
-        timeout: Some(worker.references.retry),
+        limit: CallLimit::Own(Some(worker.references.retry)),
         ..CallOptions::default()
     };
     let request = Request {
