@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::descriptors::explain;
 use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
 use crate::listen::admit_mem;
-use crate::shm::Region;
+use crate::shm::RegionEnd;
 use crate::socket::SocketLink;
 use crate::socket::bulk::{MAX_LANES, MoreLanes};
 use crate::stream::Stream;
@@ -68,7 +68,7 @@ pub fn dial(
     // First of all: an unwatched link would end without a goodbye, as if this worker had been lost.
     let poller = poller().map_err(broken)?;
     let region = match address {
-        Address::Unix(_) if options.share_memory => Region::create()
+        Address::Unix(_) if options.share_memory => RegionEnd::create()
             .inspect_err(|error| {
                 let error = explain(error);
                 tracing::warn!(

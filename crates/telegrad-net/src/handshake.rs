@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::descriptors::{are_exhausted, explain};
 use crate::message::Outgoing;
-use crate::shm::Region;
+use crate::shm::RegionEnd;
 use crate::stream::{Stream, StreamError};
 
 /// Raised with every change of the frames or of the messages in them.
@@ -170,9 +170,9 @@ const UNUSABLE: u8 = 2;
 /// The dialling side's part in sharing memory; why not, when that is not to be.
 pub(crate) fn offer(
     stream: &Stream,
-    (region, fds): (Arc<Region>, [OwnedFd; 2]),
+    (region, fds): (RegionEnd, [OwnedFd; 2]),
     deadline: Instant,
-) -> Result<Result<Arc<Region>, &'static str>, HandshakeError> {
+) -> Result<Result<RegionEnd, &'static str>, HandshakeError> {
     let passed = stream.try_pass(&[fds[0].as_fd(), fds[1].as_fd()]);
     passed.map_err(|error| HandshakeError::Broken(error.describe()))?;
     Ok(match *read_exact(stream, 1, deadline)? {
@@ -187,7 +187,7 @@ pub(crate) fn accept_offer(
     stream: &Stream,
     is_wanted: bool,
     deadline: Instant,
-) -> Result<Option<Arc<Region>>, HandshakeError> {
+) -> Result<Option<RegionEnd>, HandshakeError> {
     let mut fds = Vec::new();
     let mut lost = None;
     loop {
@@ -207,7 +207,7 @@ pub(crate) fn accept_offer(
     }
     let region = <[OwnedFd; 2]>::try_from(fds)
         .map_err(|_| lost.unwrap_or_else(|| std::io::Error::other("it was not passed")))
-        .and_then(Region::open)
+        .and_then(RegionEnd::open)
         .inspect_err(|error| {
             let error = explain(error);
             tracing::warn!(error, "memory offered to be shared cannot be used");

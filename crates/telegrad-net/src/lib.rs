@@ -12,6 +12,7 @@
 //! ([`Poller`]), or reading or writing one bulk lane. The layer above runs roles on its pool ([`Roles`]), so
 //! that a thread that has read a request can run it on the spot and pass the role on.
 
+mod sync;
 mod message;
 mod link;
 mod credit;

@@ -23,5 +23,5 @@ pub(crate) use arena::{KEEP, is_shared};
 pub(crate) use heap::{is_adopted, leave_heap};
 pub(crate) use lending::{Borrowed, LOAN_LEN, Lending, Loan, Segments};
 pub(crate) use memory::{Memory, Offer};
-pub(crate) use region::{Holding, Region};
-pub(crate) use ring::{Broken, Ring};
+pub(crate) use region::{Holding, Region, RegionEnd, RegionRing};
+pub(crate) use ring::{CorruptRing, ReadReadiness, RingReader, RingWriter, WriteReadiness};

@@ -31,7 +31,7 @@ use self::writer::{ControlWriter, Written};
 use crate::credit::{GiveBack, Owed, Window, cost, costs_credit};
 use crate::message::{INLINE_LIMIT, Incoming, Lent, Sealed, Unusable};
 use crate::poller::{Poller, Source};
-use crate::shm::{Borrowed, Loan, Region};
+use crate::shm::{Borrowed, Loan, RegionEnd};
 use crate::stream::Stream;
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
@@ -93,21 +93,22 @@ impl SocketLink {
     /// read in the background until it closes: the side that answers calls.
     pub(crate) fn new(
         (control, bulk): (Stream, Stream),
-        region: Option<Arc<Region>>,
+        region: Option<RegionEnd>,
         peer: Identity,
         sink: Arc<dyn Sink>,
         options: LinkOptions,
         poller: Arc<Poller>,
         watched: bool,
     ) -> Arc<Self> {
+        let (control, (ring_reader, ring_writer)) = Control::new(control, region);
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             peer,
             sink,
             poller,
-            control: Control::new(control, region),
-            reader: Mutex::new(ControlReader::new(options.spin)),
-            writer: ControlWriter::default(),
+            control,
+            reader: Mutex::new(ControlReader::new(ring_reader, options.spin)),
+            writer: ControlWriter::new(ring_writer),
             interest: Mutex::new(Interest {
                 key: None,
                 reading: watched,
@@ -302,7 +303,7 @@ impl SocketLink {
                 Written::Stuck => {
                     self.follow_writer();
                     // The bell for this may have been taken by somebody who did not know yet that it was for him.
-                    if self.control.has_room() {
+                    if self.control.has_space() {
                         continue;
                     }
                 }

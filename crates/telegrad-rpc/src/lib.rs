@@ -39,6 +39,7 @@ mod met;
 mod member;
 mod call;
 mod callers;
+mod class;
 mod function;
 mod registry;
 mod rref;
@@ -86,6 +87,7 @@ pub use world::World;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__sending as sending;
+    pub use crate::class::Class;
     pub use crate::registry::{
         Registration, Stays, Travels, Want, access_of, describe, invoke, type_id_of, value_of,
     };

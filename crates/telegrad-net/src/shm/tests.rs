@@ -1,100 +1,14 @@
-//! Rings and regions, between threads of one process.
+//! Regions and loans, with both ends in one process.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::region::LOANS;
-use super::ring::{Broken, CAPACITY};
-use super::{Holding, LOAN_LEN, Loan, Memory, Region, Ring, Segments};
+use super::{Holding, LOAN_LEN, Loan, Memory, Region, RegionEnd, Segments};
 
 /// Both ends of a region.
-fn regions() -> (std::sync::Arc<Region>, std::sync::Arc<Region>) {
-    let (a, fds) = Region::create().unwrap();
-    (a, Region::open(fds).unwrap())
-}
-
-fn ring() -> (Ring, Ring) {
-    let (a, b) = regions();
-    (a.outgoing(), b.incoming())
-}
-
-/// Numbers that look random and are the same every time.
-fn numbers(mut seed: u64) -> impl FnMut(usize) -> usize {
-    move |below| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as usize % below
-    }
-}
-
-#[test]
-fn a_ring_gives_what_was_put_in() {
-    for seed in 0..40 {
-        let (sender, receiver) = ring();
-        let (mut number, mut model, mut next) = (numbers(seed), VecDeque::<u8>::new(), 0_u8);
-        for _ in 0..300 {
-            if number(2) == 0 {
-                let count = number(CAPACITY + 100);
-                let bytes: Vec<u8> = (0..count).map(|i| next.wrapping_add(i as u8)).collect();
-                let sent = sender.write(&bytes).unwrap();
-                assert_eq!(sent, count.min(CAPACITY - model.len()));
-                model.extend(&bytes[..sent]);
-                next = next.wrapping_add(sent as u8);
-            } else {
-                let mut bytes = vec![0; number(CAPACITY + 100)];
-                let got = receiver.read(&mut bytes).unwrap();
-                assert_eq!(got, bytes.len().min(model.len()));
-                assert!(model.drain(..got).eq(bytes[..got].iter().copied()));
-            }
-            assert_eq!(receiver.has_bytes(), !model.is_empty());
-            assert_eq!(sender.has_room(), model.len() < CAPACITY);
-        }
-    }
-}
-
-/// Each side sleeps as soon as it may, and only the bell wakes it: were one lost, this would not end.
-#[test]
-fn no_bell_is_lost() {
-    use std::sync::mpsc::sync_channel;
-    let (sender, receiver) = ring();
-    let (bytes_bell, bytes_heard) = sync_channel::<()>(1);
-    let (room_bell, room_heard) = sync_channel::<()>(1);
-    const TOTAL: usize = 6_000_000;
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut number = numbers(1);
-            let mut sent = 0;
-            while sent < TOTAL {
-                let count = (1 + number(3000)).min(TOTAL - sent);
-                let bytes: Vec<u8> = (sent..sent + count).map(|i| (i % 251) as u8).collect();
-                let count = sender.write(&bytes).unwrap();
-                sent += count;
-                if count > 0 {
-                    if sender.is_asked_for_bytes() {
-                        let _ = bytes_bell.try_send(());
-                    }
-                } else if sender.ask_for_room() {
-                    room_heard.recv().unwrap();
-                }
-            }
-        });
-        let mut number = numbers(2);
-        let mut got = 0;
-        while got < TOTAL {
-            let mut bytes = vec![0; 1 + number(3000)];
-            let count = receiver.read(&mut bytes).unwrap();
-            for (i, byte) in bytes[..count].iter().enumerate() {
-                assert_eq!(*byte, ((got + i) % 251) as u8);
-            }
-            got += count;
-            if count > 0 {
-                if receiver.is_asked_for_room() {
-                    let _ = room_bell.try_send(());
-                }
-            } else if receiver.ask_for_bytes() {
-                bytes_heard.recv().unwrap();
-                receiver.ask_for_nothing();
-            }
-        }
-    });
+fn regions() -> (Arc<Region>, Arc<Region>) {
+    let (a, fds) = RegionEnd::create().unwrap();
+    (a.region, RegionEnd::open(fds).unwrap().region)
 }
 
 #[test]
@@ -135,24 +49,6 @@ fn too_much_kept_is_copied() {
     assert!(a.may_keep());
     a.borrowed(usize::MAX / 4);
     assert!(!a.may_keep());
-}
-
-/// The other process may write whatever it likes into what is shared.
-#[test]
-fn a_spoilt_ring_is_noticed() {
-    let full = CAPACITY as u64;
-    for (tail, head) in [(1, 2), (full + 1, 0), (0, u64::MAX), (u64::MAX, 0)] {
-        let (_, receiver) = ring();
-        receiver.set_ends(tail, 0);
-        let is_broken = receiver.read(&mut [0; 8]) == Err(Broken);
-        assert_eq!(is_broken, tail > full, "tail {tail}");
-
-        let (sender, _) = ring();
-        sender.write(&[7; 8]).unwrap();
-        sender.set_ends(0, head);
-        let filled = sender.write(&vec![7; CAPACITY]);
-        assert_eq!(filled == Err(Broken), head > 8, "head {head}");
-    }
 }
 
 #[test]
