@@ -1,24 +1,30 @@
-//! What only a file store must stand.
+//! Files that a store must cope with.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::{keys, soon};
-use crate::file_store::FileStore;
-use crate::{RendezvousError, Store};
+use telegrad_rendezvous::{MeetingPoint, RendezvousError, Store};
+
+use super::{keys, member, soon};
 
 /// Tells a process of this test binary which store to join, and as which member.
 const CHILD: &str = "TELEGRAD_TEST_FILE_STORE";
 const CHILDREN: usize = 6;
 
+fn open(path: &Path) -> Result<Arc<dyn Store>, RendezvousError> {
+    let point = MeetingPoint::File(path.into());
+    telegrad_rendezvous::open(&member(0, point), None, soon()).map(|opened| opened.store)
+}
+
 #[test]
 fn processes_share_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    // Held, so that a child which ends early does not take the store along.
-    let store = FileStore::open(&path, soon()).unwrap();
+    // Held, so that a child that ends early does not remove the store.
+    let store = open(&path).unwrap();
     // The test's name without the crate's.
     let (_, module) = module_path!().split_once("::").unwrap();
     let child = |rank: usize| -> Child {
@@ -37,12 +43,12 @@ fn processes_share_a_file() {
     }
 }
 
-/// The other side of the test above. By itself it does nothing.
+/// The other side of the test above. Does nothing when it runs by itself.
 #[test]
 fn a_child_process() {
     let Ok(child) = std::env::var(CHILD) else { return };
     let (rank, path) = child.split_once(' ').unwrap();
-    let store = FileStore::open(path.as_ref(), soon()).unwrap();
+    let store = open(path.as_ref()).unwrap();
     for round in 0..100 {
         assert_eq!(
             store.insert(&format!("{round}/{rank}"), rank.as_bytes()),
@@ -59,47 +65,44 @@ fn member_keys(round: usize) -> Vec<String> {
 }
 
 #[test]
-fn the_last_member_leaves_nothing_behind() {
+fn the_last_member_removes_all_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let (a, b) = (
-        FileStore::open(&path, soon()).unwrap(),
-        FileStore::open(&path, soon()).unwrap(),
-    );
+    let (a, b) = (open(&path).unwrap(), open(&path).unwrap());
     a.insert("key", b"old").unwrap();
     drop(a);
     assert_eq!(
         b.insert("key", b"new"),
         Ok(Some(b"old".to_vec())),
-        "one is still there"
+        "one member is still there"
     );
     drop(b);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn the_remains_of_a_crashed_world_are_forgotten() {
+fn the_files_of_a_crashed_world_are_cleared() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = FileStore::open(&path, soon()).unwrap();
+    let store = open(&path).unwrap();
     store.insert("key", b"old").unwrap();
     let log = fs::read(&path).unwrap();
     drop(store);
     for length in 0..=log.len() {
         fs::write(&path, &log[..length]).unwrap();
         fs::write(directory.path().join("store.holder-00"), "").unwrap();
-        let store = FileStore::open(&path, soon()).unwrap();
+        let store = open(&path).unwrap();
         assert_eq!(store.insert("key", b"new"), Ok(None), "with {length} bytes left");
     }
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_foreign_file_is_left_alone() {
+fn a_file_of_another_program_is_left_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
     fs::write(&path, "My dear diary").unwrap();
-    let error = FileStore::open(&path, soon()).err().unwrap();
+    let error = open(&path).err().unwrap();
     assert_eq!(
         error.to_string(),
         format!(
@@ -115,7 +118,7 @@ fn a_foreign_file_is_left_alone() {
 fn a_missing_directory_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("no/store");
-    let error = FileStore::open(&path, soon()).err().unwrap();
+    let error = open(&path).err().unwrap();
     let (path, parent) = (path.display(), directory.path().join("no"));
     let why = format!("its directory {} does not exist", parent.display());
     assert_eq!(
@@ -125,14 +128,14 @@ fn a_missing_directory_is_named() {
 }
 
 #[test]
-fn damage_to_the_file_ends_the_wait_with_its_place() {
+fn damage_to_the_file_fails_a_get_with_its_offset() {
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 4] = [
-        ("8: a record is cut off", |path| {
+        ("8: the last entry is incomplete", |path| {
             let log = fs::OpenOptions::new().write(true).open(path).unwrap();
             log.set_len(log.metadata().unwrap().len() - 1).unwrap();
         }),
-        ("0: its header is cut off", |path| {
+        ("0: the header is incomplete", |path| {
             fs::write(path, b"TGSF").unwrap()
         }),
         (
@@ -141,37 +144,35 @@ fn damage_to_the_file_ends_the_wait_with_its_place() {
                 fs::write(path, b"TGSF\x02\0\0\0\xff\xff\xff\xff\0\0").unwrap();
             },
         ),
-        ("0: it was removed or replaced while workers used it", |path| {
-            fs::remove_file(path).unwrap()
-        }),
+        (
+            "0: the file was removed or replaced while workers used it",
+            |path| fs::remove_file(path).unwrap(),
+        ),
     ];
-    for (what, damage) in damages {
+    for (expected, damage) in damages {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
-        let (a, b) = (
-            FileStore::open(&path, soon()).unwrap(),
-            FileStore::open(&path, soon()).unwrap(),
-        );
+        let (a, b) = (open(&path).unwrap(), open(&path).unwrap());
         a.insert("key", b"value").unwrap();
         damage(&path);
         let error = b.get_all(&keys(&["key"]), soon()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("the store file {} is damaged at byte {what}", path.display())
+            format!("the store file {} is damaged at byte {expected}", path.display())
         );
     }
 }
 
 #[test]
-fn a_file_that_shrinks_is_noticed() {
+fn a_truncated_file_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = FileStore::open(&path, soon()).unwrap();
+    let store = open(&path).unwrap();
     store.insert("key", b"value").unwrap();
     fs::write(&path, b"TGSF\x02\0\0\0").unwrap();
     let error = store.get_all(&keys(&["other"]), Instant::now()).unwrap_err();
     assert!(
-        matches!(&error, RendezvousError::DamagedFile { why, .. } if why == "it has become shorter"),
+        matches!(&error, RendezvousError::DamagedFile { why, .. } if why == "the file has become shorter"),
         "{error}"
     );
 }

@@ -1,8 +1,8 @@
-//! Init methods and their errors.
+//! Init methods, variables and their errors.
 
-use crate::{MeetingPoint, Membership, resolve};
+use telegrad_rendezvous::{MeetingPoint, Membership, resolve};
 
-/// Resolves in an environment of these variables.
+/// Resolves an init method in an environment of these variables.
 fn resolve_in(
     variables: &[(&str, &str)],
     url: &str,
@@ -18,7 +18,7 @@ fn resolve_in(
     resolve(url, rank, world_size, &env).map_err(|e| e.to_string())
 }
 
-fn place(url: &str) -> MeetingPoint {
+fn meeting_point(url: &str) -> MeetingPoint {
     resolve_in(&[], url, Some(0), Some(1)).unwrap().meeting_point
 }
 
@@ -30,31 +30,34 @@ const ENV: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn every_scheme_names_a_place() {
+fn every_scheme_names_a_meeting_point() {
     let tcp = |host: &str, port| MeetingPoint::Tcp {
         host: host.into(),
         port,
     };
-    assert_eq!(place("tcp://host:29500"), tcp("host", 29500));
-    assert_eq!(place("tcp://10.0.0.1:1/"), tcp("10.0.0.1", 1));
-    assert_eq!(place("tcp://[::1]:0"), tcp("::1", 0));
+    assert_eq!(meeting_point("tcp://host:29500"), tcp("host", 29500));
+    assert_eq!(meeting_point("tcp://10.0.0.1:1/"), tcp("10.0.0.1", 1));
+    assert_eq!(meeting_point("tcp://[::1]:0"), tcp("::1", 0));
     assert_eq!(
-        place("file:///shared/a b"),
+        meeting_point("file:///shared/a b"),
         MeetingPoint::File("/shared/a b".into())
     );
-    assert_eq!(place("mem://notebook"), MeetingPoint::Mem("notebook".into()));
-    assert_eq!(place("tcp://[::1]:0").to_string(), "tcp://[::1]:0");
+    assert_eq!(
+        meeting_point("mem://notebook"),
+        MeetingPoint::Mem("notebook".into())
+    );
+    assert_eq!(meeting_point("tcp://[::1]:0").to_string(), "tcp://[::1]:0");
 }
 
 #[test]
 fn env_takes_everything_from_the_environment() {
-    let resolved = resolve_in(&ENV, "env://", None, None).unwrap();
+    let membership = resolve_in(&ENV, "env://", None, None).unwrap();
     let meeting_point = MeetingPoint::Tcp {
         host: "host".into(),
         port: 29500,
     };
     assert_eq!(
-        resolved,
+        membership,
         Membership {
             meeting_point,
             rank: 1,
@@ -64,10 +67,10 @@ fn env_takes_everything_from_the_environment() {
 }
 
 #[test]
-fn arguments_come_before_the_query_and_the_query_before_the_environment() {
+fn arguments_precede_the_query_and_the_query_precedes_the_environment() {
     let of = |url: &str, rank, world_size| {
-        let resolved = resolve_in(&ENV, url, rank, world_size).unwrap();
-        (resolved.rank, resolved.world_size)
+        let membership = resolve_in(&ENV, url, rank, world_size).unwrap();
+        (membership.rank, membership.world_size)
     };
     assert_eq!(of("mem://x", None, None), (1, 3));
     assert_eq!(of("mem://x?rank=4&world_size=5", None, None), (4, 5));
@@ -76,41 +79,28 @@ fn arguments_come_before_the_query_and_the_query_before_the_environment() {
 }
 
 #[test]
-fn a_bad_url_is_explained() {
+fn an_invalid_url_is_explained() {
+    const SCHEME: &str = "it must start with env://, tcp://, file:// or mem://";
+    const NO_HOST: &str = "the host is missing; write tcp://host:port";
+    const NO_PORT: &str = "the port is missing; write tcp://host:port";
+    const BRACKETS: &str = "an IPv6 address must be in brackets: tcp://[::1]:port";
+    const NO_PATH: &str = "the absolute path of a file is missing; write file:///path";
     let cases = [
-        ("", "it starts with none of env://, tcp://, file:// and mem://"),
-        (
-            "host:29500",
-            "it starts with none of env://, tcp://, file:// and mem://",
-        ),
-        (
-            "etcd://host:1",
-            "it starts with none of env://, tcp://, file:// and mem://",
-        ),
+        ("", SCHEME),
+        ("host:29500", SCHEME),
+        ("etcd://host:1", SCHEME),
         (
             "env://host:1",
             "env:// takes the address from MASTER_ADDR and MASTER_PORT, so `host:1` must not follow it",
         ),
-        ("tcp://", "it names no host: it should be tcp://host:port"),
-        ("tcp://:29500", "it names no host: it should be tcp://host:port"),
-        ("tcp://host", "it names no port: it should be tcp://host:port"),
-        (
-            "tcp://host:?rank=0",
-            "it names no port: it should be tcp://host:port",
-        ),
-        ("tcp://[::1]", "it names no port: it should be tcp://host:port"),
-        (
-            "tcp://::1:80",
-            "an IPv6 address must be in brackets: tcp://[::1]:port",
-        ),
-        (
-            "tcp://fe80::1:80",
-            "an IPv6 address must be in brackets: tcp://[::1]:port",
-        ),
-        (
-            "tcp://[::1:80",
-            "an IPv6 address must be in brackets: tcp://[::1]:port",
-        ),
+        ("tcp://", NO_HOST),
+        ("tcp://:29500", NO_HOST),
+        ("tcp://host", NO_PORT),
+        ("tcp://host:?rank=0", NO_PORT),
+        ("tcp://[::1]", NO_PORT),
+        ("tcp://::1:80", BRACKETS),
+        ("tcp://fe80::1:80", BRACKETS),
+        ("tcp://[::1:80", BRACKETS),
         (
             "tcp://host:port",
             "the port is `port`, which is not a whole number from 0 to 65535",
@@ -119,19 +109,10 @@ fn a_bad_url_is_explained() {
             "tcp://host:65536",
             "the port is `65536`, which is not a whole number from 0 to 65535",
         ),
-        (
-            "file://",
-            "it names no file by its absolute path: it should be file:///path",
-        ),
-        (
-            "file://store",
-            "it names no file by its absolute path: it should be file:///path",
-        ),
-        (
-            "file:///",
-            "it names no file by its absolute path: it should be file:///path",
-        ),
-        ("mem://", "it names no world: it should be mem://name"),
+        ("file://", NO_PATH),
+        ("file://store", NO_PATH),
+        ("file:///", NO_PATH),
+        ("mem://", "the name is missing; write mem://name"),
         (
             "mem://x?rank=-1",
             "rank is `-1`, which is not a whole number from 0 to 4294967295",
@@ -142,18 +123,18 @@ fn a_bad_url_is_explained() {
         ),
         (
             "mem://x?size=2",
-            "it has the unknown key `size` after the `?`: only rank and world_size may follow",
+            "unknown key `size` after the `?`: only rank and world_size are allowed",
         ),
-        ("mem://x?rank=0&rank=0", "it has the key `rank` twice"),
+        ("mem://x?rank=0&rank=0", "the key `rank` appears twice"),
     ];
     for (url, problem) in cases {
-        let expected = format!("the init method `{url}` cannot be used: {problem}");
+        let expected = format!("invalid init method `{url}`: {problem}");
         assert_eq!(resolve_in(&[], url, Some(0), Some(1)), Err(expected));
     }
 }
 
 #[test]
-fn a_missing_variable_is_named_with_what_would_also_do() {
+fn an_unset_variable_is_named_with_its_alternatives() {
     let without = |name: &str| -> Vec<_> { ENV.into_iter().filter(|(n, _)| *n != name).collect() };
     let error = |name: &str| resolve_in(&without(name), "env://", None, None).unwrap_err();
     assert_eq!(
@@ -165,13 +146,13 @@ fn a_missing_variable_is_named_with_what_would_also_do() {
         "WORLD_SIZE is not set, and no world size was given in the options or the URL"
     );
     for name in ["MASTER_ADDR", "MASTER_PORT"] {
-        let rest = "is not set, and env:// was to find rank 0 through it; tcp://host:port needs no variable";
+        let rest = "is not set, and env:// needs it to find rank 0; set it, or use tcp://host:port";
         assert_eq!(error(name), format!("{name} {rest}"));
     }
 }
 
 #[test]
-fn a_variable_without_meaning_is_named_with_its_value() {
+fn an_invalid_variable_is_named_with_its_value() {
     let with = |name, value| -> Vec<_> { [(name, value)].into_iter().chain(ENV).collect() };
     let error = |name, value| resolve_in(&with(name, value), "env://", None, None).unwrap_err();
     assert_eq!(
@@ -186,7 +167,7 @@ fn a_variable_without_meaning_is_named_with_its_value() {
 }
 
 #[test]
-fn rank_and_size_must_fit_each_other() {
+fn the_rank_must_be_below_the_world_size() {
     let error = |rank, size| resolve_in(&[], "mem://x", Some(rank), Some(size)).unwrap_err();
     assert_eq!(
         error(4, 4),
@@ -202,7 +183,7 @@ fn rank_and_size_must_fit_each_other() {
 fn only_rank_0_can_use_port_0() {
     assert_eq!(
         resolve_in(&[], "tcp://host:0", Some(1), Some(2)).unwrap_err(),
-        "the init method `tcp://host:0` cannot be used: \
-         with port 0 the system chooses a port on rank 0, and rank 1 cannot know which"
+        "invalid init method `tcp://host:0`: port 0 lets rank 0 choose a free port, which rank 1 cannot know; \
+         give both the same port"
     );
 }

@@ -1,8 +1,7 @@
-//! Which members of a store file live.
+//! Locks that keep claims valid.
 //!
-//! A member that claims a key holds an exclusive lock on a file of its own, `<path>.holder-<id>`, for as
-//! long as it lives; the system lets go of it when the process dies. A claim whose holder's file
-//! is not locked is void.
+//! A member that claims a key holds an exclusive lock on a file of its own, `<path>.holder-<id>`. The system
+//! releases the lock when the process dies, however it dies. A claim whose holder's file is not locked is void.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,25 +9,25 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::file_members::{lock, open_private};
+use crate::file_lock::{open_private, try_lock};
 
-/// The lock of a member, until dropped.
-pub(crate) struct Holder {
+/// The lock of one holder of claims, until dropped.
+pub(crate) struct HolderLock {
     pub(crate) id: u64,
     path: PathBuf,
-    /// Held for its lock. Nothing is ever written to it.
+    /// Held for its lock, and always empty.
     _file: File,
 }
 
-impl Holder {
-    /// A holder of claims in the store file at `store`.
-    pub(crate) fn new(store: &Path) -> io::Result<Self> {
+impl HolderLock {
+    /// Takes the lock of a new holder of claims in the store file at `store`.
+    pub(crate) fn acquire(store: &Path) -> io::Result<Self> {
         let id = getrandom::u64().map_err(io::Error::other)?;
         let path = path_of(store, id);
         let file = open_private(&path)?;
-        if !lock(&file, FlockOperation::NonBlockingLockExclusive)? {
+        if !try_lock(&file, FlockOperation::NonBlockingLockExclusive)? {
             return Err(io::Error::other(format!(
-                "{} is locked by another",
+                "another process holds the lock on {}",
                 path.display()
             )));
         }
@@ -40,34 +39,34 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for HolderLock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Whether the holder of this id lives.
-pub(crate) fn lives(store: &Path, id: u64) -> io::Result<bool> {
+/// Whether the holder of this id is alive.
+pub(crate) fn is_alive(store: &Path, id: u64) -> io::Result<bool> {
     match File::open(path_of(store, id)) {
-        Ok(file) => Ok(!lock(&file, FlockOperation::NonBlockingLockShared)?),
+        Ok(file) => Ok(!try_lock(&file, FlockOperation::NonBlockingLockShared)?),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-/// Removes what a dead holder has left behind.
-pub(crate) fn bury(store: &Path, id: u64) {
+/// Removes the file of a dead holder.
+pub(crate) fn remove(store: &Path, id: u64) {
     let _ = fs::remove_file(path_of(store, id));
 }
 
-/// Removes what all holders of a crashed world have left behind. No member may be there.
-pub(crate) fn bury_all(store: &Path) {
+/// Removes the files of all holders of a crashed world. The store must have no members.
+pub(crate) fn remove_all(store: &Path) {
     let (Some(directory), Some(name)) = (store.parent(), store.file_name()) else {
         return;
     };
     let mut prefix = name.to_owned();
     prefix.push(SUFFIX);
-    // Files that stay are harmless: no record of the new store names them.
+    // A file that cannot be removed is harmless: no entry of the new store names it.
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_holder = entry
             .file_name()
