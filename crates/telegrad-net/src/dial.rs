@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
 use crate::descriptors::explain;
-use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
+use crate::handshake::{Hello, Lane, Welcome, offer, send_hello};
 use crate::listen::admit_mem;
 use crate::shm::RegionEnd;
 use crate::socket::SocketLink;
@@ -131,7 +131,7 @@ pub(crate) fn open_lane(
     deadline: Instant,
 ) -> Result<(Stream, Welcome), DialError> {
     let stream = connect(address, options, deadline).map_err(|error| DialError::broken(address, &error))?;
-    let welcome = introduce(&stream, hello, deadline).map_err(|error| {
+    let welcome = send_hello(&stream, hello, deadline).map_err(|error| {
         let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
         DialError::failed(address, error.to_string(), refused)
     })?;

@@ -107,7 +107,7 @@ pub fn preface() -> [u8; 8] {
 }
 
 /// The dialling side's half.
-pub(crate) fn introduce(
+pub(crate) fn send_hello(
     stream: &Stream,
     hello: &Hello,
     deadline: Instant,
@@ -128,7 +128,7 @@ pub(crate) fn introduce(
 }
 
 /// The accepting side's half, up to the answer.
-pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
+pub(crate) fn receive_hello(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
     let greeted = read_preface(stream, deadline);
     if let Err(HandshakeError::Version { .. }) = greeted {
         // The preface is the one thing that all versions understand, so it is also the answer.
@@ -149,7 +149,7 @@ pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, Handsh
 }
 
 /// The accepting side's answer.
-pub(crate) fn answer(
+pub(crate) fn send_answer(
     stream: &Stream,
     answer: Result<&Welcome, &str>,
     deadline: Instant,

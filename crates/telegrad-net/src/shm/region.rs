@@ -32,7 +32,7 @@ pub(crate) const CHUNKS_LENT: usize = 8 << 20;
 struct Direction {
     header: RingHeader,
     /// How many loans have been given back in all; so that the lender need not look through the table.
-    given_back: AtomicU32,
+    returned: AtomicU32,
     /// Set by the borrower when it gives a loan back, cleared by the lender.
     table: [AtomicU8; LOANS],
     ring: [u8; RING],
@@ -59,7 +59,7 @@ impl Side {
 pub(crate) struct Region {
     memory: Memory,
     side: Side,
-    /// One end of a connection whose other direction ends when the other side lets go: see [`Holding`].
+    /// One end of a connection whose other direction ends when the other side lets go: see [`RegionLease`].
     lease: OwnedFd,
     /// How much this side has borrowed, in loans and in bytes.
     borrowed: (AtomicUsize, AtomicUsize),
@@ -87,7 +87,7 @@ impl Region {
         let direction = self.direction(lender).as_ptr();
         // SAFETY: `direction` points to a `Direction` in memory that the region keeps mapped; the fields are
         // atomics, to which shared references may exist anywhere.
-        unsafe { (&(*direction).given_back, &(*direction).table) }
+        unsafe { (&(*direction).returned, &(*direction).table) }
     }
 
     /// Notes that the other side has lent so many bytes.
@@ -103,21 +103,21 @@ impl Region {
     }
 
     /// Gives back what the other side has lent.
-    pub(crate) fn give_back(&self, loan: usize, bytes: usize) {
+    pub(crate) fn return_loan(&self, loan: usize, bytes: usize) {
         self.borrowed.0.fetch_sub(1, Relaxed);
         self.borrowed.1.fetch_sub(bytes, Relaxed);
-        let (given_back, table) = self.loans(self.side.other());
+        let (returned, table) = self.loans(self.side.other());
         table[loan].store(1, Release);
-        given_back.fetch_add(1, Release);
+        returned.fetch_add(1, Release);
     }
 
     /// How many loans of this side's have been given back, ever.
-    pub(crate) fn given_back(&self) -> u32 {
+    pub(crate) fn returned(&self) -> u32 {
         self.loans(self.side).0.load(Acquire)
     }
 
     /// Whether the other side has given this loan back; it can be made again then.
-    pub(crate) fn take_back(&self, loan: usize) -> bool {
+    pub(crate) fn reclaim(&self, loan: usize) -> bool {
         let entry = &self.loans(self.side).1[loan];
         let is_back = entry.load(Acquire) != 0;
         if is_back {
@@ -267,15 +267,15 @@ unsafe impl RingMemory for RegionRing {
 
 /// Held by whatever may still read what the other side lends. When nothing does any more, or the process is
 /// gone, the other side sees the end of the lease: the only certain sign that lent memory is not read any more.
-pub(crate) struct Holding(Arc<Region>);
+pub(crate) struct RegionLease(Arc<Region>);
 
-impl Holding {
+impl RegionLease {
     pub(crate) fn new(region: Arc<Region>) -> Arc<Self> {
         Arc::new(Self(region))
     }
 }
 
-impl std::ops::Deref for Holding {
+impl std::ops::Deref for RegionLease {
     type Target = Region;
 
     fn deref(&self) -> &Region {
@@ -283,7 +283,7 @@ impl std::ops::Deref for Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for RegionLease {
     fn drop(&mut self) {
         // Fails only when the other side is gone already.
         let _ = rustix::net::shutdown(&self.0.lease, rustix::net::Shutdown::Write);

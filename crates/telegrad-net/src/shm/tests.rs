@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::region::LOANS;
-use super::{Holding, LOAN_LEN, Loan, Memory, Region, RegionEnd, Segments};
+use super::{LOAN_LEN, Loan, Memory, Region, RegionEnd, RegionLease, Segments};
 
 /// Both ends of a region.
 fn regions() -> (Arc<Region>, Arc<Region>) {
@@ -14,24 +14,24 @@ fn regions() -> (Arc<Region>, Arc<Region>) {
 #[test]
 fn a_loan_is_given_back_once() {
     let (lender, borrower) = regions();
-    assert_eq!(lender.given_back(), 0);
-    assert!(!lender.take_back(7));
+    assert_eq!(lender.returned(), 0);
+    assert!(!lender.reclaim(7));
     borrower.borrowed(100);
-    borrower.give_back(7, 100);
-    assert_eq!(lender.given_back(), 1);
-    assert!(!lender.take_back(6));
-    assert!(lender.take_back(7));
-    assert!(!lender.take_back(7));
+    borrower.return_loan(7, 100);
+    assert_eq!(lender.returned(), 1);
+    assert!(!lender.reclaim(6));
+    assert!(lender.reclaim(7));
+    assert!(!lender.reclaim(7));
     // The other direction is another table.
     lender.borrowed(100);
-    lender.give_back(9, 100);
-    assert!(!lender.take_back(9) && borrower.take_back(9));
+    lender.return_loan(9, 100);
+    assert!(!lender.reclaim(9) && borrower.reclaim(9));
 }
 
 #[test]
 fn a_region_is_abandoned_when_the_other_side_holds_nothing() {
     let (a, b) = regions();
-    let (ours, theirs) = (Holding::new(a.clone()), Holding::new(b.clone()));
+    let (ours, theirs) = (RegionLease::new(a.clone()), RegionLease::new(b.clone()));
     let borrowed = theirs.clone();
     assert!(!a.is_abandoned() && !b.is_abandoned());
     drop(theirs);
@@ -55,7 +55,7 @@ fn too_much_kept_is_copied() {
 fn loans_that_make_no_sense_show_nothing() {
     const LEN: usize = 1 << 20;
     let (_lender, borrower) = regions();
-    let holding = Holding::new(borrower);
+    let holding = RegionLease::new(borrower);
     let (fd, _memory) = Memory::create(LEN).unwrap();
     let mut segments = Segments::default();
     segments.add(fd).unwrap();

@@ -13,9 +13,9 @@ use rustix::event::PollFlags;
 use telegrad_wire::TensorSource;
 
 use crate::descriptors::explain;
-use crate::message::{Lender, Lent, Unusable};
+use crate::message::{Borrower, Lender, LoanError};
 use crate::shm::{
-    Borrowed, CorruptRing, Holding, Lending, Loan, ReadReadiness, RegionEnd, RingReader, RingWriter,
+    Borrowed, CorruptRing, Lending, Loan, ReadReadiness, RegionEnd, RegionLease, RingReader, RingWriter,
     Segments, WriteReadiness,
 };
 use crate::stream::{Stream, StreamError};
@@ -23,12 +23,12 @@ use crate::stream::{Stream, StreamError};
 /// The lane of small frames.
 pub(crate) struct Control {
     stream: Stream,
-    shared: Option<Shared>,
+    shared: Option<SharedLane>,
 }
 
 /// What there is beside the socket between workers that share memory.
-struct Shared {
-    holding: Arc<Holding>,
+struct SharedLane {
+    lease: Arc<RegionLease>,
     readable: ReadReadiness,
     writable: WriteReadiness,
     lending: Arc<Lending>,
@@ -40,7 +40,7 @@ struct Shared {
     failure: OnceLock<Box<str>>,
 }
 
-impl Shared {
+impl SharedLane {
     /// Why no more memory can be received, if that is so.
     fn failure(&self) -> Option<StreamError> {
         let why = self.failure.get()?;
@@ -63,14 +63,14 @@ impl Control {
         else {
             return (Self { stream, shared: None }, (None, None));
         };
-        let shared = Some(Shared {
+        let shared = Some(SharedLane {
             readable: reader.readiness(),
             writable: writer.readiness(),
             lending: Lending::new(region.clone()),
             segments: Mutex::default(),
             is_over: AtomicBool::new(false),
             failure: OnceLock::new(),
-            holding: Holding::new(region),
+            lease: RegionLease::new(region),
         });
         (Self { stream, shared }, (Some(reader), Some(writer)))
     }
@@ -81,7 +81,7 @@ impl Control {
     }
 
     /// Whether there is certainly nothing to read, as far as that can be told for next to nothing.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.shared
             .as_ref()
             .is_some_and(|shared| !shared.readable.has_bytes() && !shared.is_over.load(SeqCst))
@@ -147,14 +147,14 @@ impl Control {
     }
 
     /// Looks for itself from now on: the other side need not ring.
-    pub(crate) fn attend(&self) {
+    pub(crate) fn cancel_wakeup(&self) {
         if let Some(shared) = &self.shared {
             shared.readable.cancel_wakeup();
         }
     }
 
     /// Has the socket say when there is something to read. False when there is already.
-    pub(crate) fn rest(&self) -> bool {
+    pub(crate) fn request_wakeup(&self) -> bool {
         self.shared
             .as_ref()
             .is_none_or(|shared| shared.readable.request_wakeup())
@@ -168,7 +168,7 @@ impl Control {
     }
 
     /// Takes the bells, and what came with them. To be called whenever the socket is readable.
-    pub(crate) fn answer_bells(&self) {
+    pub(crate) fn drain_wakeups(&self) {
         let Some(shared) = &self.shared else { return };
         let mut segments = shared.segments.lock();
         loop {
@@ -200,7 +200,7 @@ impl Control {
         let is_asked = if flags == PollFlags::OUT {
             shared.writable.request_wakeup()
         } else {
-            self.rest()
+            self.request_wakeup()
         };
         if !is_asked {
             return true;
@@ -241,10 +241,10 @@ impl Control {
 }
 
 impl Lender for Control {
-    fn has_room(&self, tensors: usize, bytes: usize) -> bool {
+    fn can_lend(&self, tensors: usize, bytes: usize) -> bool {
         self.shared
             .as_ref()
-            .is_some_and(|shared| shared.lending.has_room(tensors, bytes))
+            .is_some_and(|shared| shared.lending.can_lend(tensors, bytes))
     }
 
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan> {
@@ -252,26 +252,26 @@ impl Lender for Control {
         lending.lend((index, tensor), |fd| self.stream.try_pass(&[fd]).is_ok())
     }
 
-    fn not_lent(&self, loan: Loan) {
+    fn revoke(&self, loan: Loan) {
         if let Some(shared) = &self.shared {
-            shared.lending.not_lent(loan);
+            shared.lending.revoke(loan);
         }
     }
 }
 
-impl Lent for Control {
-    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
-        let shared = self.shared.as_ref().ok_or(Unusable::Nonsense)?;
+impl Borrower for Control {
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, LoanError> {
+        let shared = self.shared.as_ref().ok_or(LoanError::Invalid)?;
         if !self.knows(loan) {
             // It was passed before the loan was made, so it is there.
-            self.answer_bells();
+            self.drain_wakeups();
         }
-        shared.segments.lock().borrow(&shared.holding, loan, len)
+        shared.segments.lock().borrow(&shared.lease, loan, len)
     }
 
     fn decline(&self, loan: &Loan) {
         if let Some(shared) = &self.shared {
-            loan.decline(&shared.holding);
+            loan.decline(&shared.lease);
         }
     }
 }

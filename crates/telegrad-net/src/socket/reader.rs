@@ -6,7 +6,7 @@ use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
 
 use super::Control;
 use crate::Spin;
-use crate::message::{INLINE_LIMIT, Incoming, Lent};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming};
 use crate::shm::RingReader;
 use crate::stream::StreamError;
 
@@ -65,7 +65,7 @@ impl ControlReader {
     /// The next complete frame.
     pub(crate) fn next_frame(
         &mut self,
-        lent: &dyn Lent,
+        lent: &dyn Borrower,
         max_message: u64,
     ) -> Result<Option<Incoming<'_>>, WireError> {
         let ready = &self.buffer[self.start..self.end];

@@ -106,7 +106,7 @@ impl ControlWriter {
 
     /// Waits for the thread that is writing, if there is one: it is about to take what was appended
     /// along. Never long, because it does not wait for the socket.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_for_writer(&self) {
         while self.state.lock().active.is_none() {
             rustix::thread::sched_yield();
         }

@@ -78,7 +78,7 @@ pub(crate) fn is_adopted(start: *mut u8) -> bool {
 
 /// Gives memory back to whoever lent it; false when it was not adopted.
 #[inline]
-pub(crate) fn leave_heap(start: *mut u8) -> bool {
+pub(crate) fn release_adopted(start: *mut u8) -> bool {
     // Every block that is freed comes here.
     start.addr().is_multiple_of(PAGE) && COUNT.load(Relaxed) > 0 && give_back(start)
 }

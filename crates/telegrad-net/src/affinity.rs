@@ -11,20 +11,22 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// How long after a move the next one may come. It doubles with every move that follows soon after: where
 /// all processors are busy, moving does not help.
-const FIRST: Duration = Duration::from_millis(5);
-const LAST: Duration = Duration::from_secs(10);
+const MIN_PAUSE: Duration = Duration::from_millis(5);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// When this process last moved a thread, and how long it waits until the next time.
-static MOVED: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
+static LAST_MOVE: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
 
 /// Moves this thread to another processor, unless that was done only just now.
-pub(crate) fn spread_out() {
+pub(crate) fn leave_cpu() {
     let now = Instant::now();
-    let Ok(mut moved) = MOVED.try_lock() else { return };
+    let Ok(mut moved) = LAST_MOVE.try_lock() else {
+        return;
+    };
     let pause = match *moved {
         Some((then, pause)) if now - then < pause => return,
-        Some((then, pause)) if now - then < pause * 4 => (pause * 2).min(LAST),
-        _ => FIRST,
+        Some((then, pause)) if now - then < pause * 4 => (pause * 2).min(MAX_PAUSE),
+        _ => MIN_PAUSE,
     };
     *moved = Some((now, pause));
     drop(moved);

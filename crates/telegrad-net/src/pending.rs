@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 /// Links of one listener by the number that their lanes have in common.
 #[derive(Default)]
-pub(crate) struct Joining {
+pub(crate) struct PendingLinks {
     links: Mutex<FxHashMap<u64, State>>,
     /// A link has come about, or will not.
     changed: Condvar,
@@ -19,57 +19,57 @@ pub(crate) struct Joining {
 
 enum State {
     /// The control lane, and since when it waits for its bulk lane.
-    Half(Stream, Instant),
+    AwaitsBulk(Stream, Instant),
     /// Both are there, and their link is being made.
-    Almost,
+    Opening,
     /// There may be further lanes.
-    Whole(Weak<SocketLink>),
+    Open(Weak<SocketLink>),
 }
 
-impl Joining {
+impl PendingLinks {
     /// A control lane has come; its bulk lane has this long.
-    pub(crate) fn begin(&self, link: u64, control: Stream, limit: Duration) {
+    pub(crate) fn add_control(&self, link: u64, control: Stream, limit: Duration) {
         let mut links = self.links.lock();
         let now = Instant::now();
         links.retain(|_, state| match state {
-            State::Half(_, since) => now.duration_since(*since) < limit,
-            State::Almost => true,
-            State::Whole(link) => link.strong_count() > 0,
+            State::AwaitsBulk(_, since) => now.duration_since(*since) < limit,
+            State::Opening => true,
+            State::Open(link) => link.strong_count() > 0,
         });
-        links.insert(link, State::Half(control, now));
+        links.insert(link, State::AwaitsBulk(control, now));
     }
 
     /// The bulk lane has come, for which the control lane waits.
-    pub(crate) fn control(&self, link: u64) -> Option<Stream> {
+    pub(crate) fn take_control(&self, link: u64) -> Option<Stream> {
         let mut links = self.links.lock();
         match links.get_mut(&link) {
-            Some(state @ State::Half(..)) => match std::mem::replace(state, State::Almost) {
-                State::Half(control, _) => Some(control),
+            Some(state @ State::AwaitsBulk(..)) => match std::mem::replace(state, State::Opening) {
+                State::AwaitsBulk(control, _) => Some(control),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    pub(crate) fn finish(&self, link: u64, made: &Arc<SocketLink>) {
-        self.links.lock().insert(link, State::Whole(Arc::downgrade(made)));
+    pub(crate) fn complete(&self, link: u64, made: &Arc<SocketLink>) {
+        self.links.lock().insert(link, State::Open(Arc::downgrade(made)));
         self.changed.notify_all();
     }
 
     /// There will be no link.
-    pub(crate) fn forget(&self, link: u64) {
+    pub(crate) fn remove(&self, link: u64) {
         self.links.lock().remove(&link);
         self.changed.notify_all();
     }
 
     /// The link that one more lane is for. Waits for one that is being made: its other end may have it already.
-    pub(crate) fn link(&self, link: u64, deadline: Instant) -> Option<Arc<SocketLink>> {
+    pub(crate) fn wait_for(&self, link: u64, deadline: Instant) -> Option<Arc<SocketLink>> {
         let mut links = self.links.lock();
         loop {
             match links.get(&link)? {
-                State::Whole(link) => return link.upgrade(),
-                State::Half(..) => return None,
-                State::Almost => {
+                State::Open(link) => return link.upgrade(),
+                State::AwaitsBulk(..) => return None,
+                State::Opening => {
                     if self.changed.wait_until(&mut links, deadline).timed_out() {
                         return None;
                     }

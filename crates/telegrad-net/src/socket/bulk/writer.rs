@@ -1,12 +1,12 @@
-//! Writing on one lane: by the thread that sends, by a role beside it, or by one that goes on after it.
+//! LaneWriter on one lane: by the thread that sends, by a role beside it, or by one that goes on after it.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::super::SocketLink;
 use super::lane::Lane;
-use super::outbound::{Chunk, Outbound, Wrote};
-use super::outbox::{Outbox, Watched};
+use super::outbound::{Chunk, OutboundMessage, WriteProgress};
+use super::outbox::{Outbox, WatchGuard};
 use crate::stream::StreamError;
 use crate::{Role, Turn};
 
@@ -23,27 +23,27 @@ impl Outbox {
     pub(crate) fn send(
         &self,
         link: &SocketLink,
-        message: Outbound,
+        message: OutboundMessage,
         deadline: Option<Instant>,
     ) -> Result<(), WriteError> {
         let ticket = self.enter(message)?;
         let Some(lane) = self.take_lane(link, ticket, deadline)? else {
             return Ok(());
         };
-        let mut writing = Writing::new(link, lane);
-        self.staff(link);
+        let mut writing = LaneWriter::new(link, lane);
+        self.start_writers(link);
         let mut watched = None;
         loop {
             let wrote = writing.step(link).map_err(WriteError::Ended)?;
-            if wrote == Some(Wrote::Stuck) && watched.is_none() {
-                watched = Some(Watched::new(link));
+            if wrote == Some(WriteProgress::Stuck) && watched.is_none() {
+                watched = Some(WatchGuard::new(link));
             }
-            if writing.chunk.is_none() && !self.has(ticket)? {
+            if writing.chunk.is_none() && !self.is_queued(ticket)? {
                 writing.release(link);
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let sent = self.give_up(link, ticket);
+                let sent = self.detach(link, ticket);
                 writing.start(link);
                 return sent;
             }
@@ -52,7 +52,7 @@ impl Outbox {
 }
 
 /// Has a lane, and writes what is next.
-pub(crate) struct Writing {
+pub(crate) struct LaneWriter {
     link: Weak<SocketLink>,
     /// None when the lane has been given back, or the link is lost.
     lane: Option<Arc<Lane>>,
@@ -60,7 +60,7 @@ pub(crate) struct Writing {
     chunk: Option<Chunk>,
 }
 
-impl Writing {
+impl LaneWriter {
     pub(crate) fn new(link: &SocketLink, lane: Arc<Lane>) -> Self {
         Self {
             link: link.me.clone(),
@@ -75,7 +75,7 @@ impl Writing {
     }
 
     /// Writes a slice of what is next; `None` when there is nothing.
-    fn step(&mut self, link: &SocketLink) -> Result<Option<Wrote>, StreamError> {
+    fn step(&mut self, link: &SocketLink) -> Result<Option<WriteProgress>, StreamError> {
         if self.chunk.is_none() {
             self.chunk = link.bulk.outbox.claim(link);
             if let Some(chunk) = &mut self.chunk {
@@ -87,7 +87,7 @@ impl Writing {
         };
         let wrote = chunk.write_some(&lane.stream);
         match wrote {
-            Ok(Wrote::All) => self.chunk = None,
+            Ok(WriteProgress::All) => self.chunk = None,
             Ok(_) => {}
             // The lane is lost, and with it the link: no thread may take it, and its reader comes to the end.
             Err(_) => {
@@ -105,7 +105,7 @@ impl Writing {
     }
 }
 
-impl Role for Writing {
+impl Role for LaneWriter {
     fn turn(&mut self) -> Turn {
         let Some(link) = self.link.upgrade() else {
             return Turn::Done;
@@ -117,7 +117,7 @@ impl Role for Writing {
                 Turn::Done
             }
             Err(error) => {
-                link.bulk_lost(&error);
+                link.bulk_write_failed(&error);
                 Turn::Done
             }
         }
@@ -125,13 +125,13 @@ impl Role for Writing {
 }
 
 /// Without a thread, or when the sender panics.
-impl Drop for Writing {
+impl Drop for LaneWriter {
     fn drop(&mut self) {
         let (Some(lane), Some(link)) = (self.lane.take(), self.link.upgrade()) else {
             return;
         };
         // Before the lane is free for others: after half a chunk nobody would understand them.
-        if self.chunk.is_some() || link.bulk.outbox.put_back(lane) {
+        if self.chunk.is_some() || link.bulk.outbox.return_lane(lane) {
             link.end(false, "a message could be sent only in part");
         }
     }

@@ -1,4 +1,4 @@
-//! Reading one lane, while there is something to read.
+//! LaneReader one lane, while there is something to read.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use rustix::event::epoll::EventFlags;
 use telegrad_wire::{FrameHeader, FrameKind, HEADER_LEN, IS_LENT, WireError};
 
 use super::super::SocketLink;
-use super::assembly::{Assembly, Claim};
-use super::inbox::{Inbox, Place};
+use super::assembly::{Assembly, ChunkWriter};
+use super::inbox::{ChunkRoute, Inbox};
 use super::lane::Lane;
-use crate::message::{Incoming, Lent, Unusable};
+use crate::message::{Borrower, Incoming, LoanError};
 use crate::poller::Source;
 use crate::shm::{LOAN_LEN, Loan};
 use crate::stream::{Stream, StreamError};
@@ -27,12 +27,12 @@ const LOOK: Duration = Duration::from_millis(1);
 const BODY_STEP: usize = 1 << 20;
 
 /// What the poller knows of a bulk lane.
-pub(crate) struct Arrivals {
+pub(crate) struct LaneSource {
     link: Weak<SocketLink>,
     lane: Weak<Lane>,
 }
 
-impl Arrivals {
+impl LaneSource {
     pub(crate) fn new(link: &Arc<SocketLink>, lane: &Arc<Lane>) -> Self {
         Self {
             link: Arc::downgrade(link),
@@ -41,13 +41,13 @@ impl Arrivals {
     }
 }
 
-impl Source for Arrivals {
+impl Source for LaneSource {
     fn ready(&self, _: EventFlags) -> bool {
         // From here on the role reads; it hands the lane back when nothing comes any more.
         if let (Some(link), Some(lane)) = (self.link.upgrade(), self.lane.upgrade())
-            && lane.take_reading()
+            && lane.claim_reader()
         {
-            let reading = Reading {
+            let reading = LaneReader {
                 link: self.link.clone(),
                 lane,
                 inbox: link.bulk.inbox.clone(),
@@ -63,7 +63,7 @@ impl Source for Arrivals {
 }
 
 /// Reads a bulk lane while there is something to read.
-struct Reading {
+struct LaneReader {
     /// Not held while it waits: a link that nobody else holds ends, and the wait with it.
     link: Weak<SocketLink>,
     lane: Arc<Lane>,
@@ -77,46 +77,46 @@ struct Reading {
 }
 
 /// What a turn brought.
-enum Read {
+enum ReadOutcome {
     Message(Incoming<'static>),
     /// Part of one.
     Part,
     /// The first word on a lane that the other side has dialled.
     Confirmed,
     /// A chunk without a descriptor.
-    Early(FrameHeader),
+    Unannounced(FrameHeader),
     Nothing,
 }
 
 /// Why there is nothing.
-enum Unread {
+enum ReadError {
     Ended(String),
-    Nonsense(String),
+    Invalid(String),
 }
 
-impl Role for Reading {
+impl Role for LaneReader {
     fn turn(&mut self) -> Turn {
         let read = match self.chunk.take() {
             Some(header) => self.read_chunk(header),
-            None if self.is_quiet() => Ok(Read::Nothing),
+            None if self.is_idle() => Ok(ReadOutcome::Nothing),
             None => self.read_frame(),
         };
         let Some(link) = self.link.upgrade() else {
             return Turn::Done;
         };
         match read {
-            Ok(Read::Message(message)) => {
+            Ok(ReadOutcome::Message(message)) => {
                 let me: Arc<dyn Link> = link.clone();
                 link.deliver(&me, message);
                 link.flush();
                 return Turn::Again;
             }
-            Ok(Read::Part) => return Turn::Again,
-            Ok(Read::Confirmed) => {
+            Ok(ReadOutcome::Part) => return Turn::Again,
+            Ok(ReadOutcome::Confirmed) => {
                 link.bulk.confirm(&link, &self.lane);
                 return Turn::Again;
             }
-            Ok(Read::Early(header)) => {
+            Ok(ReadOutcome::Unannounced(header)) => {
                 // It was sent before. Whoever reads the control lane is about to, and if nobody does, this does.
                 let number = header.call.0;
                 self.chunk = Some(header);
@@ -125,42 +125,42 @@ impl Role for Reading {
                 self.inbox.wait_for(number, Instant::now() + LOOK);
                 return Turn::Again;
             }
-            Ok(Read::Nothing) => self.lane.hand_back(&link.poller),
-            Err(Unread::Ended(_)) if !self.lane.is_sure() => link.bulk.forget(&link, &self.lane),
-            Err(Unread::Ended(why)) => link.bulk_ended(&why),
-            Err(Unread::Nonsense(why)) => link.end(false, &format!("the peer sent nonsense: {why}")),
+            Ok(ReadOutcome::Nothing) => self.lane.return_to_poller(&link.poller),
+            Err(ReadError::Ended(_)) if !self.lane.is_confirmed() => link.bulk.forget(&link, &self.lane),
+            Err(ReadError::Ended(why)) => link.bulk_ended(&why),
+            Err(ReadError::Invalid(why)) => link.end(false, &format!("the peer sent nonsense: {why}")),
         }
         self.is_over = true;
         Turn::Done
     }
 }
 
-impl Reading {
-    fn is_quiet(&mut self) -> bool {
+impl LaneReader {
+    fn is_idle(&mut self) -> bool {
         let stream = &self.lane.stream;
         let soon = self.spin.poll(|| stream.is_readable().then_some(()));
         soon.is_none() && !stream.wait(PollFlags::IN, None, Some(Instant::now() + LINGER))
     }
 
-    fn read_frame(&mut self) -> Result<Read, Unread> {
+    fn read_frame(&mut self) -> Result<ReadOutcome, ReadError> {
         let stream = &self.lane.stream;
         let mut header = [0; HEADER_LEN];
         let got = stream
             .read(&mut header)
-            .map_err(|error| Unread::Ended(error.describe()))?;
+            .map_err(|error| ReadError::Ended(error.describe()))?;
         read_exact(stream, &mut header[got..])?;
         let header = FrameHeader::from_bytes(&header, self.max_message)?;
         match header.kind {
             // The other side has this lane, as it was told it might.
-            FrameKind::Welcome if !self.lane.is_sure() => Ok(Read::Confirmed),
-            _ if !self.lane.is_sure() => Err("a lane that nobody has welcomed".to_owned())?,
+            FrameKind::Welcome if !self.lane.is_confirmed() => Ok(ReadOutcome::Confirmed),
+            _ if !self.lane.is_confirmed() => Err("a lane that nobody has welcomed".to_owned())?,
             FrameKind::Chunk => self.read_chunk(header),
             _ => self.read_whole(header),
         }
     }
 
     /// A message that comes in one piece: the rest of it.
-    fn read_whole(&mut self, header: FrameHeader) -> Result<Read, Unread> {
+    fn read_whole(&mut self, header: FrameHeader) -> Result<ReadOutcome, ReadError> {
         let stream = &self.lane.stream;
         let (mut body, is_whole) = read_growing(stream, header.body_len as usize, &mut self.spin)?;
         body.shrink_to_fit();
@@ -169,55 +169,59 @@ impl Reading {
         if !is_whole || !has_table {
             stream.discard(data, &mut self.spin)?;
             let lacking = header.length - body.len() as u64;
-            return Ok(Read::Message(Incoming::lacking(header, body, lacking)));
+            return Ok(ReadOutcome::Message(Incoming::lacking(header, body, lacking)));
         }
         let assembly = Arc::new(Assembly::new(header, body, &table, data)?);
         let message = match assembly.without_data()? {
             Some(message) => Some(message),
             None => assembly.claim(0, data)?.fill(stream, &mut self.spin)??,
         };
-        Ok(message.map_or(Read::Part, Read::Message))
+        Ok(message.map_or(ReadOutcome::Part, ReadOutcome::Message))
     }
 
-    fn read_chunk(&mut self, header: FrameHeader) -> Result<Read, Unread> {
+    fn read_chunk(&mut self, header: FrameHeader) -> Result<ReadOutcome, ReadError> {
         let number = header.call.0;
-        let claim = match self.inbox.claim(number, header.context, header.length)? {
-            Place::There(claim) => claim,
-            Place::Unknown => return Ok(Read::Early(header)),
-            Place::Nowhere => return Err(Unread::Ended(StreamError::Ended.describe())),
+        let writer = match self.inbox.claim(number, header.context, header.length)? {
+            ChunkRoute::Ready(writer) => writer,
+            ChunkRoute::Unannounced => return Ok(ReadOutcome::Unannounced(header)),
+            ChunkRoute::Closed => return Err(ReadError::Ended(StreamError::Ended.describe())),
         };
         let message = if header.flags & IS_LENT != 0 {
-            self.read_lent(claim, header.length)?
+            self.read_lent(writer, header.length)?
         } else {
-            claim.fill(&self.lane.stream, &mut self.spin)??
+            writer.fill(&self.lane.stream, &mut self.spin)??
         };
-        Ok(message.map_or(Read::Part, |message| {
+        Ok(message.map_or(ReadOutcome::Part, |message| {
             self.inbox.completed(number);
-            Read::Message(message)
+            ReadOutcome::Message(message)
         }))
     }
 
     /// A chunk whose bytes lie in memory that the other side shows: copies them, and gives the memory back.
-    fn read_lent(&mut self, claim: Claim, length: u64) -> Result<Option<Incoming<'static>>, Unread> {
+    fn read_lent(
+        &mut self,
+        writer: ChunkWriter,
+        length: u64,
+    ) -> Result<Option<Incoming<'static>>, ReadError> {
         let mut loan = [0; LOAN_LEN];
         read_exact(&self.lane.stream, &mut loan)?;
         let Some(link) = self.link.upgrade() else {
-            return Err(Unread::Ended(StreamError::Ended.describe()));
+            return Err(ReadError::Ended(StreamError::Ended.describe()));
         };
         let loan = Loan::from_bytes(&loan);
-        let len = usize::try_from(length).map_err(|_| Unusable::Nonsense);
+        let len = usize::try_from(length).map_err(|_| LoanError::Invalid);
         match len.and_then(|len| link.borrow(&loan, len)) {
-            Ok(borrowed) => Ok(claim.copy(borrowed.fetched())?),
-            Err(Unusable::NoMemory) => {
+            Ok(borrowed) => Ok(writer.copy(borrowed.fetched())?),
+            Err(LoanError::NoMemory) => {
                 link.control.decline(&loan);
-                Ok(claim.refuse()?)
+                Ok(writer.refuse()?)
             }
-            Err(Unusable::Nonsense) => Err("a chunk is lent in memory that is not shared".to_owned())?,
+            Err(LoanError::Invalid) => Err("a chunk is lent in memory that is not shared".to_owned())?,
         }
     }
 }
 
-impl Drop for Reading {
+impl Drop for LaneReader {
     fn drop(&mut self) {
         if !self.is_over
             && let Some(link) = self.link.upgrade()
@@ -228,21 +232,21 @@ impl Drop for Reading {
 }
 
 /// The stream has ended where something was to follow.
-impl From<StreamError> for Unread {
+impl From<StreamError> for ReadError {
     fn from(error: StreamError) -> Self {
         Self::Ended(format!("{}, in the middle of a frame", error.describe()))
     }
 }
 
-impl From<WireError> for Unread {
+impl From<WireError> for ReadError {
     fn from(error: WireError) -> Self {
-        Self::Nonsense(error.to_string())
+        Self::Invalid(error.to_string())
     }
 }
 
-impl From<String> for Unread {
+impl From<String> for ReadError {
     fn from(why: String) -> Self {
-        Self::Nonsense(why)
+        Self::Invalid(why)
     }
 }
 

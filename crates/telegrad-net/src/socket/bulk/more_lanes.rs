@@ -26,7 +26,7 @@ impl MoreLanes {
     /// Opens them in the background, while the first lane is in use.
     pub(crate) fn open(mut self, link: &SocketLink) {
         self.hello.lane = Lane::More;
-        let role = Opening {
+        let role = LaneOpener {
             link: link.me.clone(),
             more: self,
         };
@@ -34,7 +34,7 @@ impl MoreLanes {
     }
 }
 
-impl Opening {
+impl LaneOpener {
     /// Takes a lane into use, from its first word on.
     fn take(&self, stream: Stream) -> Result<(), String> {
         let Some(link) = self.link.upgrade() else {
@@ -51,12 +51,12 @@ impl Opening {
 }
 
 /// Opens lanes, one each turn. A link for which that fails goes on with those that it has.
-struct Opening {
+struct LaneOpener {
     link: Weak<SocketLink>,
     more: MoreLanes,
 }
 
-impl Role for Opening {
+impl Role for LaneOpener {
     fn turn(&mut self) -> Turn {
         let is_wanted = |link: &Arc<SocketLink>| link.closed.get().is_none();
         if self.more.count == 0 || !self.link.upgrade().as_ref().is_some_and(is_wanted) {
