@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::matrix::product_transposed;
 use crate::node::{Gradients, Pass, node};
@@ -96,7 +96,7 @@ impl Module for Linear {
 /// # Errors
 /// When the shapes or the element types do not fit together.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    recorded("linear", &[x, weight], || apply(x, weight, bias))
+    traced("linear", &[x, weight], || apply(x, weight, bias))
 }
 
 fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {

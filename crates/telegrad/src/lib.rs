@@ -48,7 +48,7 @@ pub use candle_core;
 pub use candle_nn;
 pub use init::{init, init_with};
 pub use telegrad_autograd::{
-    AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Birth, Context, Gradients, Mode,
+    AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Context, Gradients, JoinTime, Mode,
     Param, Root, Roots, candle, layer,
 };
 pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
