@@ -47,7 +47,8 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
         return Err(Error::Init(problem));
     }
     let env = |variable: &str| std::env::var(variable).ok();
-    let resolved = telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
+    let resolved =
+        telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
     let deadline = after(options.rendezvous_timeout);
     let prefix = format!("world/{}/", Met::generation(&resolved));
     loop {

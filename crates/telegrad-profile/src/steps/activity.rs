@@ -61,7 +61,11 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
 
 /// Whether workers meet in it, or wait there to be all.
 fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
-    let meets = |event: &Event| event.as_execution().is_some_and(|execution| execution.is_gathering);
+    let meets = |event: &Event| {
+        event
+            .as_execution()
+            .is_some_and(|execution| execution.is_gathering)
+    };
     let waits = matches!(event.kind, Kind::Wait { .. });
     meets(event) || waits && index.parent(event).is_some_and(meets)
 }

@@ -10,9 +10,9 @@ mod whose;
 
 use std::time::Duration;
 
+use telegrad_profile::{Options, Profile};
 use telegrad_rpc::{ProcessProfile, RRef, Result, World, join_all, profile, remote};
 use telegrad_testkit::{Board, Cluster, on_every_cluster};
-use telegrad_profile::{Options, Profile};
 use telegrad_trace::{Clock, Event, Kind, Status, record_function};
 
 /// What a leaf is to do.

@@ -1,4 +1,4 @@
-//! Random graphs over workers of which one is killed: whatever was under way, nothing of it is left.
+//! Random graphs while a worker is killed: no state is left.
 
 use std::time::{Duration, Instant};
 
@@ -10,33 +10,33 @@ use crate::program::WORKERS;
 
 use super::*;
 
-/// What happens at all has happened by then, on a machine that is busy with other things.
+/// The time limit of a test's waits, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// No error takes longer than this to show.
+/// The longest time until an error is reported.
 const SOON: Duration = Duration::from_secs(10);
 
-const MORTAL: u32 = WORKERS - 1;
+const KILLED: u32 = WORKERS - 1;
 
 on_cluster! { processes: Cluster::processes(WORKERS as usize) =>
-    a_worker_killed_in_the_middle_of_everything_leaves_nothing_behind
+    a_worker_killed_amid_random_graphs_leaves_no_state
 }
 
-fn a_worker_killed_in_the_middle_of_everything_leaves_nothing_behind(cluster: Cluster) {
+fn a_worker_killed_amid_random_graphs_leaves_no_state(cluster: Cluster) {
     fill();
     let board = cluster.board();
     let survivors = WORKERS as usize - 1;
-    with_scalars(cluster).may_die(MORTAL).run(move |world| {
+    with_scalars(cluster).may_die(KILLED).run(move |world| {
         let parameters = copies();
         let here = world.rank();
         let mut failed = 0;
         for seed in 0.. {
-            let enough = here != MORTAL && seed >= 40 && failed >= 5;
+            let enough = here != KILLED && seed >= 40 && failed >= 5;
             if enough {
                 break;
             }
             if here == 0 && seed == 20 {
-                board.kill(MORTAL);
+                board.kill(KILLED);
             }
             let case = Case::new(1000 * u64::from(here) + seed, here);
             let Some(expected) = case.expected(&parameters) else {

@@ -8,51 +8,32 @@ use telegrad_rpc::Result;
 use telegrad_trace::Kind;
 use telegrad_wire::{ContextId, Rank};
 
-use super::Node;
-use super::recording::{link, noted};
-use crate::backend::{AutogradBackend, Root};
-use crate::contexts::Shared;
-use crate::drive::Mode;
-use crate::graph::{Graph, MessageId, Pass, RootId};
-use crate::message::{Cargo, Gradients, PassId, PassInfo, Shipment};
-use crate::schedule::Unexpected;
 use telegrad_error::AutogradError;
 
-/// What a step of a pass leads to.
+use super::Node;
+use super::tracking::{link, trace_crossing};
+use crate::backend::{AutogradBackend, Root};
+use crate::contexts::SharedContext;
+use crate::graph::{Graph, MessageId, PassState, RootId};
+use crate::message::{GradientBatch, MessageGradients, PassId, PassInfo, WireGradient};
+use crate::mode::Mode;
+use crate::schedule::Rejection;
+
+/// The result of a step of a pass.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// Gradients for other workers.
-    pub(crate) shipments: Vec<(Rank, Shipment)>,
-    /// How much more, or less, is held here than before.
+    /// Gradients to send to other workers.
+    pub(crate) batches: Vec<(Rank, GradientBatch)>,
+    /// The change in the number of held gradients; see [`Schedule::held`](crate::schedule::Schedule::held).
     pub(crate) held: i64,
 }
 
-/// What one traversal of the graph starts from, and the leaves that it reaches.
-type Run<B> = (Vec<Root<B>>, Vec<<B as AutogradBackend>::LeafId>);
+/// The roots of one traversal of the graph, and the leaves that it reaches.
+type Traversal<B> = (Vec<Root<B>>, Vec<<B as AutogradBackend>::LeafId>);
 
-/// Does a worker's part in passes.
-pub(crate) trait Passing {
-    /// A new pass that starts here.
-    fn pass(&self, here: Rank, retain: bool, mode: Mode) -> PassInfo;
-    /// It is over.
-    fn pass_over(&self, pass: PassId);
-    /// Takes gradients of what this worker has sent, and goes on with them.
-    fn take(&self, context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<Progress>;
-    /// Notes that these messages matter, or the loss; the messages that they were computed from, by sender.
-    fn discover(
-        &self,
-        context: ContextId,
-        pass: PassInfo,
-        sent: Option<&[u64]>,
-    ) -> Result<Vec<(Rank, Vec<u64>)>>;
-    /// It is known which messages matter: goes on without the others.
-    fn proceed(&self, context: ContextId, pass: PassInfo) -> Result<Progress>;
-    /// The messages that do not matter and are waited for: to whom they went, in a call of which function.
-    fn waiting(&self, context: ContextId, pass: PassId) -> Vec<(Rank, String)>;
-}
-
-impl<B: AutogradBackend> Passing for Node<B> {
-    fn pass(&self, here: Rank, retain: bool, mode: Mode) -> PassInfo {
+impl<B: AutogradBackend> Node<B> {
+    /// Returns the name and options of a new pass that starts here.
+    pub(crate) fn new_pass(&self, here: Rank, retain: bool, mode: Mode) -> PassInfo {
         let mut running = self.running.lock();
         let number = self.next_pass.fetch_add(1, SeqCst);
         running.insert(number);
@@ -64,11 +45,13 @@ impl<B: AutogradBackend> Passing for Node<B> {
         }
     }
 
-    fn pass_over(&self, pass: PassId) {
+    /// Marks a pass that started here as ended.
+    pub(crate) fn end_pass(&self, pass: PassId) {
         self.running.lock().remove(&pass.number);
     }
 
-    fn take(&self, context: ContextId, pass: PassInfo, shipment: Shipment) -> Result<Progress> {
+    /// Takes gradients of messages that this worker sent, and runs what they complete.
+    pub(crate) fn take(&self, context: ContextId, pass: PassInfo, batch: GradientBatch) -> Result<Progress> {
         let shared = self.shared(context)?;
         let mut progress = Progress::default();
         let mut accepted = Vec::new();
@@ -76,7 +59,7 @@ impl<B: AutogradBackend> Passing for Node<B> {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             progress.held += self.join(graph, pass);
-            for Gradients { of, gradients } in shipment.0 {
+            for MessageGradients { of, gradients } in batch.0 {
                 let sent = graph.sent.get(&of).ok_or(AutogradError::Freed)?;
                 if gradients.len() != sent.tensors.len() {
                     let (count, expected) = (gradients.len(), sent.tensors.len());
@@ -87,13 +70,13 @@ impl<B: AutogradBackend> Passing for Node<B> {
                     .into_iter()
                     .zip(&sent.tensors)
                     .map(|(cargo, of)| match cargo {
-                        Some(Cargo::Arrived(raw)) => self.backend.make_gradient(raw, of).map(Some),
-                        Some(Cargo::Leaving(_)) | None => Ok(None),
+                        Some(WireGradient::Incoming(raw)) => self.backend.make_gradient(raw, of).map(Some),
+                        Some(WireGradient::Outgoing(_)) | None => Ok(None),
                     });
                 let made = made.collect::<Result<Vec<_>>>()?;
-                graph.step(pass, &mut progress.held, |part| {
-                    part.schedule.gradient(RootId::Sent(of))?;
-                    part.incoming.insert(RootId::Sent(of), made);
+                graph.step(pass, &mut progress.held, |state| {
+                    state.schedule.gradient(RootId::Sent(of))?;
+                    state.incoming.insert(RootId::Sent(of), made);
                     Ok(())
                 })?;
                 accepted.push(of);
@@ -101,16 +84,18 @@ impl<B: AutogradBackend> Passing for Node<B> {
             Ok(())
         };
         let result = accept();
-        // What was not accepted has not been received; and not while the context is locked.
+        // Without the lock, and for accepted gradients only.
         for of in accepted {
-            noted("autograd::receive gradient", |here| link(context, here, of));
+            trace_crossing("autograd::receive gradient", |here| link(context, here, of));
         }
         result?;
         self.advance(context, pass, &shared, &mut progress)?;
         Ok(progress)
     }
 
-    fn discover(
+    /// Marks sent messages (or the loss, for `None`) as active; returns the messages that they were computed from, by
+    /// sender.
+    pub(crate) fn discover(
         &self,
         context: ContextId,
         pass: PassInfo,
@@ -118,7 +103,7 @@ impl<B: AutogradBackend> Passing for Node<B> {
     ) -> Result<Vec<(Rank, Vec<u64>)>> {
         self.with_graph(context, |graph| {
             self.join(graph, pass);
-            let Some(part) = graph.passes.get_mut(&pass.id) else {
+            let Some(state) = graph.passes.get_mut(&pass.id) else {
                 return Ok(Vec::new());
             };
             let roots: Vec<RootId> = match sent {
@@ -127,11 +112,11 @@ impl<B: AutogradBackend> Passing for Node<B> {
             };
             let mut found: FxHashMap<Rank, Vec<u64>> = FxHashMap::default();
             for root in roots {
-                if !part.active.insert(root) {
+                if !state.active.insert(root) {
                     continue;
                 }
-                for message in part.schedule.reaches(&root).unwrap_or_default() {
-                    if part.needed.insert(*message) {
+                for message in state.schedule.reaches(&root).unwrap_or_default() {
+                    if state.needed.insert(*message) {
                         found.entry(message.from).or_default().push(message.number);
                     }
                 }
@@ -140,7 +125,8 @@ impl<B: AutogradBackend> Passing for Node<B> {
         })
     }
 
-    fn proceed(&self, context: ContextId, pass: PassInfo) -> Result<Progress> {
+    /// Continues a pass with the active messages alone.
+    pub(crate) fn proceed(&self, context: ContextId, pass: PassInfo) -> Result<Progress> {
         let shared = self.shared(context)?;
         let mut progress = Progress::default();
         let mut complete = Vec::new();
@@ -148,38 +134,37 @@ impl<B: AutogradBackend> Passing for Node<B> {
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             progress.held += self.join(graph, pass);
-            let done = graph.step(pass, &mut progress.held, |part| {
-                Ok(part.schedule.only(&part.active))
+            let done = graph.step(pass, &mut progress.held, |state| {
+                Ok(state.schedule.restrict_to(&state.active))
             })?;
             self.pack(graph, pass.id, done, &mut complete);
         }
-        progress.shipments = shipments(context, complete);
+        progress.batches = batches(context, complete);
         self.advance(context, pass, &shared, &mut progress)?;
         Ok(progress)
     }
 
-    fn waiting(&self, context: ContextId, pass: PassId) -> Vec<(Rank, String)> {
-        let waiting = self.with_graph(context, |graph| {
-            let Some(part) = graph.passes.get(&pass) else {
+    /// Lists the inactive messages that the pass waits for: receiver and called function of each.
+    pub(crate) fn unused(&self, context: ContextId, pass: PassId) -> Vec<(Rank, String)> {
+        let unused = self.with_graph(context, |graph| {
+            let Some(state) = graph.passes.get(&pass) else {
                 return Ok(Vec::new());
             };
-            let unused = part
+            let unused = state
                 .schedule
-                .waits_for()
-                .filter(|root| !part.active.contains(root));
+                .awaited()
+                .filter(|root| !state.active.contains(root));
             let sent = unused.filter_map(|root| match root {
                 RootId::Sent(number) => graph.sent.get(&number),
                 RootId::Loss => None,
             });
             Ok(sent.map(|sent| (sent.to, sent.function.clone())).collect())
         });
-        // Whoever has no such context waits for nothing.
-        waiting.unwrap_or_default()
+        // Without the context there is nothing to wait for.
+        unused.unwrap_or_default()
     }
-}
 
-impl<B: AutogradBackend> Node<B> {
-    /// Starts a pass here.
+    /// Starts a pass on this worker, from these losses.
     pub(crate) fn start(&self, context: ContextId, pass: PassInfo, loss: Vec<B::Tensor>) -> Result<Progress> {
         if loss.is_empty() {
             return Err(AutogradError::NoRoots.into());
@@ -199,22 +184,22 @@ impl<B: AutogradBackend> Node<B> {
             let graph = state.graph(context)?;
             graph.forget_passes_before(pass);
             let ones = vec![None; loss.len()];
-            progress.held += graph.begin(&self.backend, pass, loss);
-            graph.step(pass, &mut progress.held, |part| {
-                part.incoming.insert(RootId::Loss, ones);
-                part.schedule.gradient(RootId::Loss)
+            progress.held += graph.begin_pass(&self.backend, pass, loss);
+            graph.step(pass, &mut progress.held, |state| {
+                state.incoming.insert(RootId::Loss, ones);
+                state.schedule.gradient(RootId::Loss)
             })?;
         }
         self.advance(context, pass, &shared, &mut progress)?;
         Ok(progress)
     }
 
-    /// Runs whatever is worth running.
+    /// Runs the roots that the schedule releases, until it releases none.
     fn advance(
         &self,
         context: ContextId,
         pass: PassInfo,
-        shared: &Shared<B>,
+        shared: &SharedContext<B>,
         progress: &mut Progress,
     ) -> Result<()> {
         let mut complete = Vec::new();
@@ -222,7 +207,7 @@ impl<B: AutogradBackend> Node<B> {
             let (run, roots, leaves) = {
                 let mut state = shared.lock();
                 let graph = state.graph(context)?;
-                let run = graph.step(pass, &mut progress.held, |part| Ok(part.schedule.next()))?;
+                let run = graph.step(pass, &mut progress.held, |state| Ok(state.schedule.next_batch()))?;
                 if run.is_empty() {
                     break;
                 }
@@ -232,53 +217,53 @@ impl<B: AutogradBackend> Node<B> {
             let found = if roots.is_empty() {
                 Ok(Vec::new())
             } else {
-                let recorded = telegrad_trace::scope(Kind::Autograd, || "autograd::gradients".into());
+                let scope = telegrad_trace::scope(Kind::Autograd, || "autograd::gradients".into());
                 let found = self.backend.vjp(&roots, &leaves);
                 if let Err(error) = &found {
-                    recorded.fail(|| error.to_string());
+                    scope.fail(|| error.to_string());
                 }
                 found
             };
-            // Also when it has failed: this may be the last of a long graph.
+            // After a failure too: this may be the last reference to a long graph.
             self.backend.discard(roots);
             let found = found?;
             let mut state = shared.lock();
             let graph = state.graph(context)?;
             for (leaf, _) in &found {
-                if let Some(parameter) = self.backend.changed_since(*leaf, &graph.birth) {
+                if let Some(parameter) = self.backend.changed_since(*leaf, &graph.joined) {
                     return Err(AutogradError::Changed { parameter, context }.into());
                 }
             }
-            if let Some(other) = self.foreign(context, &found) {
+            if let Some(other) = self.foreign_context(context, &found) {
                 return Err(AutogradError::Foreign { context, other }.into());
             }
             graph.accumulate(&self.backend, pass.id, found)?;
-            let done = graph.step(pass, &mut progress.held, |part| Ok(part.schedule.ran(&run)))?;
+            let done = graph.step(pass, &mut progress.held, |state| Ok(state.schedule.finish(&run)))?;
             self.pack(graph, pass.id, done, &mut complete);
         }
-        progress.shipments.extend(shipments(context, complete));
+        progress.batches.extend(batches(context, complete));
         Ok(())
     }
 
-    /// Another context that one of these leaves came in.
-    fn foreign(&self, context: ContextId, found: &[(B::LeafId, B::Tensor)]) -> Option<ContextId> {
+    /// Finds another context that one of these leaves was received in.
+    fn foreign_context(&self, context: ContextId, found: &[(B::LeafId, B::Tensor)]) -> Option<ContextId> {
         let origins = self.origins.lock();
         let mut found = found.iter().filter_map(|(leaf, _)| origins.get(leaf));
         found.find(|origin| **origin != context).copied()
     }
 
-    /// The tensors of these roots with their gradients, and the leaves that they reach.
-    fn collect(&self, graph: &mut Graph<B>, pass: PassInfo, run: &[RootId]) -> Result<Run<B>> {
+    /// Takes out the tensors of these roots with their gradients; also returns the leaves that they reach.
+    fn collect(&self, graph: &mut Graph<B>, pass: PassInfo, run: &[RootId]) -> Result<Traversal<B>> {
         let (mut roots, mut leaves, mut seen) = (Vec::new(), Vec::new(), FxHashSet::default());
         for root in run {
             let reached = graph
                 .leaves_of(&self.backend, pass.id, *root)
                 .ok_or(AutogradError::Freed)?;
             leaves.extend(reached.iter().copied().filter(|leaf| seen.insert(*leaf)));
-            let part = graph.passes.get_mut(&pass.id).ok_or(AutogradError::Freed)?;
-            let gradients = part.incoming.remove(root).unwrap_or_default();
+            let state = graph.passes.get_mut(&pass.id).ok_or(AutogradError::Freed)?;
+            let gradients = state.incoming.remove(root).unwrap_or_default();
             match root {
-                RootId::Loss => roots.extend(std::mem::take(&mut part.loss).into_iter().zip(gradients)),
+                RootId::Loss => roots.extend(std::mem::take(&mut state.loss).into_iter().zip(gradients)),
                 RootId::Sent(number) => {
                     let tensors = if pass.retain {
                         graph.sent.get(number).map(|sent| sent.tensors.clone())
@@ -293,26 +278,28 @@ impl<B: AutogradBackend> Node<B> {
         Ok((roots, leaves))
     }
 
-    /// Makes the gradients of these received messages ready to go.
+    /// Takes out the complete gradients of received messages, to send back.
     fn pack(
         &self,
         graph: &mut Graph<B>,
         pass: PassId,
         done: Vec<MessageId>,
-        into: &mut Vec<(Rank, Gradients)>,
+        into: &mut Vec<(Rank, MessageGradients)>,
     ) {
         for message in done {
             let found = graph
                 .passes
                 .get_mut(&pass)
-                .and_then(|part| part.outgoing.remove(&message));
+                .and_then(|state| state.outgoing.remove(&message));
             let count = graph.arrivals.get(&message).copied().unwrap_or(0);
             let found = found.unwrap_or_else(|| vec![None; count]);
-            let cargo = |gradient: B::Tensor| Cargo::Leaving(Arc::new(self.backend.sent_of(gradient)));
-            let gradients = found.into_iter().map(|tensor| tensor.map(cargo)).collect();
+            let outgoing = |gradient: B::Tensor| {
+                WireGradient::Outgoing(Arc::new(self.backend.compress_gradient(gradient)))
+            };
+            let gradients = found.into_iter().map(|tensor| tensor.map(outgoing)).collect();
             into.push((
                 message.from,
-                Gradients {
+                MessageGradients {
                     of: message.number,
                     gradients,
                 },
@@ -320,13 +307,13 @@ impl<B: AutogradBackend> Node<B> {
         }
     }
 
-    /// Begins this worker's part in a pass unless it has; how much is held then. Forgets passes that are over.
+    /// Joins a pass, if this worker has not, and forgets ended passes; returns the change in held gradients.
     fn join(&self, graph: &mut Graph<B>, pass: PassInfo) -> i64 {
         graph.forget_passes_before(pass);
         if graph.passes.contains_key(&pass.id) {
             return 0;
         }
-        graph.begin(&self.backend, pass, Vec::new())
+        graph.begin_pass(&self.backend, pass, Vec::new())
     }
 }
 
@@ -336,39 +323,39 @@ impl<B: AutogradBackend> Graph<B> {
             .retain(|other, _| other.root != id.root || other.number >= oldest);
     }
 
-    /// Changes this worker's part in a pass, and notes how much more or less it holds then.
+    /// Changes this worker's part of a pass, and adds the change in held gradients to `held`.
     fn step<R>(
         &mut self,
         pass: PassInfo,
         held: &mut i64,
-        f: impl FnOnce(&mut Pass<B>) -> Result<R, Unexpected>,
+        f: impl FnOnce(&mut PassState<B>) -> Result<R, Rejection>,
     ) -> Result<R> {
-        let part = self
+        let state = self
             .passes
             .get_mut(&pass.id)
-            .ok_or_else(|| AutogradError::Unexpected("the pass is over".into()))?;
-        let before = part.held(pass.fast);
-        let result = f(part);
-        *held += part.held(pass.fast) - before;
+            .ok_or_else(|| AutogradError::Unexpected("the pass has ended".into()))?;
+        let before = state.held(pass.fast);
+        let result = f(state);
+        *held += state.held(pass.fast) - before;
         result.map_err(|why| match why {
-            Unexpected::Unknown => AutogradError::Freed.into(),
-            Unexpected::Again => AutogradError::Unexpected("it has come before".into()).into(),
-            Unexpected::Unused => {
-                AutogradError::Unexpected("what it is for was found not to matter".into()).into()
+            Rejection::Unknown => AutogradError::Freed.into(),
+            Rejection::Duplicate => AutogradError::Unexpected("it was received before".into()).into(),
+            Rejection::Unused => {
+                AutogradError::Unexpected("the loss does not depend on its message".into()).into()
             }
         })
     }
 }
 
-/// What goes to each worker.
-fn shipments(context: ContextId, complete: Vec<(Rank, Gradients)>) -> Vec<(Rank, Shipment)> {
-    let mut shipments: Vec<(Rank, Shipment)> = Vec::new();
+/// Groups gradients by receiver.
+fn batches(context: ContextId, complete: Vec<(Rank, MessageGradients)>) -> Vec<(Rank, GradientBatch)> {
+    let mut batches: Vec<(Rank, GradientBatch)> = Vec::new();
     for (to, gradients) in complete {
-        noted("autograd::send gradient", |_| link(context, to, gradients.of));
-        match shipments.iter_mut().find(|(rank, _)| *rank == to) {
-            Some((_, shipment)) => shipment.0.push(gradients),
-            None => shipments.push((to, Shipment(vec![gradients]))),
+        trace_crossing("autograd::send gradient", |_| link(context, to, gradients.of));
+        match batches.iter_mut().find(|(rank, _)| *rank == to) {
+            Some((_, batch)) => batch.0.push(gradients),
+            None => batches.push((to, GradientBatch(vec![gradients]))),
         }
     }
-    shipments
+    batches
 }

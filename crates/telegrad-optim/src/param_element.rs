@@ -1,4 +1,4 @@
-//! Between the elements of tensors and those that steps are computed in.
+//! Conversion between the elements of parameters and those that steps are computed in.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use telegrad_rpc::Result;
 use crate::Element;
 
 /// An element type of parameters.
-pub(crate) trait Stored: WithDType + bytemuck::Pod {
-    /// What steps are computed in.
+pub(crate) trait ParamElement: WithDType + bytemuck::Pod {
+    /// The type that steps are computed in.
     type Element: Element;
 
     fn widen(elements: Vec<Self>) -> Vec<Self::Element>;
@@ -18,9 +18,9 @@ pub(crate) trait Stored: WithDType + bytemuck::Pod {
     fn narrow(elements: Vec<Self::Element>) -> Vec<Self>;
 }
 
-macro_rules! as_it_is {
+macro_rules! same_type {
     ($float:ty) => {
-        impl Stored for $float {
+        impl ParamElement for $float {
             type Element = Self;
 
             fn widen(elements: Vec<Self>) -> Vec<Self> {
@@ -40,7 +40,7 @@ macro_rules! as_it_is {
 
 macro_rules! through_f32 {
     ($float:ty) => {
-        impl Stored for $float {
+        impl ParamElement for $float {
             type Element = f32;
 
             fn widen(elements: Vec<Self>) -> Vec<f32> {
@@ -58,14 +58,13 @@ macro_rules! through_f32 {
     };
 }
 
-as_it_is!(f32);
-as_it_is!(f64);
+same_type!(f32);
+same_type!(f64);
 through_f32!(f16);
 through_f32!(bf16);
 
-/// Runs the expression with `$stored` standing for the element type; nothing for one that cannot be
-/// optimised.
-macro_rules! with_stored {
+/// Evaluates an expression with `$stored` as the element type of a parameter; `None` for an unsupported type.
+macro_rules! with_param_element {
     ($dtype:expr, $stored:ident => $run:expr) => {
         match $dtype {
             candle_core::DType::F32 => {
@@ -89,21 +88,21 @@ macro_rules! with_stored {
     };
 }
 
-pub(crate) use with_stored;
+pub(crate) use with_param_element;
 
-/// Whether parameters of this type can be optimised.
-pub(crate) fn is_stored(dtype: DType) -> bool {
+/// Whether parameters of this element type can be optimised.
+pub(crate) fn is_supported(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16)
 }
 
-/// Shows the elements in order, without a copy if they lie so in main memory.
-pub(crate) fn with_elements<T: WithDType, R>(tensor: &Tensor, look: impl FnOnce(&[T]) -> R) -> Result<R> {
-    // Detached: looking is no operation of the user's graph.
+/// Reads the elements in row-major order, without a copy if they are contiguous in main memory.
+pub(crate) fn with_elements<T: WithDType, R>(tensor: &Tensor, read: impl FnOnce(&[T]) -> R) -> Result<R> {
+    // Detached: the read is not part of the user's graph.
     let tensor = tensor.detach().contiguous()?;
     let (storage, layout) = tensor.storage_and_layout();
     if let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) {
-        return Ok(look(&T::cpu_storage_as_slice(storage)?[start..end]));
+        return Ok(read(&T::cpu_storage_as_slice(storage)?[start..end]));
     }
     drop(storage);
-    Ok(look(&tensor.flatten_all()?.to_vec1()?))
+    Ok(read(&tensor.flatten_all()?.to_vec1()?))
 }

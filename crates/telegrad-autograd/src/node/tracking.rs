@@ -1,4 +1,4 @@
-//! What crosses between workers, noted at this end.
+//! Tracks the tensors of messages at both ends.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
@@ -8,75 +8,68 @@ use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_trace::Kind;
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
-use super::Node;
-use crate::backend::AutogradBackend;
-use crate::contexts::State;
-use crate::graph::{Graph, MessageId, Sent};
 use telegrad_error::AutogradError;
 
-/// Sees messages come and go.
-pub(crate) trait Recording {
-    /// A message with these tensors is about to leave.
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
-    /// It has not left after all, or nothing came of it.
-    fn stayed(&self, context: ContextId, recorded: &Recorded);
-    /// A message with these tensors has arrived; what its receiver gets.
-    fn arrived(
+use super::Node;
+use crate::backend::AutogradBackend;
+use crate::contexts::ContextState;
+use crate::graph::{Graph, MessageId, SentMessage};
+
+impl<B: AutogradBackend> Node<B> {
+    /// Tracks the tensors of a message about to be sent that require a gradient.
+    pub(crate) fn track_departure(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
-        tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>>;
-}
-
-impl<B: AutogradBackend> Recording for Node<B> {
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
-        // What belongs to a context that is over is a message like any other.
+        tensors: &[Box<dyn TensorSource>],
+    ) -> Result<Noted> {
+        // A message of an ended context is an ordinary message.
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
             return Ok(Noted::Over);
         };
         let mut state = shared.lock();
-        if matches!(*state, State::Ended) {
+        if matches!(*state, ContextState::Ended) {
             return Ok(Noted::Over);
         }
         let graph = state.graph(crossing.context)?;
-        graph.note(crossing, true);
-        let (mut places, mut recorded) = (Vec::new(), Vec::new());
-        for (place, tensor) in tensors.iter().enumerate() {
+        graph.note_peer(crossing, true);
+        let (mut positions, mut tracked) = (Vec::new(), Vec::new());
+        for (position, tensor) in tensors.iter().enumerate() {
             if let Some(tensor) = tensor.as_any().downcast_ref::<B::Tensor>()
                 && self.backend.requires_grad(tensor)
             {
-                places.push(place as u32);
-                recorded.push(tensor.clone());
+                positions.push(position as u32);
+                tracked.push(tensor.clone());
             }
         }
-        if places.is_empty() {
+        if positions.is_empty() {
             return Ok(Noted::Nothing);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
-        let sent = Sent::new(crossing.peer, crossing.function, recorded);
+        let sent = SentMessage::new(crossing.peer, crossing.function, tracked);
         graph.sent.insert(number, sent);
         drop(state);
-        noted("autograd::send", |here| link(crossing.context, here, number));
+        trace_crossing("autograd::send", |here| link(crossing.context, here, number));
         Ok(Noted::Tensors(Recorded {
             number,
-            tensors: places,
+            tensors: positions,
         }))
     }
 
-    fn stayed(&self, context: ContextId, recorded: &Recorded) {
+    /// Drops the tracked tensors of a message that was not sent after all, or whose call has no result.
+    pub(crate) fn untrack(&self, context: ContextId, recorded: &Recorded) {
         let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
             state.graph(context).ok()?.sent.remove(&recorded.number)
         });
-        // Outside the lock.
+        // The context's lock is released: freeing a graph takes long.
         if let Some(mut sent) = sent {
             sent.leaves(&self.backend);
             self.backend.discard(sent);
         }
     }
 
-    fn arrived(
+    /// Makes the tracked tensors of a received message leaves of this worker's graph.
+    pub(crate) fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
         recorded: Option<Recorded>,
@@ -87,7 +80,7 @@ impl<B: AutogradBackend> Recording for Node<B> {
             return plain(tensors);
         };
         let mut state = shared.lock();
-        if matches!(*state, State::Ended) {
+        if matches!(*state, ContextState::Ended) {
             return plain(tensors);
         }
         let graph = state.graph(crossing.context)?;
@@ -99,7 +92,7 @@ impl<B: AutogradBackend> Recording for Node<B> {
             }
             .into());
         }
-        graph.note(crossing, false);
+        graph.note_peer(crossing, false);
         let Some(recorded) = recorded else {
             return plain(tensors);
         };
@@ -107,13 +100,13 @@ impl<B: AutogradBackend> Recording for Node<B> {
             from: crossing.peer,
             number: recorded.number,
         };
-        // A peer that gives a number twice gets nonsense, and does no harm.
+        // A peer that uses a number twice gets wrong gradients, but nothing here panics.
         let count = graph.arrivals.entry(message).or_default();
         *count = recorded.tensors.len().max(*count);
         let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
-        for (nth, place) in recorded.tensors.iter().enumerate() {
-            // What a peer says of places that are not there is of no consequence.
-            let Some(slot) = arrived.get_mut(*place as usize) else {
+        for (nth, position) in recorded.tensors.iter().enumerate() {
+            // Positions beyond the message's tensors are ignored.
+            let Some(slot) = arrived.get_mut(*position as usize) else {
                 continue;
             };
             let made = Arrived::Made(Box::new(()));
@@ -125,32 +118,32 @@ impl<B: AutogradBackend> Recording for Node<B> {
             }
         }
         drop(state);
-        noted("autograd::receive", |_| {
+        trace_crossing("autograd::receive", |_| {
             link(crossing.context, message.from, message.number)
         });
         Ok(arrived)
     }
 }
 
-/// Records that tensors, or the gradients of some, leave or arrive. Not while a context is locked: whoever is shown it may do
-/// anything.
-pub(super) fn noted(what: &'static str, link: impl FnOnce(Rank) -> u64) {
+/// Records in the trace that tensors or gradients were sent or received. Call it without a context's lock: a trace
+/// subscriber may run any code.
+pub(super) fn trace_crossing(what: &'static str, link: impl FnOnce(Rank) -> u64) {
     telegrad_trace::scope(Kind::Autograd, || what.into()).link(link);
 }
 
-/// What the forward and the backward crossing of a message have in common in recordings.
+/// Returns the number that links the forward and the backward crossing of a message in traces.
 pub(super) fn link(context: ContextId, from: Rank, number: u64) -> u64 {
     let mut hasher = FxHasher::default();
     (context.0, from, number).hash(&mut hasher);
-    // As many bits as every reader of JSON takes for a number. 0 would be none.
+    // 53 bits, which every JSON reader takes for a number. 0 means no link.
     hasher.finish() >> 11 | 1
 }
 
 impl<B: AutogradBackend> Graph<B> {
-    /// Notes who takes part.
-    fn note(&mut self, crossing: &Crossing<'_>, leaves: bool) {
-        // A request that leaves goes to a callee, a reply to a caller; what arrives, the other way round.
-        if crossing.is_reply == leaves {
+    /// Adds the peer of a message to the callers or the callees of the context.
+    fn note_peer(&mut self, crossing: &Crossing<'_>, outgoing: bool) {
+        // An outgoing request goes to a callee and an outgoing reply to a caller; incoming messages, the other way round.
+        if crossing.is_reply == outgoing {
             self.callers.insert(crossing.peer);
         } else {
             self.callees.insert(crossing.peer);
