@@ -174,7 +174,7 @@ impl Executor {
     /// [`Error::WaitInInline`] where this may be the thread that receives what it would wait for: in a role, and where a subscriber is
     /// shown something (S24, S47).
     pub(crate) fn may_wait() -> Result<(), Error> {
-        if Self::may_be_held_up() && !telegrad_trace::is_showing() {
+        if Self::may_be_held_up() && !telegrad_trace::is_in_subscriber() {
             Ok(())
         } else {
             Err(Error::WaitInInline)

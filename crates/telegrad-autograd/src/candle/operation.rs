@@ -132,7 +132,7 @@ impl Operation {
             grad: grad.detach(),
         });
         match &gradients {
-            Ok(gradients) => recorded.made(|| {
+            Ok(gradients) => recorded.add_tensor_bytes(|| {
                 let others: Vec<_> = self.args.iter().chain([result, grad]).collect();
                 let made = gradients.iter().flatten();
                 made.map(|made| taken(made, &others)).sum()

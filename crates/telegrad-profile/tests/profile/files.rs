@@ -1,4 +1,4 @@
-//! Profiles in files (S44), and several of them as one (S43).
+//! Reading and merging of recordings (S56, S58).
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use telegrad_profile::{read, read_worlds};
 use super::*;
 
 #[test]
-fn files_of_both_kinds_are_read_back_as_they_were() {
+fn both_formats_are_read_back_unchanged() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().to_owned();
     let mut profile = profile();
@@ -22,21 +22,21 @@ fn files_of_both_kinds_are_read_back_as_they_were() {
         .unwrap();
     assert_eq!(read(std::slice::from_ref(&json)).unwrap(), profile);
     assert_eq!(read(std::slice::from_ref(&lines)).unwrap(), profile);
-    // What is in both is there once.
+    // Duplicate events count once.
     let both = read(&[json, lines]).unwrap();
     assert_eq!(both, profile);
 }
 
 #[test]
-fn what_other_programs_have_written_again_is_read_too() {
+fn files_rewritten_by_other_programs_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let profile = profile();
     let mut file = Vec::new();
     profile.write_chrome(&mut file).unwrap();
     let value: Value = serde_json::from_slice(&file).unwrap();
-    // Other orders of keys, on one line and on many, and other ways to write the same text.
-    let (events, about) = (&value["traceEvents"], &value["telegrad"]);
-    let first = format!("{{\"traceEvents\":{events},\"other\":[1],\"telegrad\":{about}}}");
+    // Different orders of keys, line breaks and escapes.
+    let (events, metadata) = (&value["traceEvents"], &value["telegrad"]);
+    let first = format!("{{\"traceEvents\":{events},\"other\":[1],\"telegrad\":{metadata}}}");
     let pretty = serde_json::to_string_pretty(&value).unwrap();
     let escaped = first.replace("\"ph\":\"X\"", "\"ph\":\"\\u0058\"");
     assert_ne!(first, escaped);
@@ -54,7 +54,7 @@ fn what_other_programs_have_written_again_is_read_too() {
 }
 
 #[test]
-fn workers_and_threads_may_be_in_any_order_and_more_than_once() {
+fn workers_and_threads_may_be_unsorted_and_duplicate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.jsonl");
     let mut text = String::new();
@@ -70,7 +70,11 @@ fn workers_and_threads_may_be_in_any_order_and_more_than_once() {
     std::fs::write(&path, text).unwrap();
     let profile = read(&[path]).unwrap();
     assert_eq!(
-        (profile.worker(0), profile.worker(1), profile.workers.len()),
+        (
+            profile.worker_name(0),
+            profile.worker_name(1),
+            profile.workers.len()
+        ),
         ("a", "b", 2)
     );
     let view = view(&profile);
@@ -80,11 +84,11 @@ fn workers_and_threads_may_be_in_any_order_and_more_than_once() {
 }
 
 #[test]
-fn recordings_come_through_pipes() {
+fn recordings_are_read_from_pipes() {
     let profile = profile();
     for is_chrome in [true, false] {
         let (from, mut to) = std::io::pipe().unwrap();
-        // It fits into the pipe.
+        // The file fits into the buffer of the pipe.
         if is_chrome {
             profile.write_chrome(&mut to).unwrap();
         } else {
@@ -97,13 +101,13 @@ fn recordings_come_through_pipes() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_the_reason() {
+fn files_that_are_no_recordings_are_refused() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().to_owned();
     let file = folder.join("x.json");
     for (content, why) in [
         ("", "it is empty"),
-        ("hello", "line 1 makes no sense"),
+        ("hello", "line 1 is invalid"),
         (
             "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[]}",
             "not written by telegrad",
@@ -112,17 +116,17 @@ fn what_is_no_recording_is_refused_with_the_reason() {
         ("[{\"ph\":\"X\"}]", "it is a list"),
         (
             "{\"hello\":1}\n{}\n",
-            "line 1 makes no sense: nothing in a recording",
+            "line 1 is invalid: it is no line of a recording",
         ),
         (
             "{\"span\":1,\"parent\":0}\n{}\n",
-            "line 1 makes no sense: of an event, missing field `name`",
+            "line 1 is invalid: in an event, missing field `name`",
         ),
         (
             "{\"rank\":1,\"ahead\":-0.5}\n{}\n",
-            "line 1 makes no sense: of a worker, invalid type",
+            "line 1 is invalid: in a worker, invalid type",
         ),
-        ("{\"profile\":{}}\n{}\n", "of a profile, missing field"),
+        ("{\"profile\":{}}\n{}\n", "in a profile, missing field"),
     ] {
         std::fs::write(&file, content).unwrap();
         let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
@@ -131,18 +135,21 @@ fn what_is_no_recording_is_refused_with_the_reason() {
     let event = serde_json::to_string(&events()[0]).unwrap();
     std::fs::write(&file, event + "\n").unwrap();
     let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
-    assert!(error.contains("which workers they are of"), "{error}");
+    assert!(
+        error.contains("without the lines that name their workers"),
+        "{error}"
+    );
     std::fs::write(&file, b"\x1f\x8b\x08\0\n\0").unwrap();
     let error = read(std::slice::from_ref(&file)).unwrap_err().to_string();
     assert!(error.contains("it is compressed"), "{error}");
-    let error = read(&[folder.join("nobody")]).unwrap_err().to_string();
+    let error = read(&[folder.join("missing")]).unwrap_err().to_string();
     assert!(error.starts_with("cannot read "), "{error}");
     let error = read(std::slice::from_ref(&folder)).unwrap_err().to_string();
-    assert!(error.contains("no worker has written"), "{error}");
+    assert!(error.contains("no files of workers"), "{error}");
 }
 
 #[test]
-fn a_worker_that_was_killed_leaves_what_it_had_written() {
+fn the_events_of_a_killed_worker_are_read() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().to_owned();
     let mut text = String::from("{\"rank\":0,\"of\":\"a\",\"world\":7}\n");
@@ -157,8 +164,8 @@ fn a_worker_that_was_killed_leaves_what_it_had_written() {
     let [(worker, why)] = &profile.missing[..] else {
         panic!("{:?}", profile.missing)
     };
-    assert!(worker == "a" && why.contains("breaks off"), "{worker}: {why}");
-    // In the middle it would be another matter.
+    assert!(worker == "a" && why.contains("incomplete"), "{worker}: {why}");
+    // An invalid line in the middle is an error.
     text.insert(whole - 1, '?');
     std::fs::write(folder.join("0-a-1.jsonl"), &text).unwrap();
     assert!(read(std::slice::from_ref(&folder)).is_err());
@@ -185,7 +192,7 @@ fn recordings_of_several_worlds_are_kept_apart() {
     );
 }
 
-/// Writes what a worker has recorded, as it would itself.
+/// Writes the file of a worker.
 fn write_part(folder: &Path, world: u64, (rank, name): (u32, &str), events: &[Event], last: &str) {
     let mut text = serde_json::json!({ "rank": rank, "of": name, "world": world }).to_string() + "\n";
     for event in events {
@@ -198,7 +205,7 @@ fn write_part(folder: &Path, world: u64, (rank, name): (u32, &str), events: &[Ev
 const END: &str = "{\"threads\":[]}\n";
 
 #[test]
-fn what_workers_could_not_write_is_said_to_be_missing() {
+fn incomplete_files_are_reported_as_missing() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = [0, 1].map(|rank| {
         let mut of_worker = events();
@@ -209,7 +216,7 @@ fn what_workers_could_not_write_is_said_to_be_missing() {
     let paths = [folder.path().to_owned()];
     assert!(read(&paths).unwrap().missing.is_empty());
     write_part(folder.path(), 7, (1, "b"), &b, "{\"stopped\":\"disk full\"}\n");
-    // These were killed before their first line, and within it. One of them is called by another.
+    // These were killed before and within their first line. `b` calls `d`.
     std::fs::write(folder.path().join("2-c-x-5.jsonl"), "").unwrap();
     std::fs::write(folder.path().join("3-d-5.jsonl"), "{\"rank\":3,").unwrap();
     let mut calling = b;
@@ -226,16 +233,16 @@ fn what_workers_could_not_write_is_said_to_be_missing() {
     let missing: Vec<_> = profile.missing.iter().map(|(worker, _)| &**worker).collect();
     assert_eq!(missing, ["b", "c-x", "d"]);
     let whys: Vec<_> = profile.missing.iter().map(|(_, why)| &**why).collect();
-    assert_eq!(whys[0], "it could write no more: disk full");
+    assert_eq!(whys[0], "its recording stopped: disk full");
     assert!(
-        whys[1].contains("it is empty") && whys[2].contains("line 1 makes no sense"),
+        whys[1].contains("it is empty") && whys[2].contains("line 1 is invalid"),
         "{whys:?}"
     );
     assert_eq!(
-        (profile.worker(3), profile.workers.last().unwrap().known),
+        (profile.worker_name(3), profile.workers.last().unwrap().known),
         ("d", false)
     );
-    // By name, they are asked for.
+    // A file given by name must be readable.
     let error = read(&[folder.path().join("2-c-x-5.jsonl")])
         .unwrap_err()
         .to_string();
@@ -243,7 +250,7 @@ fn what_workers_could_not_write_is_said_to_be_missing() {
 }
 
 #[test]
-fn a_profile_that_was_cut_off_is_known_to_be() {
+fn a_truncated_profile_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.jsonl");
     let profile = profile();
@@ -256,12 +263,12 @@ fn a_profile_that_was_cut_off_is_known_to_be() {
         let read = read(std::slice::from_ref(&file)).unwrap();
         assert_eq!(read.events.len(), 7);
         let (_, why) = read.missing.last().unwrap();
-        assert_eq!(why, "of 8 events, 7 are in the file");
+        assert_eq!(why, "the file has 7 of 8 events");
     }
 }
 
 #[test]
-fn recordings_of_different_worlds_are_not_put_together() {
+fn recordings_of_different_worlds_are_not_merged() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, world, is_chrome: bool| {
         let profile = Profile { world, ..profile() };
@@ -287,7 +294,7 @@ fn recordings_of_different_worlds_are_not_put_together() {
         assert!(error.starts_with(&said), "{error}");
         assert_eq!(read_worlds(&[one.clone(), other]).unwrap().len(), 2);
     }
-    // One that does not say of which it is may be of the same.
+    // A recording of an unknown world may be merged.
     for files in [[&one, &unknown], [&unknown, &one]] {
         let both = read(&files.map(Clone::clone)).unwrap();
         assert_eq!((both.world, both.events.len()), (Some(7), 8));
@@ -296,7 +303,7 @@ fn recordings_of_different_worlds_are_not_put_together() {
     assert!(read(&[one, folder.path().join("5-e-1f.jsonl")]).is_err());
 }
 
-/// What `a` and `b` have recorded, on clocks of which the second is ahead by a second.
+/// The events of `a` and `b`, whose clock is a second ahead.
 fn on_two_hosts() -> (Vec<Event>, Vec<Event>) {
     let (a, mut b): (Vec<_>, Vec<_>) = events().into_iter().partition(|event| event.worker == 0);
     for event in &mut b {
@@ -310,7 +317,7 @@ fn on_two_hosts() -> (Vec<Event>, Vec<Event>) {
     (a, b)
 }
 
-/// That `b` is on the clock of `a`: its execution is within the call.
+/// Asserts that `b` is on the clock of `a`: its execution is within the call.
 #[track_caller]
 fn assert_one_clock(profile: &Profile) {
     let find = |span| profile.events.iter().find(|event| event.span == span).unwrap();
@@ -330,7 +337,7 @@ fn assert_one_clock(profile: &Profile) {
 }
 
 #[test]
-fn the_folders_of_two_hosts_are_brought_to_one_clock() {
+fn folders_of_two_hosts_are_aligned() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = on_two_hosts();
     let folders = ["one", "two"].map(|name| folder.path().join(name));
@@ -342,7 +349,7 @@ fn the_folders_of_two_hosts_are_brought_to_one_clock() {
 }
 
 #[test]
-fn profiles_of_two_hosts_are_brought_to_one_clock() {
+fn profiles_of_two_hosts_are_aligned() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = on_two_hosts();
     let written = |rank, name: &str, events| {
@@ -351,7 +358,7 @@ fn profiles_of_two_hosts_are_brought_to_one_clock() {
             ..Collected::default()
         };
         let mut profile = Profile::new(rank, vec![(rank, name.to_owned(), collected)], Vec::new());
-        profile.know([(0, "a".to_owned()), (1, "b".to_owned())]);
+        profile.add_named_workers([(0, "a".to_owned()), (1, "b".to_owned())]);
         let path = folder.path().join(format!("{name}.json"));
         profile
             .write_chrome(std::fs::File::create(&path).unwrap())
@@ -362,7 +369,7 @@ fn profiles_of_two_hosts_are_brought_to_one_clock() {
     let profile = read(&files).unwrap();
     assert_one_clock(&profile);
     assert!(profile.workers.iter().all(|worker| worker.known));
-    // Once more with what came of it, and what was in that already.
+    // Merging the result with its parts changes nothing.
     let merged = folder.path().join("merged.jsonl");
     profile
         .write_lines(std::fs::File::create(&merged).unwrap())
@@ -372,7 +379,7 @@ fn profiles_of_two_hosts_are_brought_to_one_clock() {
 }
 
 #[test]
-fn recordings_of_clocks_that_drift_can_be_put_together_again_and_again() {
+fn recordings_with_drift_can_be_merged_repeatedly() {
     let folder = tempfile::tempdir().unwrap();
     // A call every ten seconds, to a worker whose clock gains 20 µs a second and is a day ahead.
     let there = |time: u64| time + time / 50_000 + 86_400_000_000;
@@ -404,7 +411,7 @@ fn recordings_of_clocks_that_drift_can_be_put_together_again_and_again() {
                 "{phases:?}"
             );
         }
-        assert!(last.doubts().is_empty());
+        assert!(last.clock_warnings().is_empty());
         let merged = folder.path().join("merged");
         let file = std::fs::File::create(&merged).unwrap();
         if is_chrome {
@@ -423,7 +430,7 @@ fn recordings_of_clocks_that_drift_can_be_put_together_again_and_again() {
 }
 
 #[test]
-fn events_that_there_was_no_room_for_are_counted_once() {
+fn dropped_events_are_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let written = |name: &str, profile: &Profile| {
         let path = folder.path().join(name);
@@ -456,10 +463,10 @@ fn events_that_there_was_no_room_for_are_counted_once() {
 }
 
 #[test]
-fn files_that_contradict_each_other_do_no_harm() {
+fn contradicting_files_are_merged() {
     let folder = tempfile::tempdir().unwrap();
     let scope = |span, parent| event(span, parent, 0, Kind::Scope, "x", (1, 9));
-    // Each is sound by itself; together they go in a circle.
+    // Each file is valid; merged, their events form a cycle.
     write_part(
         &folder.path().join("1"),
         7,
@@ -485,7 +492,11 @@ fn files_that_contradict_each_other_do_no_harm() {
         file
     });
     for profile in [parts, read(&as_profiles).unwrap()] {
-        assert_eq!(profile.events.len(), 4, "each number once, and one that had none");
+        assert_eq!(
+            profile.events.len(),
+            4,
+            "each span once, and the event without one"
+        );
         let first = profile.events.iter().filter(|event| event.parent == 0);
         assert_eq!(first.count(), 2, "{:?}", profile.events);
         assert_eq!(profile.workers.len(), 1);

@@ -24,8 +24,8 @@ const TIMES: u32 = 3;
 
 /// A worker is gone.
 pub(crate) fn lost(worker: &Arc<Worker>, gone: Rank) {
-    let over = worker.recorder.gone(gone);
-    let doubtful = worker.recorder.of_others();
+    let over = worker.recorder.forget_traces_of(gone);
+    let doubtful = worker.recorder.remote_traces();
     if over.is_empty() && doubtful.is_empty() {
         return;
     }
