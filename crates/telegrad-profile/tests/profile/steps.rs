@@ -39,7 +39,7 @@ pub(crate) fn path(step: &Step) -> Vec<(u64, u64, u64)> {
     let in_micros = segments
         .iter()
         .map(|segment| (segment.span, segment.start / 1000, segment.end / 1000));
-    segments.collect()
+    in_micros.collect()
 }
 
 #[test]
