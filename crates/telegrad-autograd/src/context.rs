@@ -13,12 +13,12 @@ use telegrad_wire::ContextId;
 use crate::backend::AutogradBackend;
 use crate::candle::{Candle, Param};
 use crate::drive::{self, Limit, Mode};
-use crate::error::AutogradError;
 use crate::info::AutogradInfo;
 use crate::layer::{node_of, part_of};
 use crate::message::PassId;
 use crate::node::{Membership, Node, Passing};
 use crate::roots::Roots;
+use telegrad_error::AutogradError;
 
 /// What a world can do when it has autograd.
 pub trait AutogradWorld {
@@ -199,9 +199,8 @@ fn timed_out(error: Error, of_pass: Duration) -> Error {
 
 /// Whether a pass was not even begun: then nothing has been spoilt.
 fn is_refusal(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
     matches!(
-        error.downcast_ref(),
+        error.autograd(),
         Some(
             AutogradError::NoRoots
                 | AutogradError::Root { .. }

@@ -14,10 +14,10 @@ use telegrad_rpc::{Error, Result, RpcFuture, World, remote};
 use telegrad_wire::{ContextId, Rank, Wire};
 
 use crate::contexts::StillOpen;
-use crate::error::AutogradError;
 use crate::layer::part_of;
 use crate::message::{PassInfo, Shipment};
 use crate::node::{Part, Progress, Standing};
+use telegrad_error::AutogradError;
 
 /// How long the end of a context waits to be heard. Who is too busy hears of it later.
 const END_LIMIT: Duration = Duration::from_secs(2);

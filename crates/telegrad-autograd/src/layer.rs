@@ -8,8 +8,8 @@ use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
 use crate::drive;
-use crate::error::AutogradError;
 use crate::node::{Node, Part};
+use telegrad_error::AutogradError;
 
 /// Autograd on one worker.
 pub(crate) struct Autograd {

@@ -16,9 +16,9 @@ use telegrad_wire::ContextId;
 
 use crate::backend::AutogradBackend;
 use crate::contexts::{Contexts, Shared, State};
-use crate::error::AutogradError;
 use crate::graph::Graph;
 use crate::info::AutogradInfo;
+use telegrad_error::AutogradError;
 
 pub(crate) use membership::{Membership, Standing};
 pub(crate) use passing::{Passing, Progress};

@@ -4,9 +4,10 @@ use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::recorded;
 
+use crate::error::{wrong_input, wrong_shape};
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, dot, read, sum_of, with_type};
-use crate::{Error, Module, Result, init};
+use crate::{Module, Result, init};
 
 /// Gives the last dimensions the mean 0 and the variance 1, then scales and shifts each element.
 ///
@@ -45,7 +46,7 @@ impl LayerNorm {
     pub fn from_tensors(weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Self> {
         if weight.dims() != bias.dims() {
             let expected = format!("a bias {:?}", weight.dims());
-            return Err(Error::shape("LayerNorm", expected, bias.shape()));
+            return Err(wrong_shape("LayerNorm", expected, bias.shape()));
         }
         Ok(Self {
             weight: Param::named("weight", weight)?,
@@ -145,11 +146,11 @@ pub(crate) fn fits(layer: &'static str, x: &Tensor, params: &[&Tensor]) -> Resul
     for param in params {
         if param.dtype() != x.dtype() {
             let expected = format!("an input of {:?}", param.dtype());
-            return Err(Error::input(layer, expected, format!("one of {:?}", x.dtype())));
+            return Err(wrong_input(layer, expected, format!("one of {:?}", x.dtype())));
         }
         if param.elem_count() == 0 || !x.dims().ends_with(param.dims()) {
             let expected = format!("an input that ends with the dimensions {:?}", param.dims());
-            return Err(Error::shape(layer, expected, x.shape()));
+            return Err(wrong_shape(layer, expected, x.shape()));
         }
     }
     Ok(())

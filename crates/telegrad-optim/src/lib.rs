@@ -24,7 +24,6 @@
 //! # Ok::<(), telegrad_rpc::Error>(())
 //! ```
 
-mod error;
 mod check;
 mod algorithm;
 mod element;
@@ -40,9 +39,9 @@ mod distributed;
 pub use algorithm::{Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, RMSprop, Rprop, Sgd, Step};
 pub use distributed::{DistributedOptimizer, RemoteGroup};
 pub use element::Element;
-pub use error::OptimError;
 pub use gradient::{clip_factor, squared_norm};
 pub use local::{Method, Travels};
 pub use optimizer::{Optimizer, ParamGroup};
 pub use schedule::{Anneal, CosineAnnealingLr, LinearLr, OneCycleLr, Schedule, StepLr, WarmUp};
 pub use state::State;
+pub use telegrad_error::OptimError;

@@ -12,7 +12,6 @@ use telegrad_wire::Rank;
 
 use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::registry::Registration;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -124,9 +123,4 @@ fn of_world(world: &World, parts: Vec<(Rank, String, Collected)>, missing: Vec<(
 fn here() -> Result<Arc<Worker>> {
     let worker = CallContext::current().and_then(|call| call.worker.upgrade());
     worker.ok_or(Error::ShutDown)
-}
-
-/// Whether a function is there to put profiles together.
-pub(crate) fn is_collection(function: &Registration) -> bool {
-    function.is(&collecting::collect) || function.is(&forgetting::is_open) || function.is(&forgetting::forget)
 }

@@ -54,7 +54,7 @@ impl Event {
 
     /// Returns whether this is a call of a graceful shutdown.
     pub fn is_shutdown(&self) -> bool {
-        self.as_call().is_some_and(|call| call.verb == SHUTDOWN)
+        self.as_call().is_some_and(|call| call.is_shutdown)
     }
 
     /// Returns the details of the execution of a call.
@@ -114,26 +114,10 @@ impl Kind {
     }
 }
 
-/// Whether a function is a member's part in a barrier, a gathering or a shutdown. Such a call is no work: it waits for other
-/// members, and the worker that it runs on need not be one of them.
-#[inline]
-pub fn is_gathering(function: &str) -> bool {
-    matches!(function, "telegrad::gather" | "telegrad::barrier") || is_shutdown(function)
-}
-
-/// Whether a function is a member's part in a graceful shutdown. Its calls are recorded under the verb [`SHUTDOWN`].
-#[inline]
-pub fn is_shutdown(function: &str) -> bool {
-    matches!(function, "telegrad::done" | "telegrad::quiet")
-}
-
-/// The verb of a graceful shutdown's calls. A worker in shutdown is idle: these calls do not count as waiting.
-pub const SHUTDOWN: &str = "shutdown";
-
 /// A call, seen by the caller. The event begins before the arguments are encoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Call {
-    /// The method that made the call: `rpc_sync`, `rpc_async`, `remote` or `to_here`; [`SHUTDOWN`] for the end of a world.
+    /// The method that made the call: `rpc_sync`, `rpc_async`, `remote` or `to_here`; `shutdown` for a graceful shutdown.
     pub verb: Cow<'static, str>,
     /// The callee.
     pub callee: Rank,
@@ -145,6 +129,9 @@ pub struct Call {
     pub sent_bytes: u64,
     /// Bytes of the reply.
     pub received_bytes: u64,
+    /// Whether the call belongs to a graceful shutdown. A worker in shutdown is idle: waits for such calls do not count.
+    #[serde(default)]
+    pub is_shutdown: bool,
 }
 
 /// A call, seen by the callee.
@@ -162,6 +149,10 @@ pub struct Execution {
     pub returned: u64,
     /// The time at which the reply was handed to the link; 0 without a reply.
     pub replied: u64,
+    /// Whether this is a member's part in a barrier, a gather or a shutdown. Such an execution only waits for other members, and does
+    /// not count as work of its worker.
+    #[serde(default)]
+    pub is_gathering: bool,
 }
 
 /// The outcome of an event.

@@ -24,7 +24,7 @@ mod subscribers;
 mod sink;
 
 pub use clock::Clock;
-pub use event::{Call, Event, Execution, Kind, SHUTDOWN, Status, is_gathering, is_shutdown};
+pub use event::{Call, Event, Execution, Kind, Status};
 pub use here::{Here, here};
 pub use position::Position;
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};

@@ -148,6 +148,7 @@ fn call(callee: u32) -> Kind {
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
+        is_shutdown: false,
     })
 }
 
@@ -207,6 +208,7 @@ fn subscribers_see_the_spans_that_they_are_interested_in() {
             decoded: 0,
             returned: 0,
             replied: 0,
+            is_gathering: false,
         };
         let served = Span::pending(
             &recorder,

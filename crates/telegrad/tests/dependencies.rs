@@ -10,6 +10,11 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-macros", &[]),
     ("telegrad-wire", &["telegrad-macros"]),
+    ("telegrad-rendezvous", &["telegrad-wire"]),
+    (
+        "telegrad-error",
+        &["telegrad-macros", "telegrad-wire", "telegrad-rendezvous"],
+    ),
     ("telegrad-net", &["telegrad-wire"]),
     ("telegrad-trace", &["telegrad-macros", "telegrad-wire"]),
     (
@@ -25,6 +30,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-rendezvous",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -35,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -46,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -58,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -70,6 +80,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -81,6 +92,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -95,6 +107,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",

@@ -23,7 +23,7 @@ on_cluster! { processes: with_layers(Cluster::processes(2)) =>
 }
 
 fn with_layers(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad::layer::<telegrad::candle::Candle>))
+    cluster.options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
 }
 
 fn options() -> profile::Options {
@@ -39,7 +39,7 @@ struct Front {
 }
 
 impl Module for Front {
-    fn forward(&self, x: &Tensor) -> nn::Result<Tensor> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         nn::relu(&self.convolution.forward(x)?)
     }
 

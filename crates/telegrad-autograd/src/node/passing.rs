@@ -13,10 +13,10 @@ use super::recording::{link, noted};
 use crate::backend::{AutogradBackend, Root};
 use crate::contexts::Shared;
 use crate::drive::Mode;
-use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, Pass, RootId};
 use crate::message::{Cargo, Gradients, PassId, PassInfo, Shipment};
 use crate::schedule::Unexpected;
+use telegrad_error::AutogradError;
 
 /// What a step of a pass leads to.
 #[derive(Default)]

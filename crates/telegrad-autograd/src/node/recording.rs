@@ -11,8 +11,8 @@ use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 use super::Node;
 use crate::backend::AutogradBackend;
 use crate::contexts::State;
-use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, Sent};
+use telegrad_error::AutogradError;
 
 /// Sees messages come and go.
 pub(crate) trait Recording {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use telegrad::status::{Made, Served, Stage, Status};
-use telegrad::trace::is_shutdown;
+use telegrad::status::is_shutdown;
 
 use graph::{Graph, Node};
 

@@ -69,6 +69,7 @@ impl World {
             received: self.clocks[caller].at(received),
             sent_bytes: 0,
             received_bytes: 0,
+            is_shutdown: false,
         });
         let of_execution = Kind::Execution(Execution {
             caller: caller as Rank,
@@ -76,6 +77,7 @@ impl World {
             decoded: 0,
             returned: 0,
             replied: self.clocks[callee].at(replied),
+            is_gathering: false,
         });
         let call = self.event(0, caller, of_call, at, received);
         self.event(call, callee, of_execution, arrived, replied);

@@ -5,7 +5,7 @@ use telegrad_wire::Rank;
 
 use crate::index::Index;
 use crate::intervals::{Coverage, union, without};
-use telegrad_trace::{Event, Kind, is_gathering};
+use telegrad_trace::{Event, Kind};
 
 /// The active and the busy time of a worker.
 #[derive(Debug, Default)]
@@ -61,7 +61,11 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
 
 /// Returns whether an event is a member's part in a barrier or gather, or a wait in one.
 fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
-    let meets = |event: &Event| event.as_execution().is_some() && is_gathering(&event.name);
+    let meets = |event: &Event| {
+        event
+            .as_execution()
+            .is_some_and(|execution| execution.is_gathering)
+    };
     let waits = matches!(event.kind, Kind::Wait { .. });
     meets(event) || waits && index.parent(event).is_some_and(meets)
 }

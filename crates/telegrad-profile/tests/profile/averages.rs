@@ -136,6 +136,7 @@ fn called(span: u64, verb: &'static str, name: &'static str, (start, end): (u64,
     let mut kind = call(1, (start + 1, end - 1));
     if let Kind::Call(call) = &mut kind {
         call.verb = verb.into();
+        call.is_shutdown = verb == "shutdown";
     }
     let (arrived, replied) = (start + 2, end - 2);
     [
@@ -155,7 +156,7 @@ fn called(span: u64, verb: &'static str, name: &'static str, (start, end): (u64,
 #[test]
 fn a_shutdown_can_be_removed() {
     let mut events = called(1, "rpc_sync", "f", (0, 100)).to_vec();
-    events.extend(called(10, telegrad_trace::SHUTDOWN, "telegrad::done", (200, 900)));
+    events.extend(called(10, "shutdown", "telegrad::done", (200, 900)));
     events.push(event(20, 0, 0, Kind::Wait { call: 1 }, "wait for f", (5, 100)));
     let of_shutdown = Kind::Wait { call: 10 };
     events.push(event(

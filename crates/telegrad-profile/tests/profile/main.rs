@@ -44,6 +44,7 @@ fn call(callee: u32, (sent, received): (u64, u64)) -> Kind {
         received: received * 1000,
         sent_bytes: 100,
         received_bytes: 50,
+        is_shutdown: false,
     })
 }
 
@@ -54,6 +55,7 @@ fn execution(caller: u32, (arrived, replied): (u64, u64)) -> Kind {
         decoded: 0,
         returned: 0,
         replied: replied * 1000,
+        is_gathering: false,
     })
 }
 

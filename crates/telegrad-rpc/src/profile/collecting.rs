@@ -299,7 +299,7 @@ impl Asked {
 
 /// Gives what this worker has recorded of a trace after the first `from` events. All traces of the same worker before
 /// `over_before` are over.
-#[remote(name = "telegrad::trace::collect", inline)]
+#[remote(name = "telegrad::trace::collect", inline, class = Collection)]
 pub(super) fn collect(trace: u64, from: u64, last: bool, over_before: u64) -> Result<Collected> {
     let worker = here()?;
     let told = worker.recorder.collect(trace, from, last);

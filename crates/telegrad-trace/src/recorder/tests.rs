@@ -125,6 +125,7 @@ fn traces_of_a_lost_worker_are_forgotten() {
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
+        is_shutdown: false,
     });
     let at = Position {
         trace: theirs,
