@@ -1,4 +1,4 @@
-//! `telegrad trace record` of worlds that end well, badly, or are interrupted (S44).
+//! `telegrad trace record` of worlds that end well, badly, or are interrupted (S57).
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, ExitStatus, Stdio};

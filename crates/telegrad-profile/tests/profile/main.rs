@@ -2,7 +2,9 @@
 
 mod averages;
 mod files;
+mod merging;
 mod steps;
+mod view;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -316,81 +318,6 @@ fn slices_of_a_row_nest_or_are_disjoint() {
 /// Returns the data of the page.
 fn view(profile: &Profile) -> Value {
     serde_json::to_value(profile.view("p.json")).unwrap()
-}
-
-#[test]
-fn the_page_gets_rows_and_traffic() {
-    let view = view(&profile());
-    assert_eq!(view["title"], "p.json");
-    assert_eq!(view["workers"][0]["rows"], serde_json::json!(["main"]));
-    for column in view["events"].as_object().unwrap().values() {
-        assert_eq!(column.as_array().unwrap().len(), 8);
-    }
-    let traffic = serde_json::json!([
-        { "from": 0, "to": 1, "calls": 2, "bytes": 200 },
-        { "from": 1, "to": 0, "calls": 0, "bytes": 100 },
-    ]);
-    assert_eq!(view["traffic"], traffic);
-    assert_eq!(view["missing"], serde_json::json!([["c", "it was lost"]]));
-    assert_eq!(view["step"]["workers"][0]["waiting"], 55_000);
-    assert_eq!(view["averages"].as_array().unwrap().len(), 8);
-}
-
-#[test]
-fn the_page_data_contains_every_event() {
-    let profile = profile();
-    let view = view(&profile);
-    let of = |column: &str, at: usize| &view["events"][column][at];
-    let text = |column: &str, at: usize| {
-        let number = of(column, at).as_u64().unwrap() as usize;
-        view["strings"][number].as_str().unwrap()
-    };
-    let averages = profile.key_averages();
-    let mut start = profile.events[0].start;
-    let mut links: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    for (at, event) in profile.events.iter().enumerate() {
-        start += of("start", at).as_u64().unwrap();
-        assert_eq!((start, of("took", at)), (event.start, &event.duration().into()));
-        assert_eq!(of("worker", at), event.worker);
-        assert_eq!(text("kind", at), event.kind.name());
-        assert_eq!(text("name", at), event.name);
-        assert_eq!(text("status", at), event.status.to_string());
-        assert_eq!(text("shapes", at), event.shapes.join(", "));
-        assert!(averages.get(text("key", at)).is_some());
-        assert_eq!(of("tensor_bytes", at), event.tensor_bytes);
-        let parent = of("parent", at).as_i64().unwrap();
-        let parent = usize::try_from(parent).map_or(0, |parent| profile.events[parent].span);
-        assert_eq!(parent, event.parent);
-        let peer = event.as_call().map(|call| call.callee);
-        let peer = peer.or_else(|| event.as_execution().map(|execution| execution.caller));
-        assert_eq!(of("peer", at).as_i64().unwrap(), peer.map_or(-1, i64::from));
-        let bytes = event.as_call().map(|call| call.sent_bytes + call.received_bytes);
-        assert_eq!(of("bytes", at), bytes.unwrap_or(0));
-        let link = of("link", at).as_u64().unwrap();
-        assert_eq!(link == 0, event.link == 0);
-        links.entry(link).or_default().insert(event.link);
-    }
-    assert!(
-        links.len() > 1 && links.values().all(|linked| linked.len() == 1),
-        "{links:?}"
-    );
-    let f = averages.get("rpc_sync#f(a -> b)").unwrap().phases.unwrap();
-    let expected = serde_json::json!({
-        "event": [profile.events.iter().position(|event| event.as_call().is_some()).unwrap()],
-        "encode": [f.encode], "wire": [f.wire], "queue": [f.queue], "execute": [f.execute], "reply": [f.reply],
-    });
-    assert_eq!(view["phases"], expected);
-}
-
-#[test]
-fn parents_may_be_missing() {
-    let scope = |span, parent| event(span, parent, 0, Kind::Scope, "x", (span, span + 1));
-    let collected = Collected {
-        events: vec![scope(1, 0), scope(2, 9), scope(3, 1)],
-        ..Collected::default()
-    };
-    let profile = Profile::new(0, vec![(0, "a".into(), collected)], Vec::new());
-    assert_eq!(view(&profile)["events"]["parent"], serde_json::json!([-1, -2, 0]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What becomes of profiles when workers are gone (S42).
+//! What becomes of profiles when workers are gone (S54).
 //!
 //! A worker hears of the end of a profile from the one that took it. When that one is gone, those who had a connection with
 //! it notice, and tell whom they have called on its behalf, who tell whom they have called. When it is one on the way that is gone,

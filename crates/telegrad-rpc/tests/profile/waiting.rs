@@ -1,4 +1,4 @@
-//! Whatever a thread waits for, it does not work meanwhile (S42).
+//! Whatever a thread waits for, it does not work meanwhile (S51).
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 

@@ -248,7 +248,7 @@ fn the_least_recently_used_remote_trace_is_evicted() {
     }
     let kept = recorder.collect(trace_number(8, 1, false), 0, true);
     assert_eq!(kept.events.len(), 2 * MAX_TRACES);
-    // Whoever asks for one that was given up is told.
+    // Collecting an evicted trace says so.
     for last in [false, true, true] {
         let evicted = recorder.collect(trace_number(7, 1, false), 0, last);
         assert!(evicted.events.is_empty() && evicted.evicted);
