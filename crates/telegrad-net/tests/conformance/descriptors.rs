@@ -119,7 +119,7 @@ fn dialling() {
         };
         let start = format!("cannot reach {}: {EXHAUSTED}", hosting.address());
         assert!(error.to_string().starts_with(&start), "{error}");
-        assert!(!error.nobody && !error.refused);
+        assert!(!error.not_listening && !error.refused);
         drop(all);
         side.dial(hosting.address(), Inbox::new(), options()).unwrap();
     });
