@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use telegrad_wire::{HEADER_LEN, RawTensor, WireError};
 
 use crate::credit::{CreditReturn, Window, cost, costs_credit};
-use crate::message::Sealed;
+use crate::message::{Sealed, check_length};
 use crate::{
     Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Spin, Waiting,
 };
@@ -118,10 +118,7 @@ impl Link for MemLink {
         }
         let sealed = message.seal()?;
         let length = sealed.header.length;
-        if length > self.options.max_message {
-            let limit = self.options.max_message;
-            return Err(WireError::FrameTooLong { length, limit }.into());
-        }
+        check_length(length, self.options.max_message)?;
         let cost = if costs_credit(&sealed.header) {
             cost(length, self.options.window)
         } else {

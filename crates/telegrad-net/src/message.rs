@@ -81,12 +81,7 @@ impl Outgoing {
     /// # Errors
     /// Those of [`send`](crate::Link::send).
     pub fn check(&self, max_message: u64) -> Result<(), WireError> {
-        let length = self.measure()?.0.length;
-        if length > max_message {
-            let limit = max_message;
-            return Err(WireError::FrameTooLong { length, limit });
-        }
-        Ok(())
+        check_length(self.measure()?.0.length, max_message)
     }
 
     /// Computes the header's lengths, and the tensor table.
@@ -127,11 +122,17 @@ impl Outgoing {
     }
 }
 
+/// Checks the length of a message, or of a part of one.
+pub(crate) fn check_length(length: u64, limit: u64) -> Result<(), WireError> {
+    if length > limit {
+        return Err(WireError::FrameTooLong { length, limit });
+    }
+    Ok(())
+}
+
 fn fits(len: usize) -> Result<u32, WireError> {
-    u32::try_from(len).map_err(|_| WireError::FrameTooLong {
-        length: len as u64,
-        limit: u32::MAX.into(),
-    })
+    check_length(len as u64, u32::MAX.into())?;
+    Ok(len as u32)
 }
 
 /// A message whose header is complete.
@@ -254,12 +255,7 @@ impl<'a> Incoming<'a> {
             // The flag is cleared: from here on the message is as over any other link.
             header.flags &= !IS_LENT;
             header.length = ((body.len() + table.len()) as u64).saturating_add(bytes);
-            if header.length > max_message {
-                return Err(WireError::FrameTooLong {
-                    length: header.length,
-                    limit: max_message,
-                });
-            }
+            check_length(header.length, max_message)?;
             let (loans, data) = loans(data)?;
             tensors(metas, data, loans, lent)?
         } else if header.tensors > 0 || !data.is_empty() {

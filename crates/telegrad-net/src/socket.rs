@@ -21,14 +21,14 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
-use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError, peer_text};
+use telegrad_wire::{CallId, FrameKind, HEADER_LEN, peer_text};
 
 use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
 use crate::credit::{CreditReturn, OwedCredit, Window, cost, costs_credit};
-use crate::message::{Borrower, INLINE_LIMIT, Incoming, LoanError, Sealed};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming, LoanError, Sealed, check_length};
 use crate::poller::{Poller, Source};
 use crate::shm::{Borrowed, Loan, RegionEnd};
 use crate::stream::Stream;
@@ -202,12 +202,10 @@ impl SocketLink {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
                 Err(error) => {
-                    let violation = || format!("the peer violated the protocol: {error}");
-                    let failure = self.control.failure();
-                    self.end(
-                        false,
-                        &failure.map_or_else(violation, |failure| failure.describe()),
-                    );
+                    match self.control.failure() {
+                        Some(failure) => self.end(false, &failure.describe()),
+                        None => self.end_for_violation(&error.to_string()),
+                    }
                     break;
                 }
             }
@@ -368,10 +366,7 @@ impl Link for SocketLink {
         }
         let mut sealed = message.seal()?;
         let length = sealed.header.length;
-        if length > self.options.max_message {
-            let limit = self.options.max_message;
-            return Err(WireError::FrameTooLong { length, limit }.into());
-        }
+        check_length(length, self.options.max_message)?;
         if costs_credit(&sealed.header)
             && (self.writer.backlog() > MAX_BACKLOG || !self.window.try_take(self.cost(length)))
         {

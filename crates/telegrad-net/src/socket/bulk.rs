@@ -120,7 +120,7 @@ impl Bulk {
     }
 
     /// Removes a lane that was never confirmed.
-    fn forget(&self, link: &SocketLink, lane: &Arc<Lane>) {
+    fn remove(&self, link: &SocketLink, lane: &Arc<Lane>) {
         lane.close(&link.poller);
         self.lanes.lock().retain(|other| !Arc::ptr_eq(other, lane));
     }
@@ -133,21 +133,21 @@ impl Bulk {
         deadline: Option<Instant>,
     ) -> Result<(), WriteError> {
         let outbound = OutboundMessage::new(sealed, link.options.chunk);
-        self.expect(link, outbound.chunks());
+        self.open_lanes_for(link, outbound.chunks());
         self.outbox.send(link, outbound, deadline)
     }
 
     /// Handles a descriptor.
     pub(crate) fn describe(&self, link: &SocketLink, descriptor: &Incoming<'_>) {
         match self.inbox.describe(descriptor, link.options.max_message) {
-            Ok(chunks) => self.expect(link, chunks),
-            Err(why) => link.end(false, &format!("the peer violated the protocol: {why}")),
+            Ok(chunks) => self.open_lanes_for(link, chunks),
+            Err(why) => link.end_for_violation(&why),
         }
     }
 
     /// Opens more lanes if a message of this many chunks is worth it. The dialling side opens them, for both
     /// directions.
-    fn expect(&self, link: &SocketLink, chunks: u64) {
+    fn open_lanes_for(&self, link: &SocketLink, chunks: u64) {
         if chunks >= 2 * CHUNKS_PER_LANE
             && let Some(more) = self.more.lock().take()
         {

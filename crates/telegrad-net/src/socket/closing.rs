@@ -159,6 +159,11 @@ impl SocketLink {
         self.end_after(graceful, why, || ());
     }
 
+    /// Ends the link because of bytes that the peer must not send.
+    pub(super) fn end_for_violation(&self, what: &str) {
+        self.end(false, &format!("the peer violated the protocol: {what}"));
+    }
+
     /// Ends the link, once. `last` runs when no other thread can send or set the reason any more.
     fn end_after(&self, graceful: bool, why: &str, last: impl FnOnce()) {
         let closed = Closed {

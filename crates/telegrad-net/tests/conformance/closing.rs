@@ -50,10 +50,7 @@ fn a_goodbye_reaches_the_peer_with_its_reason(kind: Kind) {
 fn messages_before_a_goodbye_arrive(kind: Kind) {
     let pair = pair(kind);
     for i in 0..100 {
-        pair.a
-            .link
-            .send(frame(FrameKind::Reply, i, b"last words"), Flush::Later, None)
-            .unwrap();
+        pair.a.send_later(frame(FrameKind::Reply, i, b"last words"));
     }
     pair.a.link.close("bye");
     assert_eq!(pair.b.inbox.closed(), graceful("bye"));

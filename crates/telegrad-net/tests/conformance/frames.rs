@@ -54,10 +54,7 @@ fn bulk_frames_arrive_once_each(kind: Kind) {
 fn frames_sent_later_go_with_the_next_flush(kind: Kind) {
     let pair = pair(kind);
     for i in 0..3 {
-        pair.a
-            .link
-            .send(frame(FrameKind::Reply, i, b"later"), Flush::Later, None)
-            .unwrap();
+        pair.a.send_later(frame(FrameKind::Reply, i, b"later"));
     }
     pair.a.send(frame(FrameKind::Reply, 3, b"now"));
     assert_eq!(pair.b.inbox.take(4).len(), 4);

@@ -126,11 +126,9 @@ impl Role for LaneReader {
                 return Turn::Again;
             }
             Ok(ReadOutcome::Nothing) => self.lane.return_to_poller(&link.poller),
-            Err(ReadError::Ended(_)) if !self.lane.is_confirmed() => link.bulk.forget(&link, &self.lane),
+            Err(ReadError::Ended(_)) if !self.lane.is_confirmed() => link.bulk.remove(&link, &self.lane),
             Err(ReadError::Ended(why)) => link.bulk_ended(&why),
-            Err(ReadError::Invalid(why)) => {
-                link.end(false, &format!("the peer violated the protocol: {why}"))
-            }
+            Err(ReadError::Invalid(why)) => link.end_for_violation(&why),
         }
         self.is_over = true;
         Turn::Done

@@ -49,6 +49,11 @@ impl End {
     pub(crate) fn send(&self, message: Outgoing) {
         self.link.send(message, Flush::Now, None).unwrap();
     }
+
+    /// Queues a message until the next flush.
+    pub(crate) fn send_later(&self, message: Outgoing) {
+        self.link.send(message, Flush::Later, None).unwrap();
+    }
 }
 
 /// Both ends of a link, and their workers.
