@@ -94,6 +94,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad",
         ],
     ),
+    (
+        "telegrad-bench",
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-net",
+            "telegrad-trace",
+            "telegrad-rpc",
+            "telegrad-autograd",
+            "telegrad-nn",
+            "telegrad-optim",
+            "telegrad",
+            "telegrad-cli",
+        ],
+    ),
 ];
 
 /// Crate to the crates of the workspace that it uses.

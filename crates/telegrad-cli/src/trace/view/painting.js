@@ -1,4 +1,4 @@
-// Paints the timeline: what is in sight of it, the axis, the critical path, arrows, and all of it in small.
+// Paints the timeline: visible events, the axis, the critical path, arrows, and the overview.
 
 function draw() {
   const { width, height, ratio } = size;
@@ -66,7 +66,7 @@ function paintAxis({ ticks, distance }) {
   for (const { at, text } of ticks) {
     block(pen, theme.muted, Math.round(toX(at)), AXIS - 9, 1, 8);
     const from = Math.round(toX(at)) + 5;
-    // Half a number would be another one.
+    // A truncated number would be wrong.
     if (from + widthOf(pen, text) <= size.width) pen.fillText(text, from, 13);
   }
 }
@@ -80,16 +80,16 @@ function outline(event, colour, thickness) {
   pen.stroke();
 }
 
-/** The critical path: a bar under each piece, and lines from piece to piece. */
+/** The critical path: a bar under each piece, and lines between pieces. */
 function paintCritical() {
   const lines = new Path2D();
   const seen = criticalPieces.filter(({ start, end }) => end >= view.start && start <= view.end);
-  // When there are too many, lines would hide all else.
+  // Too many lines would hide the events.
   const hasLines = seen.length < plotWidth() / 5;
   let last = null;
   for (const { event, start, end } of seen) {
     const from = toX(start), to = Math.max(toX(end), from + 1), y = middleOf(event) + (event.lane.isPlaced ? BOX / 2 : 8);
-    // What falls into the same pixel of the same lane is already there.
+    // The same pixel of the same lane is painted already.
     if (!(last?.y === y && Math.floor(to) === Math.floor(last.to))) block(pen, theme.critical, from, y - 2, to - from, 4);
     if (hasLines && last && last.y !== y) { lines.moveTo(from, last.y); lines.lineTo(from, y); }
     last = { y, to };
@@ -98,7 +98,7 @@ function paintCritical() {
   pen.stroke(lines);
 }
 
-/** The arrows of an event: from a call to its execution and back, and along its links. */
+/** The arrows of an event: between a call and its execution, and along its links. */
 function arrowsOf(event) {
   const arrows = [];
   const call = event.kind === "execution" && event.parent?.kind === "call" ? event.parent : event;
@@ -136,7 +136,7 @@ function paintArrow({ from, fromTime, to, toTime, colour, dash }) {
   pen.restore();
 }
 
-/** The whole profile in small, with a window of what is seen. The former is painted anew only when it looks different. */
+/** The overview of the whole profile, with the visible range. The overview is repainted only when it changes. */
 let overviewImage = null;
 function paintOverview() {
   const { ratio } = size, width = overview.clientWidth || 1000, height = 38;
