@@ -13,11 +13,11 @@ function heatMap(canvas, { describe, choose = null }) {
   const at = new Map(), key = (row, column) => row * names.length + column;
 
   function lay() {
-    const pen = canvas.getContext("2d"), room = canvas.parentElement.clientWidth - 2;
+    const pen = canvas.getContext("2d"), space = canvas.parentElement.clientWidth - 2;
     pen.font = theme.font;
     const widest = (texts) => Math.ceil(Math.max(0, ...texts.map((text) => pen.measureText(text).width)));
     const left = clamp(widest(names), 74, 150) + 10, across = widest(short.rest) + 6;
-    const size = clamp(Math.floor(Math.min(room - left - BAR - 2 * GAP, WIDEST) / Math.max(names.length, 1)), 5, LARGEST);
+    const size = clamp(Math.floor(Math.min(space - left - BAR - 2 * GAP, WIDEST) / Math.max(names.length, 1)), 5, LARGEST);
     const isUpright = across <= size + 2, top = (isUpright ? 16 : Math.min(across, 130)) + 6;
     // If rows are lower than letters, only some have a name.
     const every = Math.max(Math.ceil(9 / size), 1), span = size * names.length;
@@ -56,12 +56,12 @@ function heatMap(canvas, { describe, choose = null }) {
     const small = size < 14 ? theme.font.replace("11.5", "10") : theme.font;
     names.forEach((name, line) => {
       const middle = line * size + size / 2 + 0.5;
-      const label = (text, isHere, x, y, align, turn, room) => {
+      const label = (text, isHere, x, y, align, turn, space) => {
         Object.assign(pen, { font: isHere ? `600 ${small}` : small, fillStyle: isHere ? theme.text : theme.muted, textBaseline: "middle", textAlign: align });
         pen.save();
         pen.translate(x, y);
         pen.rotate(turn);
-        pen.fillText(text, 0, 0, room);
+        pen.fillText(text, 0, 0, space);
         pen.restore();
       };
       const hasName = line % every === 0;

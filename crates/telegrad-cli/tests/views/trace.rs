@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::browser::{Ended, between};
+use super::browser::{KillOnDrop, between};
 use super::*;
 
 #[test]
@@ -105,9 +105,9 @@ fn page_data(page: &str) -> Value {
 }
 
 /// Serves the page of a recording; returns its address.
-fn serve_page(folder: &Path, file: &str) -> (Ended, String) {
+fn serve_page(folder: &Path, file: &str) -> (KillOnDrop, String) {
     let mut command = telegrad(folder, &["trace", "view", file, "--listen", "localhost:0"]);
-    let mut view = Ended(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut view = KillOnDrop(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(view.0.stdout.take().unwrap())
         .read_line(&mut line)

@@ -42,10 +42,10 @@ function showState(waited = 0) {
   announce("announce", "state", kind === "lost" ? text : kind === "late" ? "slow answer" : kind);
 }
 /** Announces a change once to screen readers. */
-const told = new Map();
+const announced = new Map();
 function announce(region, subject, text) {
-  if ((told.get(subject) ?? "") === text) return;
-  told.set(subject, text);
+  if ((announced.get(subject) ?? "") === text) return;
+  announced.set(subject, text);
   byId(region).textContent = text;
 }
 byId("pause").addEventListener("click", () => {

@@ -12,7 +12,7 @@ function takenUntil({ starts, ends, startSums, endSums }, at) {
   return begun * at - startSums[begun] - (ended * at - endSums[ended]);
 }
 /** The starts and ends of the events in some lanes, and the maximum number of concurrent ones. */
-function crowdOf(lanes, test = null) {
+function densityOf(lanes, test = null) {
   const all = lanes.flatMap((lane) => lane.events), some = test ? all.filter(test) : all;
   const starts = Float64Array.from(some, (event) => event.start).sort(), ends = Float64Array.from(some, (event) => event.end).sort();
   let most = 1;
@@ -29,11 +29,11 @@ function failuresOf(lanes) {
 }
 
 /** The mean number of concurrent events per pixel. */
-function crowdIn(crowd, shown, width) {
+function densityIn(density, shown, width) {
   const perPixel = (shown.end - shown.start) / width, counts = new Float64Array(Math.ceil(width));
-  let before = takenUntil(crowd, shown.start);
+  let before = takenUntil(density, shown.start);
   for (let pixel = 0; pixel < counts.length; pixel++) {
-    const until = takenUntil(crowd, shown.start + (pixel + 1) * perPixel);
+    const until = takenUntil(density, shown.start + (pixel + 1) * perPixel);
     counts[pixel] = Math.max((until - before) / perPixel, 0);
     before = until;
   }

@@ -19,11 +19,11 @@ function pointAt(event, x, y) {
 }
 
 /** Describes the density at a point where rows are drawn as one. */
-function crowdAt(x, y) {
+function densityAt(x, y) {
   const height = y + scroller.scrollTop, worker = x < gutter || y < AXIS ? undefined : workers.find((worker) => height >= worker.y && height < worker.bottom);
   const isWhole = worker?.isCollapsed ?? false;
   if (!worker || !isWhole && (worker.restY === null || height < worker.restY)) return null;
-  const { all: { starts, ends, most } } = crowdsOf(worker, isWhole), at = toTime(x), pixel = (view.end - view.start) / plotWidth();
+  const { all: { starts, ends, most } } = densitiesOf(worker, isWhole), at = toTime(x), pixel = (view.end - view.start) / plotWidth();
   const count = lowerBound(starts, at + pixel / 2) - lowerBound(ends, at - pixel / 2);
   return { worker, text: `${counted(count, "event")} at once here, ${grouped(most)} at most, in ${counted(isWhole ? worker.rows.length : worker.restCount, "row")}` };
 }
@@ -45,8 +45,8 @@ canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y, clientX, clien
   hovered = drag?.hasMoved ? null : eventAt(x, y);
   canvas.style.cursor = drag?.hasMoved ? "grabbing" : hovered ? "pointer" : "grab";
   pointAt(hovered, clientX, clientY);
-  const crowd = hovered || drag?.hasMoved ? null : crowdAt(x, y);
-  if (crowd) showTooltip(clientX, clientY, el("b", {}, crowd.worker.name), crowd.text);
+  const density = hovered || drag?.hasMoved ? null : densityAt(x, y);
+  if (density) showTooltip(clientX, clientY, el("b", {}, density.worker.name), density.text);
   redraw();
 });
 

@@ -49,10 +49,10 @@ const layerOf = (row) => Number(/ \((\d+)\)$/.exec(row.name)?.[1] ?? 1);
 /** Chooses the lanes of a worker to show: rows of threads first, then rows of overlapping calls. */
 function chooseLanes(worker) {
   const depthOf = (row) => worker.showsAll || row.isPinned ? row.lanes.length : Math.min(row.lanes.length, DEEPEST);
-  let room = MOST_LANES;
+  let space = MOST_LANES;
   const first = new Set([...worker.rows].sort((a, b) => layerOf(a) - layerOf(b)).filter((row) => {
-    const had = room;
-    room -= Math.max(depthOf(row), 1);
+    const had = space;
+    space -= Math.max(depthOf(row), 1);
     return had > 0;
   }));
   worker.shown = worker.isCollapsed ? [] : worker.rows.filter((row) => worker.showsAll || row.isPinned || first.has(row));

@@ -65,11 +65,11 @@ function paintBox(pen, event, from, to, y, height, left) {
 }
 
 /** Paints the density as an area, or as a shade in low rows; events that are not emphasised are paler. */
-function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height) {
+function paintDensity(pen, { all, found, failures }, shown, left, width, y, height) {
   if (all.starts.length === 0) return;
-  const counts = crowdIn(all, shown, width), most = counts.reduce((most, count) => Math.max(most, count), 1e-9);
+  const counts = densityIn(all, shown, width), most = counts.reduce((most, count) => Math.max(most, count), 1e-9);
   pen.fillStyle = theme.accent;
-  for (const [values, alpha] of [[counts, found ? 0.2 : 0.6], [found && crowdIn(found, shown, width), 0.9]]) {
+  for (const [values, alpha] of [[counts, found ? 0.2 : 0.6], [found && densityIn(found, shown, width), 0.9]]) {
     if (!values) continue;
     pen.beginPath();
     pen.moveTo(left, y + height);
@@ -109,14 +109,14 @@ function widthOf(pen, text) {
   return textWidths.get(text);
 }
 /** Truncates a text to a width. */
-function fitted(pen, text, room) {
-  if (room < 12) return "";
+function fitted(pen, text, space) {
+  if (space < 12) return "";
   const width = widthOf(pen, text);
-  if (width <= room) return text;
+  if (width <= space) return text;
   // Letters differ in width, so the estimate is checked.
-  for (let letters = Math.floor(text.length * room / width); letters > 1; letters--) {
+  for (let letters = Math.floor(text.length * space / width); letters > 1; letters--) {
     const cut = `${text.slice(0, letters)}…`;
-    if (widthOf(pen, cut) <= room) return cut;
+    if (widthOf(pen, cut) <= space) return cut;
   }
   return "";
 }

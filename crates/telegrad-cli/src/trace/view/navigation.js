@@ -27,8 +27,8 @@ function zoom(factor, around = 0.5, isAtOnce = prefersCalm.matches) {
 const pan = (share, isAtOnce) => { const by = (goal.end - goal.start) * share; moveTo(goal.start + by, goal.end + by, isAtOnce); };
 const showAll = () => moveTo(whole.start, whole.end);
 function zoomTo(event, isAtOnce) {
-  const room = Math.max(duration(event) * 0.6, SHORTEST_VIEW);
-  moveTo(event.start - room, event.end + room, isAtOnce);
+  const space = Math.max(duration(event) * 0.6, SHORTEST_VIEW);
+  moveTo(event.start - space, event.end + space, isAtOnce);
 }
 
 /** Scrolls an event into view by the least amount. */

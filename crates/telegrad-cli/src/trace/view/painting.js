@@ -14,7 +14,7 @@ function draw() {
   for (const { at } of axis.ticks) block(pen, theme.line, Math.round(toX(at)), AXIS, 1, height, 0.6);
   let painted = 0;
   const paint = (lane, y, high) => { if (y < height && y + high > AXIS) painted += paintLane(pen, lane, view, gutter, plotWidth(), y, high); };
-  const crowd = (crowds, y, high) => { painted += crowds.all.starts.length; paintCrowd(pen, crowds, view, gutter, plotWidth(), y, high); };
+  const density = (densities, y, high) => { painted += densities.all.starts.length; paintDensity(pen, densities, view, gutter, plotWidth(), y, high); };
   const inSight = [];
   for (const worker of workers) {
     const y = worker.y - scroll;
@@ -23,7 +23,7 @@ function draw() {
     pen.fillStyle = theme.muted;
     if (!worker.isCollapsed || !worker.isKnown) pen.fillText(lackOf(worker).join(", "), gutter + 8, y + HEADER / 2);
     if (worker.isCollapsed) {
-      crowd(crowdsOf(worker, true), y + 4, HEADER - 7);
+      density(densitiesOf(worker, true), y + 4, HEADER - 7);
       continue;
     }
     for (let at = Math.max(lowerBound(worker.shownAt, scroll + AXIS) - 1, 0); at < worker.shown.length && worker.shown[at].y - scroll < height; at++) {
@@ -35,7 +35,7 @@ function draw() {
     }
     if (worker.restY !== null && worker.restY - scroll < height) {
       block(pen, theme.line, gutter, worker.restY - scroll, plotWidth(), 1);
-      crowd(crowdsOf(worker, false), worker.restY - scroll + 6, REST - 10);
+      density(densitiesOf(worker, false), worker.restY - scroll + 6, REST - 10);
     }
   }
   labelRows(inSight);
@@ -150,7 +150,7 @@ function paintOverview() {
     if (high >= 1) rows.forEach((lane, number) => paintLane(brush, lane, whole, 0, width, 5 + number * high, Math.max(high > 2.5 ? high - 1 : high, 0.5)));
     else {
       const each = (height - 8) / workers.length;
-      workers.forEach((worker, number) => paintCrowd(brush, crowdsOf(worker, true), whole, 0, width, 4 + number * each, each > 2 ? each - 1 : each));
+      workers.forEach((worker, number) => paintDensity(brush, densitiesOf(worker, true), whole, 0, width, 4 + number * each, each > 2 ? each - 1 : each));
     }
   }
   const small = overview.getContext("2d");

@@ -117,11 +117,11 @@ function labelRows(rows) {
 }
 
 /** The density in all rows of a worker, or in the rows without lanes: of all events, and of emphasised ones. */
-function crowdsOf(worker, isWhole) {
-  const name = isWhole ? "wholeCrowd" : "restCrowd", state = isWhole ? 0 : layout, known = worker[name]?.state === state ? worker[name] : null;
+function densitiesOf(worker, isWhole) {
+  const name = isWhole ? "wholeDensity" : "restDensity", state = isWhole ? 0 : layout, known = worker[name]?.state === state ? worker[name] : null;
   if (known?.standsOut === standsOut) return known;
   const lanes = isWhole ? worker.rows.flatMap((row) => row.lanes[0] ?? []) : worker.rest;
-  worker[name] = { state, standsOut, all: known?.all ?? crowdOf(lanes), failures: known?.failures ?? failuresOf(lanes), found: standsOut && crowdOf(lanes, (event) => standsOut[event.index] === 1) };
+  worker[name] = { state, standsOut, all: known?.all ?? densityOf(lanes), failures: known?.failures ?? failuresOf(lanes), found: standsOut && densityOf(lanes, (event) => standsOut[event.index] === 1) };
   return worker[name];
 }
 
