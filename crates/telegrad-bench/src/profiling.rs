@@ -38,7 +38,7 @@ pub(crate) fn cost(workers: &Workers, measurements: &mut Measurements, quick: bo
 }
 
 /// Checks that a profile has at least `calls` calls or executions.
-fn check(profile: &trace::Profile, calls: usize) -> Result<(), Error> {
+fn check(profile: &profile::Profile, calls: usize) -> Result<(), Error> {
     let is_call = |event: &&trace::Event| event.as_call().is_some() || event.as_execution().is_some();
     let found = profile.events.iter().filter(is_call).count();
     if found < calls {
@@ -63,7 +63,7 @@ fn compare(
             match (turn + way) % 3 {
                 0 => without.extend(times(count, &mut call)?),
                 1 => {
-                    let options = trace::Options::default();
+                    let options = profile::Options::default();
                     let (taken, profile) = profile(world, options, || times(count, &mut call))?;
                     profiled.extend(taken?);
                     // A profile without the calls would have no cost.
