@@ -20,8 +20,8 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause.
-        source: io::Error,
+        /// The system's error, part of this error's text and not returned by `source()`.
+        r#source: io::Error,
     },
     /// The file is no recording.
     #[error("{} is not a recording: {why}", path.display())]
