@@ -4,7 +4,7 @@ mod kernel;
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::error::{wrong_input, wrong_options, wrong_shape};
 use crate::real::with_type;
@@ -130,7 +130,7 @@ impl Module for Conv2d {
 /// # Errors
 /// When shapes or element types do not fit together, or the elements are not f32 or f64 on the CPU.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
-    recorded("conv2d", &[x, weight], || {
+    traced("conv2d", &[x, weight], || {
         let kernel = check(weight, bias, options.groups)?;
         let slide = Slide {
             kernel,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::error::wrong_options;
 use crate::node::node;
@@ -64,7 +64,7 @@ impl Module for Dropout {
             seed: at(self.seed, pass),
             p: self.p,
         };
-        recorded("dropout", &[x], || {
+        traced("dropout", &[x], || {
             Ok(with_type!("Dropout", x, T => drop::<T>(x, mask)?))
         })
     }

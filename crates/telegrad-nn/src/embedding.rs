@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::error::{wrong_options, wrong_shape};
 use crate::node::node;
@@ -94,7 +94,7 @@ impl Module for Embedding {
 /// # Errors
 /// When an index is not below `count`.
 pub fn embedding(ids: &Tensor, weight: &Tensor, padding: Option<usize>) -> Result<Tensor> {
-    recorded("embedding", &[ids, weight], || {
+    traced("embedding", &[ids, weight], || {
         let [count, width] = *weight.dims() else {
             let expected = "a weight [count, width]";
             return Err(wrong_shape("Embedding", expected, weight.shape()));

@@ -2,7 +2,7 @@
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::error::{wrong_input, wrong_shape};
 use crate::node::{Gradients, Pass, node};
@@ -81,7 +81,7 @@ impl Module for LayerNorm {
 /// # Errors
 /// When the last dimensions are not those of weight and bias.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    recorded("layer_norm", &[x, weight, bias], || {
+    traced("layer_norm", &[x, weight, bias], || {
         fits("LayerNorm", x, &[weight, bias])?;
         Ok(with_type!("LayerNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::error::{wrong_input, wrong_shape};
 use crate::matrix::product_transposed;
@@ -93,7 +93,7 @@ impl Module for Linear {
 /// # Errors
 /// When the shapes or the element types do not fit together.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    recorded("linear", &[x, weight], || apply(x, weight, bias))
+    traced("linear", &[x, weight], || apply(x, weight, bias))
 }
 
 fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {

@@ -1,7 +1,7 @@
 //! Losses: one number, the mean over what was compared.
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::Result;
 use crate::error::{wrong_input, wrong_shape};
@@ -25,7 +25,7 @@ use crate::targets::indices;
 /// # Errors
 /// When the shapes do not fit, or a target is not the index of a class.
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    recorded("cross_entropy", &[logits], || {
+    traced("cross_entropy", &[logits], || {
         let (classes, targets) = classes("cross_entropy", logits, targets)?;
         Ok(with_type!("cross_entropy", logits, T => entropy::<T>(logits, classes, targets)?))
     })
@@ -37,7 +37,7 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`cross_entropy`].
 pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    recorded("nll", &[log_probs], || {
+    traced("nll", &[log_probs], || {
         let (classes, targets) = classes("nll", log_probs, targets)?;
         Ok(with_type!("nll", log_probs, T => selected::<T>(log_probs, classes, targets)?))
     })
@@ -48,7 +48,7 @@ pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// When the shapes or the element types differ.
 pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
-    recorded("mse", &[prediction, target], || {
+    traced("mse", &[prediction, target], || {
         if prediction.dims() != target.dims() || prediction.dtype() != target.dtype() {
             let expected = format!("a target {:?} of {:?}", prediction.dims(), prediction.dtype());
             let found = format!("{:?} of {:?}", target.dims(), target.dtype());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded_as;
+use telegrad_autograd::candle::traced_as;
 use telegrad_trace::Kind;
 
 use crate::{Module, NnError, Result, tracked};
@@ -85,7 +85,7 @@ impl Module for Sequential {
         let mut x = x.clone();
         for (index, stage) in self.0.iter().enumerate() {
             let label = || stage.label.clone().into();
-            let y = recorded_as(Kind::Layer, label, &[&x], || stage.module.forward(&x));
+            let y = traced_as(Kind::Layer, label, &[&x], || stage.module.forward(&x));
             let y = y.and_then(|y| tracked(&stage.label, &[&x], y));
             x = y.map_err(|source| NnError::Stage {
                 index,

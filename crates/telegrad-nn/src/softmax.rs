@@ -1,7 +1,7 @@
 //! Softmax and its logarithm.
 
 use candle_core::{D, Tensor};
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::Result;
 use crate::error::wrong_shape;
@@ -22,7 +22,7 @@ use crate::real::{Real, dot, read, sum_of, with_type};
 /// # Errors
 /// When there is no such dimension, the elements are not f32 or f64, or they are not on the CPU.
 pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
-    recorded("softmax", &[x], || {
+    traced("softmax", &[x], || {
         let dim = dim.to_index(x.shape(), "softmax")?;
         along(x, dim, |x| Ok(with_type!("softmax", x, T => rows::<T>(x)?)))
     })
@@ -33,7 +33,7 @@ pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> 
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
-    recorded("log_softmax", &[x], || {
+    traced("log_softmax", &[x], || {
         let dim = dim.to_index(x.shape(), "log_softmax")?;
         along(x, dim, |x| {
             Ok(with_type!("log_softmax", x, T => log_rows::<T>(x)?))

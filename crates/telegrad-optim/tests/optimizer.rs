@@ -355,7 +355,7 @@ fn options_are_replaced_if_they_make_sense() {
     let without = error(optimizer.set_options(0, sgd(0.1)));
     assert_eq!(
         without.to_string(),
-        "sgd: the new options keep another state than the old ones"
+        "sgd: the new options need another state than the old ones: make a new optimiser"
     );
     let decayed = Sgd {
         weight_decay: 0.5,

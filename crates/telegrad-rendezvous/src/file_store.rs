@@ -7,20 +7,21 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::file_holder::{self, Holder};
-use crate::file_log::{Log, Record};
-use crate::file_members::{Members, Pause};
-use crate::table::Wait;
+use crate::file_holder_lock::{self, HolderLock};
+use crate::file_lock::pauses;
+use crate::file_log::{Entry, FileLog};
+use crate::file_member_lock::MemberLock;
+use crate::table::PendingGet;
 use crate::{RendezvousError, Store};
 
 /// One member's view of a store file.
 pub(crate) struct FileStore {
     path: PathBuf,
-    log: Mutex<Log>,
-    /// Of the keys that this handle has claimed.
-    holder: Holder,
-    /// Dropped last: the file is removed only when no member uses it.
-    _members: Members,
+    log: Mutex<FileLog>,
+    /// Keeps the claims of this handle valid.
+    holder: HolderLock,
+    /// Dropped last: the file is removed only after every use of it.
+    _member: MemberLock,
 }
 
 impl FileStore {
@@ -34,25 +35,25 @@ impl FileStore {
             )));
         }
         let io_failed = |e: std::io::Error| failed(e.to_string());
-        let first = || Log::start(path).inspect(|()| file_holder::bury_all(path));
-        let members = Members::join(path, deadline, first, io_failed)?;
+        let first = || FileLog::reset(path).inspect(|()| file_holder_lock::remove_all(path));
+        let member = MemberLock::acquire(path, deadline, first, io_failed)?;
         Ok(Self {
             path: path.to_owned(),
-            log: Mutex::new(Log::open(path)?),
-            holder: Holder::new(path).map_err(io_failed)?,
-            _members: members,
+            log: Mutex::new(FileLog::open(path)?),
+            holder: HolderLock::acquire(path).map_err(io_failed)?,
+            _member: member,
         })
     }
 
-    /// Sets a key unless it is set by a member that lives, or for good.
+    /// Sets a key, unless it was inserted or a live member claims it. Returns the value that was already there.
     fn set(&self, key: &str, value: &[u8], holder: Option<u64>) -> Result<Option<Vec<u8>>, RendezvousError> {
         let mut log = self.log.lock();
         log.refresh()?;
-        self.drop_dead(&mut log, &[key.to_owned()])?;
+        self.remove_void_claims(&mut log, &[key.to_owned()])?;
         let mut before = None;
         log.append(|log| {
             before = log.table().get(key).map(<[u8]>::to_vec);
-            let new = Record::Insert {
+            let new = Entry::Insert {
                 key: key.to_owned(),
                 value: value.to_vec(),
                 holder,
@@ -62,28 +63,28 @@ impl FileStore {
         Ok(before)
     }
 
-    /// Forgets those of the keys whose holder is dead; whether there were any.
-    fn drop_dead(&self, log: &mut Log, keys: &[String]) -> Result<bool, RendezvousError> {
+    /// Removes the keys claimed by dead holders. Returns whether there were any.
+    fn remove_void_claims(&self, log: &mut FileLog, keys: &[String]) -> Result<bool, RendezvousError> {
         let mut any = false;
         for key in keys {
             let Some(holder) = log.holder(key) else { continue };
-            let lives = file_holder::lives(&self.path, holder);
-            if lives.map_err(|error| failed(&self.path, error.to_string()))? {
+            let alive = file_holder_lock::is_alive(&self.path, holder);
+            if alive.map_err(|error| failed(&self.path, error.to_string()))? {
                 continue;
             }
             any = true;
-            // Another member may have done so meanwhile.
+            // Another member may have removed the claim meanwhile.
             self.remove(log, key, holder)?;
-            file_holder::bury(&self.path, holder);
+            file_holder_lock::remove(&self.path, holder);
         }
         Ok(any)
     }
 
-    /// Forgets a key, if it has this holder.
-    fn remove(&self, log: &mut Log, key: &str, holder: u64) -> Result<(), RendezvousError> {
+    /// Removes a key if this holder claims it.
+    fn remove(&self, log: &mut FileLog, key: &str, holder: u64) -> Result<(), RendezvousError> {
         log.append(|log| {
             let key = key.to_owned();
-            (log.holder(&key) == Some(holder)).then_some(Record::Remove { key })
+            (log.holder(&key) == Some(holder)).then_some(Entry::Remove { key })
         })
     }
 }
@@ -103,22 +104,22 @@ impl Store for FileStore {
 
     fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError> {
         let started = Instant::now();
-        let mut wait = Wait::new(keys.to_vec());
-        let mut pause = Pause::new(deadline);
+        let mut get = PendingGet::new(keys.to_vec());
+        let mut pauses = pauses(deadline);
         loop {
-            // Asked before the look, so that the last look is at the deadline and not before it.
-            let late = Instant::now() >= deadline;
+            // Read before the log is, so that the last look happens at the deadline and not before it.
+            let expired = Instant::now() >= deadline;
             {
                 let mut log = self.log.lock();
                 log.refresh()?;
-                // Holders are looked at only when it matters: with each look, n members would look n² times.
-                let values = wait.values(log.table());
-                let is_final = values.is_some() || late;
-                let any_died = is_final && self.drop_dead(&mut log, keys)?;
+                // Holders are checked only before a result: with a check per look, n members would check n² times.
+                let values = get.values(log.table());
+                let is_final = values.is_some() || expired;
+                let any_void = is_final && self.remove_void_claims(&mut log, keys)?;
                 match values {
-                    Some(values) if !any_died => return Ok(values),
-                    _ if late => {
-                        let (store, keys) = (self.describe(), wait.missing(log.table()));
+                    Some(values) if !any_void => return Ok(values),
+                    _ if expired => {
+                        let (store, keys) = (self.describe(), get.missing(log.table()));
                         return Err(RendezvousError::MissingKeys {
                             store,
                             keys,
@@ -128,7 +129,7 @@ impl Store for FileStore {
                     _ => {}
                 }
             }
-            pause.sleep();
+            pauses.sleep();
         }
     }
 

@@ -1,4 +1,4 @@
-//! The store of a world that lives in one process.
+//! The store of a world in one process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::table::{Table, Wait};
+use crate::table::{PendingGet, Table};
 use crate::{RendezvousError, Store};
 
-/// The stores of this process by name. Weak, so that a store ends with its last member and the
-/// next world under the name starts with an empty one.
+/// The stores of this process by name. Weak, so that a store ends with its last member and the next world of the
+/// same name starts with an empty one.
 static STORES: Mutex<BTreeMap<String, Weak<Mutex<State>>>> = Mutex::new(BTreeMap::new());
 
-/// One member's handle to the store of a name.
+/// One member's handle to a named store.
 pub(crate) struct MemStore {
     name: String,
     state: Arc<Mutex<State>>,
@@ -24,15 +24,14 @@ pub(crate) struct MemStore {
 #[derive(Default)]
 struct State {
     table: Table,
-    /// Who waits, by the ticket that they drew. Each has its own signal: with one for all, the
-    /// n inserts of a world of n threads would wake n² times.
-    waits: HashMap<u64, (Wait, Arc<Condvar>)>,
-    /// The next ticket.
-    next: u64,
+    /// Pending gets by ticket. Each has a condition variable of its own: with a shared one, the n inserts of a
+    /// world of n threads would wake n² times.
+    gets: HashMap<u64, (PendingGet, Arc<Condvar>)>,
+    next_ticket: u64,
 }
 
 impl MemStore {
-    /// The store of that name; a new one if nobody holds it.
+    /// Opens the store of this name, creating it if no member holds it.
     pub(crate) fn open(name: &str) -> Self {
         let mut stores = STORES.lock();
         stores.retain(|_, store| store.strong_count() > 0);
@@ -57,11 +56,11 @@ impl Drop for MemStore {
 
 impl Store for MemStore {
     fn insert(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError> {
-        let State { table, waits, .. } = &mut *self.state.lock();
+        let State { table, gets, .. } = &mut *self.state.lock();
         let before = table.insert(key.to_owned(), value.to_vec());
-        for (wait, done) in waits.values_mut() {
-            if wait.awaits(key) && wait.advance(table) {
-                done.notify_one();
+        for (get, ready) in gets.values_mut() {
+            if get.waits_for(key) && get.advance(table) {
+                ready.notify_one();
             }
         }
         Ok(before)
@@ -85,31 +84,31 @@ impl Store for MemStore {
     fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError> {
         let started = Instant::now();
         let mut state = self.state.lock();
-        let mut wait = Wait::new(keys.to_vec());
-        if let Some(values) = wait.values(&state.table) {
+        let mut get = PendingGet::new(keys.to_vec());
+        if let Some(values) = get.values(&state.table) {
             return Ok(values);
         }
-        let ticket = state.next;
-        state.next += 1;
-        let done = Arc::new(Condvar::new());
-        state.waits.insert(ticket, (wait, Arc::clone(&done)));
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        let ready = Arc::new(Condvar::new());
+        state.gets.insert(ticket, (get, Arc::clone(&ready)));
         loop {
-            let late = done.wait_until(&mut state, deadline).timed_out();
-            let State { table, waits, .. } = &mut *state;
-            // Only this thread removes its ticket, and it does so just before it leaves.
-            let Some((wait, _)) = waits.get_mut(&ticket) else {
-                unreachable!("a wait lost its ticket")
+            let expired = ready.wait_until(&mut state, deadline).timed_out();
+            let State { table, gets, .. } = &mut *state;
+            // Only this thread removes its ticket, just before it returns.
+            let Some((get, _)) = gets.get_mut(&ticket) else {
+                unreachable!("a pending get lost its ticket")
             };
-            let result = match wait.values(table) {
+            let result = match get.values(table) {
                 Some(values) => Ok(values),
-                None if late => Err(RendezvousError::MissingKeys {
+                None if expired => Err(RendezvousError::MissingKeys {
                     store: self.describe(),
-                    keys: wait.missing(table),
+                    keys: get.missing(table),
                     waited: started.elapsed(),
                 }),
                 None => continue,
             };
-            waits.remove(&ticket);
+            gets.remove(&ticket);
             return result;
         }
     }

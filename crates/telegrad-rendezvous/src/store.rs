@@ -7,31 +7,44 @@ use crate::RendezvousError;
 
 /// A table shared by the members of a world, in which a key is set once.
 ///
-/// Setting once is all that a rendezvous needs, and it makes a second worker with the same rank visible to the
-/// one that comes second. A claimed key lasts no longer than the member that set it, so that a
-/// member which dies while the world assembles leaves its place to its successor. Calls from several threads may wait for each other for a
-/// moment, never for as long as a [`get_all`](Self::get_all) waits.
+/// Setting once is enough for a rendezvous, and reveals a second worker with the same rank to the later one. A
+/// claimed key lasts no longer than the member that set it: when a member dies while the world assembles, its
+/// successor can claim the same rank. Calls from several threads may wait for each other briefly, never for as
+/// long as a [`get_all`](Self::get_all) waits.
 pub trait Store: Send + Sync {
-    /// Sets `key` unless it is set; the value that was there already, if one was.
+    /// Sets `key` unless it is set. Returns the value that was already there.
+    ///
+    /// # Errors
+    /// When the store is lost or refuses the request.
     fn insert(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError>;
 
-    /// As [`insert`](Self::insert), but the key is set only while this handle lives. A process that dies
-    /// lets go of it.
+    /// Sets `key` unless it is set, for as long as this handle lives. The death of the process ends the claim.
+    /// Returns the value that was already there.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
     fn claim(&self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, RendezvousError>;
 
-    /// Lets go of a key that this handle has claimed.
+    /// Removes a key that this handle has claimed. Has no effect on other keys.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
     fn release(&self, key: &str) -> Result<(), RendezvousError>;
 
-    /// Waits until all keys are set; their values in order. At the deadline the error is
-    /// [`RendezvousError::MissingKeys`] with the keys that are not set; a deadline that has passed asks
-    /// once. A store that is lost ends the wait at once.
+    /// Waits until all keys are set. Returns their values in the order of the keys.
+    ///
+    /// With a deadline in the past, the store is asked once.
+    ///
+    /// # Errors
+    /// [`RendezvousError::MissingKeys`] at the deadline, with the keys that are not set. When the store is lost,
+    /// the wait ends at once.
     fn get_all(&self, keys: &[String], deadline: Instant) -> Result<Vec<Vec<u8>>, RendezvousError>;
 
-    /// Where the store is, for messages to people.
+    /// Returns the store's location, for messages to users.
     fn describe(&self) -> String;
 
-    /// The address of this host through which the store is reached, which is one that the other
-    /// members can probably reach too. None for a store that is not reached over a network.
+    /// Returns the address of this host through which the store is reached: other members can probably reach it
+    /// too. `None` for a store that needs no network.
     fn local_ip(&self) -> Option<IpAddr> {
         None
     }

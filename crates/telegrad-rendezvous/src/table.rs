@@ -1,4 +1,4 @@
-//! The state behind every store: keys, values and who waits for them. No I/O, no clock.
+//! The state behind every store: keys, values and pending gets. No I/O, no clock.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Sets `key` unless it is set; the value that was there already, if one was.
+    /// Sets `key` unless it is set. Returns the value that was already there.
     pub(crate) fn insert(&mut self, key: String, value: Vec<u8>) -> Option<Vec<u8>> {
         if let Some(before) = self.values.get(&key) {
             return Some(before.clone());
@@ -18,46 +18,43 @@ impl Table {
         None
     }
 
-    /// The value of `key`.
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice)
     }
 
-    /// Forgets `key`.
     pub(crate) fn remove(&mut self, key: &str) {
         self.values.remove(key);
     }
 }
 
-/// One wait for several keys.
+/// A request for several keys that waits until all are set.
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub(crate) struct PendingGet {
     keys: Vec<String>,
-    /// How many keys, from the first, have been seen; the next one was not set at the last look. A
-    /// world of n workers inserts n keys while rank 0 waits for all of them; without this every insert
-    /// would look up n keys.
-    seen: usize,
+    /// How many keys, from the first, were found set; the next one was missing at the last check. A world of n
+    /// workers inserts n keys while rank 0 waits for all of them; without this count every insert would look up
+    /// n keys.
+    found: usize,
 }
 
-impl Wait {
-    /// A wait for all of `keys`.
+impl PendingGet {
     pub(crate) fn new(keys: Vec<String>) -> Self {
-        Self { keys, seen: 0 }
+        Self { keys, found: 0 }
     }
 
-    /// Whether there is any use in looking again now that `key` is set.
-    pub(crate) fn awaits(&self, key: &str) -> bool {
-        self.keys.get(self.seen).is_some_and(|next| next == key)
+    /// Whether setting `key` can make progress.
+    pub(crate) fn waits_for(&self, key: &str) -> bool {
+        self.keys.get(self.found).is_some_and(|next| next == key)
     }
 
-    /// Looks again; true once all keys have been seen.
+    /// Checks the keys that are still missing. Returns true once all have been found.
     pub(crate) fn advance(&mut self, table: &Table) -> bool {
-        let left = &self.keys[self.seen..];
-        self.seen += left.iter().take_while(|key| table.get(key).is_some()).count();
-        self.seen == self.keys.len()
+        let left = &self.keys[self.found..];
+        self.found += left.iter().take_while(|key| table.get(key).is_some()).count();
+        self.found == self.keys.len()
     }
 
-    /// The values in the order of the keys, once all are set.
+    /// Returns the values in the order of the keys, once all are set.
     pub(crate) fn values(&mut self, table: &Table) -> Option<Vec<Vec<u8>>> {
         if !self.advance(table) {
             return None;
@@ -68,19 +65,39 @@ impl Wait {
             .map(|key| table.get(key).map(<[u8]>::to_vec))
             .collect();
         if values.is_none() {
-            // A key was removed after it had been seen: look for all of them again.
-            self.seen = 0;
+            // A key was removed after it had been found: check all of them again.
+            self.found = 0;
             self.advance(table);
         }
         values
     }
 
-    /// The keys that are not set.
+    /// Returns the keys that are not set.
     pub(crate) fn missing(&self, table: &Table) -> Vec<String> {
         self.keys
             .iter()
             .filter(|key| table.get(key).is_none())
             .cloned()
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pending_get_checks_removed_keys_again() {
+        let mut table = Table::default();
+        let mut get = PendingGet::new(vec!["a".into(), "b".into()]);
+        table.insert("a".into(), vec![1]);
+        assert_eq!(get.values(&table), None);
+        table.remove("a");
+        table.insert("b".into(), vec![2]);
+        assert_eq!(get.values(&table), None);
+        assert_eq!(get.missing(&table), ["a"]);
+        assert!(get.waits_for("a") && !get.waits_for("b"));
+        table.insert("a".into(), vec![3]);
+        assert_eq!(get.values(&table), Some(vec![vec![3], vec![2]]));
     }
 }

@@ -1,7 +1,7 @@
-//! One client of the TCP store, seen from the server.
+//! One client of the TCP store, as the server sees it.
 //!
-//! Nothing here waits: the server's one thread calls when there is something to read or write, and
-//! a client that misbehaves costs the others no more than its buffers.
+//! Nothing here blocks: the server's one thread calls when a socket is readable or writable, and a client that
+//! misbehaves costs the others no more than its buffers.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,54 +10,54 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use crate::protocol::{self, MAGIC, Mismatch, Request, Response, VERSION};
-use crate::table::{Table, Wait};
+use crate::table::{PendingGet, Table};
 
-/// How long a client may keep the server waiting for bytes that it owes: the first eight, or the
-/// rest of a message. Clients send these without a pause, so only strangers and the dead are slow.
-pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a client may pause within its preface, a message, or the reading of a response. Clients send these
+/// without a pause, so only other programs and dead clients are slow.
+pub(crate) const STALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest wait that a request can ask for; clients ask for far less, again and again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// When a client's host counts as vanished, in milliseconds: as long as an unreachable worker has by default.
-const VANISHED_MS: u32 = 10_000;
+/// When a vanished host counts as lost, in milliseconds: as long as an unreachable worker does by default.
+const HOST_LOST_MS: u32 = 10_000;
 
 /// The pause between two keepalive probes: three of them fit into the time above.
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
 
-/// A connection and the request that it is at.
+/// A connection and its current request.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// The other side, for the log.
+    /// The client's address, for the log.
     pub(crate) peer: SocketAddr,
-    /// Bytes read, of a message that is not complete.
+    /// Bytes read of an incomplete message.
     inbox: Vec<u8>,
-    /// Bytes not yet written. While there are some the client has no answer and so may not ask.
+    /// Bytes still to be written. Until they are, the client lacks a response and must not send a request.
     outbox: Vec<u8>,
-    /// Whether the first eight bytes have been exchanged.
+    /// Whether the prefaces have been exchanged.
     greeted: bool,
-    /// A `Get` that is not answered yet, and when it will be in any case.
-    wait: Option<(Wait, Instant)>,
-    /// The keys that it has claimed, which go with it.
+    /// A `Get` without a response, and when it gets one in any case.
+    pending: Option<(PendingGet, Instant)>,
+    /// The keys that this client has claimed, which end with the connection.
     claims: Vec<String>,
-    /// When bytes moved last.
-    moved: Instant,
+    /// When bytes were last read or written.
+    last_progress: Instant,
 }
 
 /// Why a connection ends.
-pub(crate) enum Closed {
-    /// The client left between two requests.
-    Left,
-    /// Something that somebody should look at.
-    Because(String),
+pub(crate) enum Disconnect {
+    /// The client closed it between two requests.
+    Clean,
+    /// Any other reason, which deserves a warning.
+    Fault(String),
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // A process that dies ends its connection. A host that vanishes is noticed by these.
-        sockopt::set_tcp_user_timeout(&stream, VANISHED_MS)?;
+        // The death of a process closes its connections. These options detect a host that vanishes.
+        sockopt::set_tcp_user_timeout(&stream, HOST_LOST_MS)?;
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, KEEPALIVE_PAUSE)?;
         sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_PAUSE)?;
@@ -68,186 +68,196 @@ impl Connection {
             inbox,
             outbox,
             greeted: false,
-            wait: None,
+            pending: None,
             claims: Vec::new(),
-            moved: Instant::now(),
+            last_progress: Instant::now(),
         })
     }
 
-    /// Forgets the keys that it has claimed.
-    pub(crate) fn leave(&self, table: &mut Table) {
+    /// Removes the keys that this client has claimed.
+    pub(crate) fn remove_claims(&self, table: &mut Table) {
         for key in &self.claims {
             table.remove(key);
         }
     }
 
-    /// The socket, to be watched for bytes and, if the second part says so, for room.
-    pub(crate) fn watch(&self) -> (&TcpStream, bool) {
+    /// Returns the socket, and whether to poll it for writing too.
+    pub(crate) fn interest(&self) -> (&TcpStream, bool) {
         (&self.stream, !self.outbox.is_empty())
     }
 
-    /// When [`settle`](Self::settle) must be called at the latest.
+    /// Returns when [`advance`](Self::advance) must be called at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let silence = self.owes_bytes().then(|| self.moved + SILENCE_LIMIT);
-        let wait = self.wait.as_ref().map(|(_, until)| *until);
-        silence.into_iter().chain(wait).min()
+        let stall = self.is_mid_exchange().then(|| self.last_progress + STALL_LIMIT);
+        let get = self.pending.as_ref().map(|(_, until)| *until);
+        stall.into_iter().chain(get).min()
     }
 
-    /// Reads what is there, and does what it asks for.
-    pub(crate) fn read(&mut self, table: &mut Table) -> Result<(), Closed> {
-        // One piece at a time, so that a flood from one client leaves time for the others.
-        let mut piece = [0; 16 * 1024];
-        let count = match self.stream.read(&mut piece) {
-            Ok(0) => return Err(self.ended("closed the connection")),
+    /// Reads from the socket, and serves a complete request.
+    pub(crate) fn read(&mut self, table: &mut Table) -> Result<(), Disconnect> {
+        // One chunk at a time, so that a flood from one client leaves time for the others.
+        let mut chunk = [0; 16 * 1024];
+        let count = match self.stream.read(&mut chunk) {
+            Ok(0) => return Err(self.closed_by_client()),
             Ok(count) => count,
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
-            Err(e) => return Err(Closed::Because(format!("the connection failed: {e}"))),
+            Err(e) => return Err(Disconnect::Fault(format!("the connection failed: {e}"))),
         };
-        self.moved = Instant::now();
-        if self.wait.is_some() || !self.outbox.is_empty() {
-            return Err(Closed::Because("it sent more before it had its answer".into()));
+        self.last_progress = Instant::now();
+        if self.pending.is_some() || !self.outbox.is_empty() {
+            return Err(early_request());
         }
-        self.inbox.extend_from_slice(&piece[..count]);
+        self.inbox.extend_from_slice(&chunk[..count]);
         if !self.greeted {
-            return self.greet();
+            return self.handshake();
         }
-        let split = protocol::split(&self.inbox).map_err(Closed::Because)?;
+        let split = protocol::split(&self.inbox).map_err(Disconnect::Fault)?;
         let Some((request, rest)) = split else {
             return Ok(());
         };
         if !rest.is_empty() {
-            return Err(Closed::Because("it sent more before it had its answer".into()));
+            return Err(early_request());
         }
         self.inbox.clear();
         self.serve(request, table)
     }
 
-    /// Writes what there is room for.
-    pub(crate) fn write(&mut self) -> Result<(), Closed> {
+    /// Writes as much of the outbox as the socket takes.
+    pub(crate) fn write(&mut self) -> Result<(), Disconnect> {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {
                 Ok(count) => {
                     self.outbox.drain(..count);
-                    self.moved = Instant::now();
+                    self.last_progress = Instant::now();
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(Closed::Because(format!("the connection failed: {e}"))),
+                Err(e) => return Err(Disconnect::Fault(format!("the connection failed: {e}"))),
             }
         }
         Ok(())
     }
 
-    /// Answers a wait that has come to its end, and ends the connection when it is too slow.
-    pub(crate) fn settle(&mut self, table: &Table, now: Instant) -> Result<(), Closed> {
-        if self.owes_bytes() && now >= self.moved + SILENCE_LIMIT {
-            let owed = match self.greeted {
-                false => "its first 8 bytes",
-                true if self.outbox.is_empty() => "the rest of a message",
-                true => "room for its answer",
+    /// Responds to a pending get that is complete or due, and disconnects a stalled client.
+    pub(crate) fn advance(&mut self, table: &Table, now: Instant) -> Result<(), Disconnect> {
+        if self.is_mid_exchange() && now >= self.last_progress + STALL_LIMIT {
+            let stalled = match self.greeted {
+                false => "in its first 8 bytes",
+                true if self.outbox.is_empty() => "in the middle of a message",
+                true => "in reading its response",
             };
-            return Err(Closed::Because(format!(
-                "{owed} did not come within {} s",
-                SILENCE_LIMIT.as_secs()
+            return Err(Disconnect::Fault(format!(
+                "the client stalled for {} s {stalled}",
+                STALL_LIMIT.as_secs()
             )));
         }
-        let Some((wait, until)) = &mut self.wait else {
+        let Some((get, until)) = &mut self.pending else {
             return Ok(());
         };
-        let response = match wait.values(table) {
+        let response = match get.values(table) {
             Some(values) => Response::Values { values },
             None if now >= *until => Response::Missing {
-                keys: wait.missing(table),
+                keys: get.missing(table),
             },
             None => return Ok(()),
         };
-        self.wait = None;
-        self.answer(&response)
+        self.pending = None;
+        self.respond(&response)
     }
 
-    fn owes_bytes(&self) -> bool {
+    /// Whether the preface, a request or a response is incomplete, so that the next step is the client's.
+    fn is_mid_exchange(&self) -> bool {
         !self.greeted || !self.inbox.is_empty() || !self.outbox.is_empty()
     }
 
-    fn greet(&mut self) -> Result<(), Closed> {
+    fn handshake(&mut self) -> Result<(), Disconnect> {
         let seen = &self.inbox[..self.inbox.len().min(8)];
-        if !MAGIC.starts_with(&seen[..seen.len().min(4)]) {
+        let not_a_client = || {
             let found = seen.escape_ascii();
-            return Err(Closed::Because(format!(
-                "it is not a Telegrad worker: its first bytes are `{found}`"
-            )));
+            Disconnect::Fault(format!(
+                "the client is not a Telegrad worker: its first bytes are `{found}`"
+            ))
+        };
+        if !MAGIC.starts_with(&seen[..seen.len().min(4)]) {
+            return Err(not_a_client());
         }
         let Ok(preface) = <&[u8; 8]>::try_from(seen) else {
             return Ok(());
         };
-        let checked = protocol::check_preface(preface);
-        // Also for another version: this is the one thing that all versions understand.
-        self.outbox.extend(protocol::preface());
-        self.write()?;
-        match checked {
-            Ok(()) if self.inbox.len() > 8 => {
-                Err(Closed::Because("it sent more before it had its answer".into()))
+        match protocol::check_preface(preface) {
+            Err(Mismatch::Magic) => return Err(not_a_client()),
+            Err(Mismatch::Version { theirs }) => {
+                // The preface is the one thing that all versions understand.
+                self.send_preface()?;
+                return Err(Disconnect::Fault(format!(
+                    "the client speaks store protocol version {theirs}, this store speaks {VERSION}"
+                )));
             }
-            Ok(()) => {
-                self.inbox.clear();
-                self.greeted = true;
-                Ok(())
-            }
-            // Seen above already.
-            Err(Mismatch::Stranger) => Err(Closed::Because("it is not a Telegrad worker".into())),
-            Err(Mismatch::Version { theirs }) => Err(Closed::Because(format!(
-                "it speaks store protocol version {theirs}, this store speaks {VERSION}"
-            ))),
+            Ok(()) => {}
         }
+        self.send_preface()?;
+        if self.inbox.len() > 8 {
+            return Err(early_request());
+        }
+        self.inbox.clear();
+        self.greeted = true;
+        Ok(())
     }
 
-    fn serve(&mut self, request: Request, table: &mut Table) -> Result<(), Closed> {
+    fn send_preface(&mut self) -> Result<(), Disconnect> {
+        self.outbox.extend(protocol::preface());
+        self.write()
+    }
+
+    fn serve(&mut self, request: Request, table: &mut Table) -> Result<(), Disconnect> {
         match request {
             Request::Insert { key, value } => {
                 let before = table.insert(key, value);
-                self.answer(&Response::Inserted { before })
+                self.respond(&Response::Inserted { before })
             }
             Request::Claim { key, value } => {
                 let before = table.insert(key.clone(), value);
                 if before.is_none() {
                     self.claims.push(key);
                 }
-                self.answer(&Response::Inserted { before })
+                self.respond(&Response::Inserted { before })
             }
             Request::Release { key } => {
                 if self.claims.extract_if(.., |claim| *claim == key).count() > 0 {
                     table.remove(&key);
                 }
-                self.answer(&Response::Released)
+                self.respond(&Response::Released)
             }
             Request::Get { keys, wait_ms } => {
                 let limit = Duration::from_millis(wait_ms).min(LONGEST_WAIT);
                 let now = Instant::now();
-                self.wait = Some((Wait::new(keys), now + limit));
-                self.settle(table, now)
+                self.pending = Some((PendingGet::new(keys), now + limit));
+                self.advance(table, now)
             }
         }
     }
 
-    fn answer(&mut self, response: &Response) -> Result<(), Closed> {
+    fn respond(&mut self, response: &Response) -> Result<(), Disconnect> {
         let bytes = protocol::frame(response).or_else(|why| {
             protocol::frame(&Response::Refused {
-                why: format!("the answer is {why}"),
+                why: format!("the response is {why}"),
             })
         });
-        self.outbox.extend(bytes.map_err(Closed::Because)?);
+        self.outbox.extend(bytes.map_err(Disconnect::Fault)?);
         self.write()
     }
 
-    fn ended(&self, how: &str) -> Closed {
-        if self.greeted && !self.owes_bytes() && self.wait.is_none() {
-            return Closed::Left;
-        }
-        let when = match (self.greeted, &self.wait) {
+    fn closed_by_client(&self) -> Disconnect {
+        let when = match (self.greeted, &self.pending) {
             (false, _) => "before its first 8 bytes",
-            (true, Some(_)) => "while it waited for keys",
-            (true, None) => "in the middle of a message",
+            (true, Some(_)) => "while waiting for keys",
+            (true, None) if self.is_mid_exchange() => "in the middle of a message",
+            (true, None) => return Disconnect::Clean,
         };
-        Closed::Because(format!("it {how} {when}"))
+        Disconnect::Fault(format!("the client closed the connection {when}"))
     }
+}
+
+fn early_request() -> Disconnect {
+    Disconnect::Fault("the client sent a request before it had the last response".into())
 }

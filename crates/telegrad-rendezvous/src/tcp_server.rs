@@ -1,5 +1,8 @@
 //! The server of the TCP store, which rank 0 hosts.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{ErrorKind, PipeReader, PipeWriter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::thread::JoinHandle;
@@ -10,21 +13,20 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::RendezvousError;
 use crate::table::Table;
-use crate::tcp_connection::{Closed, Connection};
+use crate::tcp_connection::{Connection, Disconnect};
 
 /// The store of a world whose workers meet over TCP.
 ///
-/// Rank 0 makes one by itself. To choose the port late, bind one to port 0 first, tell the others
-/// its [`address`](Self::address), and hand it to rank 0.
+/// Rank 0 binds one by itself. To let the system choose the port, bind one to port 0 first, give its
+/// [`address`](Self::address) to the other members, and give the server to rank 0.
 ///
-/// One thread serves all members: a world of n workers has n connections with a handful of small
-/// messages each, so there is nothing to gain from more. Dropping the server ends that thread and
-/// every connection, and the store with them.
+/// One thread serves all members: a world of n workers has n connections with a handful of small messages each, so
+/// more threads gain nothing. Dropping the server ends that thread and every connection, and the store with them.
 #[derive(Debug)]
 #[must_use = "the store ends when its server is dropped"]
 pub struct StoreServer {
     address: SocketAddr,
-    /// Closing it is what tells the thread to end. An option because it must go before the join.
+    /// Closing this pipe ends the thread. An option, because it must be closed before the join.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,17 +34,17 @@ pub struct StoreServer {
 impl StoreServer {
     /// Listens on `address`; port 0 lets the system choose one.
     ///
-    /// When none of the addresses belongs to this host, as with a virtual address in front of it,
-    /// the server listens on all interfaces instead, and says so in the log.
+    /// When none of the addresses belongs to this host, for instance a virtual address in front of it, the server
+    /// listens on all interfaces instead and logs a warning.
     ///
     /// # Errors
-    /// When the port is in use, or the address cannot be listened on.
+    /// When the port is in use, or listening on the address fails.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Self, RendezvousError> {
-        Self::bind_at(address, "the given address")
+        Self::bind_as(address, "the given address")
     }
 
-    /// As `bind`; `shown` is what to call an address that cannot be looked up.
-    pub(crate) fn bind_at(address: impl ToSocketAddrs, shown: &str) -> Result<Self, RendezvousError> {
+    /// As `bind`; errors about an address that cannot be looked up call it `shown`.
+    pub(crate) fn bind_as(address: impl ToSocketAddrs, shown: &str) -> Result<Self, RendezvousError> {
         let failed = |why: String| RendezvousError::Bind {
             address: shown.to_owned(),
             why,
@@ -50,7 +52,7 @@ impl StoreServer {
         let io_failed = |e: std::io::Error| failed(e.to_string());
         let addresses: Vec<_> = address.to_socket_addrs().map_err(io_failed)?.collect();
         let Some(&first) = addresses.first() else {
-            return Err(failed("it stands for no address".into()));
+            return Err(failed("the name has no address".into()));
         };
         let listener = listen(&addresses, first)?;
         listener.set_nonblocking(true).map_err(io_failed)?;
@@ -58,9 +60,9 @@ impl StoreServer {
         let (stopped, stop) = std::io::pipe().map_err(io_failed)?;
         let thread = std::thread::Builder::new()
             .name("telegrad-store".into())
-            .spawn(reporting_here(move || serve(&listener, &stopped)))
+            .spawn(with_current_subscriber(move || serve(&listener, &stopped)))
             .map_err(io_failed)?;
-        tracing::debug!(%address, "the store listens");
+        tracing::debug!(%address, "store listening");
         Ok(Self {
             address,
             stop: Some(stop),
@@ -68,7 +70,7 @@ impl StoreServer {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -78,22 +80,22 @@ impl Drop for StoreServer {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // It never waits for anything but the pipe and its sockets, so this is short. A panic
-            // in it has ended the connections already, which is how everybody has learnt of it.
+            // Short: the thread waits for nothing but the pipe and its sockets. A panic there has closed the
+            // connections, which tells every client.
             let _ = thread.join();
         }
     }
 }
 
-/// Makes `action` report to the subscriber of this thread, on whichever thread it will run.
-fn reporting_here(action: impl FnOnce()) -> impl FnOnce() {
-    let here = tracing::dispatcher::get_default(Clone::clone);
+/// Makes `action` log to the subscriber of the current thread, whichever thread runs it.
+fn with_current_subscriber(action: impl FnOnce()) -> impl FnOnce() {
+    let subscriber = tracing::dispatcher::get_default(Clone::clone);
     move || {
-        // Where nobody listens yet, a subscriber that is set for the whole process later should.
-        if here.is::<NoSubscriber>() {
+        // Without a subscriber here, one that is set later for the whole process applies.
+        if subscriber.is::<NoSubscriber>() {
             action()
         } else {
-            tracing::dispatcher::with_default(&here, action)
+            tracing::dispatcher::with_default(&subscriber, action)
         }
     }
 }
@@ -108,38 +110,38 @@ fn listen(addresses: &[SocketAddr], first: SocketAddr) -> Result<TcpListener, Re
             }
         })
     };
-    let mut elsewhere = false;
+    let mut not_local = false;
     let mut failure = None;
     for &address in addresses {
         match bind(address) {
             Ok(listener) => return Ok(listener),
-            // Not to be passed over: the others would find whoever listens there.
+            // Not to be skipped: the clients would connect to the other listener there.
             Err((ErrorKind::AddrInUse, error)) => return Err(error),
             // For instance the IPv6 address of `localhost` on a host without IPv6.
             Err((kind, error)) => {
-                elsewhere = kind == ErrorKind::AddrNotAvailable;
+                not_local = kind == ErrorKind::AddrNotAvailable;
                 failure = Some(error);
             }
         }
     }
     match failure {
-        Some(error) if !elsewhere => Err(error),
+        Some(error) if !not_local => Err(error),
         _ => {
             let everywhere = match first {
                 SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
                 SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
-            tracing::warn!(wanted = %first, "no interface has this address: the store listens on all of them");
+            tracing::warn!(wanted = %first, "no interface has this address: the store listens on all interfaces");
             bind((everywhere, first.port()).into()).map_err(|(_, error)| error)
         }
     }
 }
 
-/// How long not to accept after the system refused to: most likely it is out of descriptors, and
-/// asking again at once would only keep a core busy.
+/// How long to stop accepting after the system refuses: most likely it is out of descriptors, and another attempt at
+/// once would only keep a core busy.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The life of the server's thread.
+/// Runs the server until `stopped` is closed.
 fn serve(listener: &TcpListener, stopped: &PipeReader) {
     let mut table = Table::default();
     let mut connections: Vec<Connection> = Vec::new();
@@ -148,23 +150,23 @@ fn serve(listener: &TcpListener, stopped: &PipeReader) {
         let pause = accept_from.checked_duration_since(Instant::now());
         let deadlines = connections.iter().filter_map(Connection::deadline);
         let next = deadlines.chain(pause.map(|_| accept_from)).min();
-        let Some(ready) = wait(listener, stopped, &connections, pause.is_none(), next) else {
+        let Some(ready) = wait_until_ready(listener, stopped, &connections, pause.is_none(), next) else {
             return;
         };
         let now = Instant::now();
         let mut ready_flags = ready.connections.into_iter();
         retain(&mut connections, &mut table, |connection, table| {
-            // Errors and hang-ups show when reading.
+            // A read reports errors and hang-ups.
             match ready_flags.next() {
                 Some(flags) if flags.contains(PollFlags::OUT) => connection.write(),
                 Some(flags) if !flags.is_empty() => connection.read(table),
                 _ => Ok(()),
             }
         });
-        // Any of them may have set the last key that another waits for. All that have ended by now are gone
-        // from the table: a world is complete only with members that live.
+        // After all reads, because any of them may have set the last key of a pending get. Closed connections have
+        // left the table by now: a world is complete only with live members.
         retain(&mut connections, &mut table, |connection, table| {
-            connection.settle(table, now)
+            connection.advance(table, now)
         });
         while ready.listener && accept_from <= now {
             match listener
@@ -173,10 +175,10 @@ fn serve(listener: &TcpListener, stopped: &PipeReader) {
             {
                 Ok(connection) => connections.push(connection),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // The client was gone before it was accepted.
+                // The client disconnected before it was accepted.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(e) => {
-                    tracing::warn!(error = %e, "the store could not accept a connection");
+                    tracing::warn!(error = %e, "store failed to accept a connection");
                     accept_from = now + ACCEPT_PAUSE;
                 }
             }
@@ -184,15 +186,15 @@ fn serve(listener: &TcpListener, stopped: &PipeReader) {
     }
 }
 
-/// Which sockets have something to do.
+/// Which sockets are ready.
 struct Ready {
     listener: bool,
     /// In the order of the connections.
     connections: Vec<PollFlags>,
 }
 
-/// Waits until a socket has something to do, or `until`. None when the server should end.
-fn wait(
+/// Waits until a socket is ready, or `until`. Returns None when the server must stop.
+fn wait_until_ready(
     listener: &TcpListener,
     stopped: &PipeReader,
     connections: &[Connection],
@@ -205,7 +207,7 @@ fn wait(
         PollFd::new(listener, interest(accepting)),
     ];
     fds.extend(connections.iter().map(|connection| {
-        let (stream, writing) = connection.watch();
+        let (stream, writing) = connection.interest();
         PollFd::new(
             stream,
             if writing {
@@ -219,7 +221,7 @@ fn wait(
     let timeout = left.and_then(|left| Timespec::try_from(left).ok());
     if let Err(errno) = poll(&mut fds, timeout.as_ref()) {
         if errno != rustix::io::Errno::INTR {
-            tracing::warn!(error = %errno, "the store cannot watch its connections and ends");
+            tracing::warn!(error = %errno, "store stopped: polling its connections failed");
             return None;
         }
         fds.iter_mut().for_each(PollFd::clear_revents);
@@ -234,21 +236,23 @@ fn wait(
     })
 }
 
-/// Keeps the connections that `action` does not end.
+/// Runs `action` on every connection, and closes those on which it fails.
 fn retain(
     connections: &mut Vec<Connection>,
     table: &mut Table,
-    mut action: impl FnMut(&mut Connection, &mut Table) -> Result<(), Closed>,
+    mut action: impl FnMut(&mut Connection, &mut Table) -> Result<(), Disconnect>,
 ) {
     connections.retain_mut(|connection| {
         match action(connection, table) {
             Ok(()) => return true,
-            Err(Closed::Left) => tracing::debug!(peer = %connection.peer, "a worker left the store"),
-            Err(Closed::Because(reason)) => {
-                tracing::warn!(peer = %connection.peer, %reason, "the store closed a connection");
+            Err(Disconnect::Clean) => {
+                tracing::debug!(peer = %connection.peer, "worker disconnected from the store")
+            }
+            Err(Disconnect::Fault(reason)) => {
+                tracing::warn!(peer = %connection.peer, %reason, "store closed a connection");
             }
         }
-        connection.leave(table);
+        connection.remove_claims(table);
         false
     });
 }

@@ -1,4 +1,4 @@
-//! The client of the TCP store, which every rank has, rank 0 too.
+//! The client of the TCP store, on every rank, rank 0 included.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -8,27 +8,27 @@ use parking_lot::{Mutex, MutexGuard};
 use telegrad_wire::peer_text;
 
 use crate::protocol::{self, Request, Response};
-use crate::tcp_dial::{dial, read_exact, told};
+use crate::tcp_dial::{describe, dial, read_exact};
 use crate::{RendezvousError, Store};
 
-/// How long the server may take to answer what it can answer at once. It takes microseconds; a host
-/// that is silent for this long is down, or cut off without the connection having noticed.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long the server may take for a response that needs no wait. It takes microseconds; a host that is silent
+/// for this long is down, or cut off without a sign on the connection.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long one `Get` waits at the server before it is sent anew. Between two of them other threads
-/// have their turn on the connection, and each shows that the server is still there.
-const SLICE: Duration = Duration::from_millis(250);
+/// How long one `Get` waits at the server before the client sends it again. In between, other threads can use the
+/// connection, and each response shows that the server is still up.
+const GET_SLICE: Duration = Duration::from_millis(250);
 
 /// A connection to the server on rank 0.
 pub(crate) struct TcpStore {
     address: String,
     local_ip: Option<IpAddr>,
-    /// Or why it is lost. It is not made anew: when the server is gone, what it knew is too.
+    /// The connection, or why it is lost. A lost one is not replaced: the store's content is lost with its server.
     connection: Mutex<Result<TcpStream, String>>,
 }
 
 impl TcpStore {
-    /// Connects to the server at a host and port, which may come up later but before the deadline.
+    /// Connects to the server at a host and port, which may start later but before the deadline.
     pub(crate) fn connect((host, port): (&str, u16), deadline: Instant) -> Result<Self, RendezvousError> {
         let address = if host.contains(':') {
             format!("[{host}]:{port}")
@@ -44,15 +44,14 @@ impl TcpStore {
         })
     }
 
-    /// Connects to a server in this process by the address `dialled`.
-    pub(crate) fn connect_own(
-        dialled: SocketAddr,
+    /// Connects over `local` to the server in this process, which is bound to `bound`.
+    pub(crate) fn connect_to_own_server(
+        local: SocketAddr,
         bound: SocketAddr,
         deadline: Instant,
     ) -> Result<Self, RendezvousError> {
-        let stream = dial(dialled, &dialled.to_string(), deadline)?;
-        // A server on all interfaces is dialled over the loopback, which tells nothing of the way
-        // that the others take.
+        let stream = dial(local, &local.to_string(), deadline)?;
+        // A server on all interfaces is reached over loopback, which shows nothing of the other members' route.
         let local_ip = Some(bound.ip()).filter(|ip| !ip.is_unspecified());
         Ok(Self {
             address: bound.to_string(),
@@ -61,10 +60,10 @@ impl TcpStore {
         })
     }
 
-    /// Sends a request and waits for its answer. When that fails the connection is lost, since an
-    /// answer that comes later would be taken for that of the next request.
-    fn ask(&self, request: &Request, answer_by: Instant) -> Result<Response, RendezvousError> {
-        let gone = |why| RendezvousError::ServerLost {
+    /// Sends a request and waits for its response. A failure ends the connection, because a late response would be
+    /// taken for that of the next request.
+    fn request(&self, request: &Request, deadline: Instant) -> Result<Response, RendezvousError> {
+        let lost = |why| RendezvousError::ServerLost {
             address: self.address.clone(),
             why,
         };
@@ -73,11 +72,11 @@ impl TcpStore {
             why,
         };
         let bytes = protocol::frame(request).map_err(refused)?;
-        let Some(mut connection) = self.connection.try_lock_until(answer_by) else {
-            return Err(gone("other requests to it take too long".into()));
+        let Some(mut connection) = self.connection.try_lock_until(deadline) else {
+            return Err(lost("other requests to it take too long".into()));
         };
-        let stream = connection.as_ref().map_err(|why| gone(why.clone()))?;
-        match exchange(stream, &bytes, answer_by) {
+        let stream = connection.as_ref().map_err(|why| lost(why.clone()))?;
+        match exchange(stream, &bytes, deadline) {
             Ok(response) => {
                 MutexGuard::unlock_fair(connection);
                 match response {
@@ -87,24 +86,24 @@ impl TcpStore {
             }
             Err(why) => {
                 *connection = Err(why.clone());
-                Err(gone(why))
+                Err(lost(why))
             }
         }
     }
 
-    /// Sets a key; the value that was there already, if one was.
+    /// Sets a key. Returns the value that was already there.
     fn set(&self, request: &Request) -> Result<Option<Vec<u8>>, RendezvousError> {
-        match self.ask(request, Instant::now() + ANSWER_LIMIT)? {
+        match self.request(request, Instant::now() + RESPONSE_LIMIT)? {
             Response::Inserted { before } => Ok(before),
-            other => Err(self.confused(&other)),
+            other => Err(self.unexpected(&other)),
         }
     }
 
-    /// The error for an answer to another question.
-    fn confused(&self, response: &Response) -> RendezvousError {
+    /// Returns the error for a response of the wrong kind.
+    fn unexpected(&self, response: &Response) -> RendezvousError {
         RendezvousError::ServerLost {
             address: self.address.clone(),
-            why: format!("it answered {}", peer_text(&format!("{response:?}"))),
+            why: format!("unexpected response {}", peer_text(&format!("{response:?}"))),
         }
     }
 }
@@ -122,9 +121,9 @@ impl Store for TcpStore {
 
     fn release(&self, key: &str) -> Result<(), RendezvousError> {
         let key = key.to_owned();
-        match self.ask(&Request::Release { key }, Instant::now() + ANSWER_LIMIT)? {
+        match self.request(&Request::Release { key }, Instant::now() + RESPONSE_LIMIT)? {
             Response::Released => Ok(()),
-            other => Err(self.confused(&other)),
+            other => Err(self.unexpected(&other)),
         }
     }
 
@@ -132,14 +131,14 @@ impl Store for TcpStore {
         let started = Instant::now();
         loop {
             let now = Instant::now();
-            let slice = deadline.saturating_duration_since(now).min(SLICE);
-            // Rounded up, so that the last slice does not become many of no time at all.
+            let slice = deadline.saturating_duration_since(now).min(GET_SLICE);
+            // Rounded up: otherwise the last slice becomes many requests that wait 0 ms.
             let wait_ms = slice.as_micros().div_ceil(1000) as u64;
             let request = Request::Get {
                 keys: keys.to_vec(),
                 wait_ms,
             };
-            match self.ask(&request, now + slice + ANSWER_LIMIT)? {
+            match self.request(&request, now + slice + RESPONSE_LIMIT)? {
                 Response::Values { values } if values.len() == keys.len() => return Ok(values),
                 Response::Missing { .. } if Instant::now() < deadline => {}
                 Response::Missing { keys } => {
@@ -151,7 +150,7 @@ impl Store for TcpStore {
                         waited,
                     });
                 }
-                other => return Err(self.confused(&other)),
+                other => return Err(self.unexpected(&other)),
             }
         }
     }
@@ -165,18 +164,18 @@ impl Store for TcpStore {
     }
 }
 
-/// One request and its answer on a connection.
-fn exchange(mut stream: &TcpStream, request: &[u8], by: Instant) -> Result<Response, String> {
-    let left = by
+/// Sends one request over a connection and reads the response.
+fn exchange(mut stream: &TcpStream, request: &[u8], deadline: Instant) -> Result<Response, String> {
+    let left = deadline
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
     let sent = stream
         .set_write_timeout(Some(left))
         .and_then(|()| stream.write_all(request));
-    sent.map_err(|e| told(&e))?;
+    sent.map_err(|e| describe(&e))?;
     let mut length = [0; 4];
-    read_exact(stream, &mut length, by).map_err(|e| told(&e))?;
+    read_exact(stream, &mut length, deadline).map_err(|e| describe(&e))?;
     let mut body = vec![0; protocol::length(&length)?.unwrap_or(0)];
-    read_exact(stream, &mut body, by).map_err(|e| told(&e))?;
+    read_exact(stream, &mut body, deadline).map_err(|e| describe(&e))?;
     protocol::parse(&body)
 }

@@ -70,7 +70,7 @@ pub use candle_nn;
 pub use init::{init, init_with};
 #[cfg(feature = "autograd")]
 pub use telegrad_autograd::{
-    AutogradInfo, AutogradWorld, Backward, Birth, Context, Gradients, Mode, Param, Roots, candle,
+    AutogradInfo, AutogradWorld, Backward, Context, Gradients, JoinTime, Mode, Param, Roots, candle,
 };
 pub use telegrad_error::{
     AutogradError, Error, Hop, Mismatch, ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind,

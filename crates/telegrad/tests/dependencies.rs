@@ -118,6 +118,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad",
         ],
     ),
+    (
+        "telegrad-bench",
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-error",
+            "telegrad-net",
+            "telegrad-trace",
+            "telegrad-profile",
+            "telegrad-rpc",
+            "telegrad-autograd",
+            "telegrad-nn",
+            "telegrad-optim",
+            "telegrad",
+            "telegrad-cli",
+        ],
+    ),
 ];
 
 /// Crate to the crates of the workspace that it uses.

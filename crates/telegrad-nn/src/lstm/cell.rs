@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 use telegrad_wire::Wire;
 
 use super::recurrence::recurrence;
@@ -141,7 +141,7 @@ impl LstmCell {
     /// The outputs `[time, n, hidden]` for inputs `[time, n, in]`, and the state after them.
     pub(super) fn run(&self, x: &Tensor, state: Option<&LstmState>) -> Result<(Tensor, LstmState)> {
         let weight_hh = self.params[1].tensor();
-        let all = recorded("lstm", &[x, &weight_hh], || self.all(x, state))?;
+        let all = traced("lstm", &[x, &weight_hh], || self.all(x, state))?;
         let time = x.dim(0)?;
         let end = LstmState {
             hidden: all.narrow(0, time - 1, 1)?.squeeze(0)?,

@@ -13,7 +13,7 @@ mod variables;
 use candle_core::{Device, Tensor};
 use telegrad_autograd::candle::Candle;
 use telegrad_autograd::{AutogradWorld, Context, Param};
-use telegrad_optim::{DistributedOptimizer, OptimError, Sgd, Travels};
+use telegrad_optim::{DistributedOptimizer, OptimError, RemoteAlgorithm, Sgd};
 use telegrad_rpc::{Error, RRef, Result, World, remote};
 use telegrad_testkit::Cluster;
 
@@ -111,7 +111,7 @@ impl Model {
         context.backward(&[loss_of(&self.forward(&x)?, &target)?])
     }
 
-    fn train<A: Travels>(
+    fn train<A: RemoteAlgorithm>(
         &self,
         world: &World,
         optimizer: &DistributedOptimizer<A>,

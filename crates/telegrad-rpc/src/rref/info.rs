@@ -37,12 +37,10 @@ pub(crate) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
         if handle.owner.info == me {
             continue;
         }
-        let info = elsewhere
-            .entry(handle.reference)
-            .or_insert_with(|| {
-                let (type_name, owner) = (handle.type_name.to_string(), handle.owner.info.clone());
-                ReferenceInfo::new(type_name, owner, handle.state()).holders(vec![(me.clone(), 0)])
-            });
+        let info = elsewhere.entry(handle.reference).or_insert_with(|| {
+            let (type_name, owner) = (handle.type_name.to_string(), handle.owner.info.clone());
+            ReferenceInfo::new(type_name, owner, handle.state()).holders(vec![(me.clone(), 0)])
+        });
         info.holders[0].1 += 1;
     }
     infos.extend(elsewhere.into_values());

@@ -100,8 +100,7 @@ fn a_killed_holder_lets_go(cluster: Cluster) {
 #[track_caller]
 fn assert_owner_lost(error: &Error) {
     assert!(matches!(error, Error::OwnerLost { .. }), "{error:?}");
-    let start =
-        "the `references::Counter` of this reference was lost with its owner, worker `w1`: ";
+    let start = "the `references::Counter` of this reference was lost with its owner, worker `w1`: ";
     assert!(error.to_string().starts_with(start), "{error}");
 }
 
