@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
+use telegrad_error::AutogradError;
 use telegrad_rpc::{Error, Result, World, remote};
 use telegrad_wire::{ContextId, Rank, Wire};
 
@@ -17,7 +18,6 @@ use crate::layer::erased_node_of;
 use crate::message::{GradientBatch, PassInfo};
 use crate::mode::Mode;
 use crate::node::{ErasedNode, Progress};
-use telegrad_error::AutogradError;
 
 /// The time limit of a pass.
 pub(crate) struct Limit {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use candle_core::Tensor;
 use rustc_hash::FxHashMap;
+use telegrad_error::AutogradError;
+use telegrad_macros::Setters;
 use telegrad_rpc::{Error, Result, World};
 use telegrad_trace::Kind;
 use telegrad_wire::ContextId;
@@ -20,7 +22,6 @@ use crate::mode::Mode;
 use crate::node::Node;
 use crate::notify;
 use crate::roots::Roots;
-use telegrad_error::AutogradError;
 
 /// Autograd as methods of a [`World`].
 pub trait AutogradWorld {
@@ -60,7 +61,8 @@ pub struct Context<B: AutogradBackend = Candle> {
 }
 
 /// Options of a backward pass.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Setters)]
+#[non_exhaustive]
 pub struct Backward {
     /// The treatment of results that the loss does not depend on.
     pub mode: Mode,

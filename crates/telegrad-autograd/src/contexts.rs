@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use telegrad_error::AutogradError;
 use telegrad_wire::{ContextId, Rank, Wire};
 
 use crate::backend::AutogradBackend;
 use crate::graph::Graph;
-use telegrad_error::AutogradError;
 
 use ranges::Ranges;
 

@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use telegrad_error::AutogradError;
 use telegrad_rpc::{Crossing, Layer, Noted, Recorded, Result, World};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
 use crate::node::{ErasedNode, Node};
 use crate::notify;
-use telegrad_error::AutogradError;
 
 /// Autograd on one worker.
 pub(crate) struct Autograd {

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use telegrad_error::AutogradError;
 use telegrad_rpc::Result;
 use telegrad_wire::ContextId;
 
@@ -17,7 +18,6 @@ use crate::backend::AutogradBackend;
 use crate::contexts::{ContextState, Contexts, SharedContext};
 use crate::graph::Graph;
 use crate::info::AutogradInfo;
-use telegrad_error::AutogradError;
 
 pub(crate) use erased::ErasedNode;
 pub(crate) use membership::ContextStatus;

@@ -67,16 +67,14 @@ impl Meeting {
     /// # Errors
     /// When the world does not assemble within 20 s.
     pub fn join(&self, name: &str, rank: u32, store: Option<StoreServer>) -> Result<World, Error> {
-        let options = Options {
-            init_method: self.address.clone(),
-            rank: Some(rank),
-            world_size: Some(self.size),
-            transport: self.link.into(),
-            rpc_timeout: Some(CALL_LIMIT),
-            rendezvous_timeout: Some(Duration::from_secs(20)),
-            store,
-            ..Options::default()
-        };
+        let options = Options::default()
+            .init_method(self.address.clone())
+            .rank(rank)
+            .world_size(self.size)
+            .transport(self.link.into())
+            .rpc_timeout(CALL_LIMIT)
+            .rendezvous_timeout(Duration::from_secs(20))
+            .store(store);
         Ok(telegrad::init_with(name, options)?)
     }
 

@@ -5,6 +5,7 @@
 
 mod crate_path;
 mod remote;
+mod setters;
 mod wire;
 
 use proc_macro::TokenStream;
@@ -28,6 +29,19 @@ use syn::{DeriveInput, parse_macro_input};
 pub fn derive_wire(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     wire::expand(&input)
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}
+
+/// Adds a chainable setter for each public field of a struct, with the field's name and documentation.
+///
+/// A setter takes the type of its field. `String`, `OsString` and `Option` take any value that converts into them, so
+/// that `rank(1)` and `rank(None)` both work. For option structs of Telegrad's own crates.
+#[doc(hidden)]
+#[proc_macro_derive(Setters)]
+pub fn derive_setters(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    setters::expand(&input)
         .unwrap_or_else(|error| error.into_compile_error())
         .into()
 }

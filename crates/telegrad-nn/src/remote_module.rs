@@ -23,7 +23,7 @@ use crate::{AnyModule, NnError, state_dict};
 ///     Ok(AnyModule::new(Linear::new(inputs, classes, &mut Rng::new(0))?))
 /// }
 ///
-/// # let options = Options { init_method: "mem://docs-remote-module?rank=0&world_size=1".into(), ..Options::default() };
+/// # let options = Options::default().init_method("mem://docs-remote-module?rank=0&world_size=1");
 /// # let world = init_with("ps", options)?;
 /// let head = RemoteModule::new(&world, "ps", head, (4, 2))?;
 /// let y = head.forward(&Tensor::zeros((3, 4), DType::F32, &Device::Cpu)?)?;
@@ -83,7 +83,7 @@ impl RemoteModule {
     /// }
     ///
     /// # use candle_core::{DType, Device};
-    /// # let options = Options { init_method: "mem://docs-remote-call?rank=0&world_size=1".into(), ..Options::default() };
+    /// # let options = Options::default().init_method("mem://docs-remote-call?rank=0&world_size=1");
     /// # let world = init_with("ps", options)?;
     /// # let zeros = |columns: usize| Tensor::zeros((3, columns), DType::F32, &Device::Cpu);
     /// let cell = RemoteModule::new(&world, "ps", cell, (4, 8))?;

@@ -56,11 +56,9 @@ pub struct RemoteGroup<A> {
 ///     }
 /// }
 ///
-/// # let options = Options {
-/// #     init_method: "mem://docs-distributed-optimizer?rank=0&world_size=1".into(),
-/// #     layer: Some(telegrad_autograd::layer::<telegrad_autograd::candle::Candle>),
-/// #     ..Options::default()
-/// # };
+/// # let options = Options::default()
+/// #     .init_method("mem://docs-distributed-optimizer?rank=0&world_size=1")
+/// #     .layer(telegrad_autograd::layer::<telegrad_autograd::candle::Candle>);
 /// # let world = init_with("ps", options)?;
 /// let model = world.remote("ps", Model::new, ())?;
 /// let params = model.rpc_sync(Model::params, ())?;

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use telegrad_macros::Setters;
+use telegrad_trace::Event;
 use telegrad_wire::Rank;
 
 use crate::index::Index;
 use crate::phases::{Phases, phases};
 use crate::worker_trace::WorkerTrace;
-use telegrad_trace::Event;
 
 /// Options of a profile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// The name of the root event.
     pub name: String,
@@ -32,6 +34,7 @@ impl Default for Options {
 
 /// The events of all workers that took part, on one clock.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Profile {
     /// The events, by start.
     pub events: Vec<Event>,

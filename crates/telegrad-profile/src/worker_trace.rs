@@ -7,6 +7,7 @@ use crate::drift::{Drift, to_moment};
 
 /// A worker of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WorkerTrace {
     /// Its rank.
     pub rank: Rank,

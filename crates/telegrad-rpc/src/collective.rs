@@ -303,10 +303,8 @@ mod tests {
     fn all_members_get_what_each_brings() {
         std::thread::scope(|scope| {
             for rank in 0..3_u64 {
-                let options = Options {
-                    init_method: format!("mem://gathers?rank={rank}&world_size=3"),
-                    ..Options::default()
-                };
+                let options =
+                    Options::default().init_method(format!("mem://gathers?rank={rank}&world_size=3"));
                 scope.spawn(move || {
                     let world = init_with(&format!("w{rank}"), options).unwrap();
                     for round in 0..10 {

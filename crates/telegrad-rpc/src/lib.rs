@@ -17,7 +17,7 @@
 //!     a + b
 //! }
 //!
-//! let options = Options { init_method: "mem://docs?rank=0&world_size=1".into(), ..Options::default() };
+//! let options = Options::default().init_method("mem://docs?rank=0&world_size=1");
 //! let world = init_with("alone", options)?;
 //! assert_eq!(world.rpc_sync("alone", add, (1, 2))?, 3);
 //! world.shutdown()?;

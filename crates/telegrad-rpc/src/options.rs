@@ -4,14 +4,23 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use telegrad_macros::Setters;
 use telegrad_net::{Link, MAX_LANES, MIN_CHUNK};
 use telegrad_rendezvous::StoreServer;
 use telegrad_trace::Clock;
 
 use crate::layer::Layer;
 
-/// Everything about a worker but its name. `..Default::default()` leaves the rest as it should be.
-#[derive(Debug)]
+/// Options of a worker, to be changed by setters or by assignment.
+///
+/// ```
+/// use telegrad_rpc::Options;
+///
+/// let options = Options::default().init_method("mem://docs").rank(0).world_size(2);
+/// assert_eq!(options.rank, Some(0));
+/// ```
+#[derive(Debug, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// Where the members meet: `env://` (the default: `MASTER_ADDR` and `MASTER_PORT`),
     /// `tcp://host:port`, `file:///path` or `mem://name`.

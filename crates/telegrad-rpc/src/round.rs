@@ -40,7 +40,7 @@ use crate::serve::panic_text;
 ///     added.await
 /// }
 ///
-/// let options = Options { init_method: "mem://round?rank=0&world_size=1".into(), ..Options::default() };
+/// let options = Options::default().init_method("mem://round?rank=0&world_size=1");
 /// let world = init_with("alone", options)?;
 /// let server = RRef::hold(&world, Server { sum: 0, round: Round::new(3) })?;
 /// let calls = [("a", 1), ("b", 2), ("c", 3)]

@@ -70,7 +70,7 @@ use crate::world::World;
 ///     }
 /// }
 ///
-/// # let options = Options { init_method: "mem://docs-rref?rank=0&world_size=1".into(), ..Options::default() };
+/// # let options = Options::default().init_method("mem://docs-rref?rank=0&world_size=1");
 /// # let world = init_with("ps", options)?;
 /// let counter: RRef<Counter> = world.remote("ps", Counter::new, ())?;
 /// assert_eq!(counter.rpc_sync(Counter::add, (2,))?, 2);

@@ -31,7 +31,7 @@ use crate::timer::{self, Sweep};
 ///     attempts
 /// }
 ///
-/// let options = Options { init_method: "mem://sleep?rank=0&world_size=1".into(), ..Options::default() };
+/// let options = Options::default().init_method("mem://sleep?rank=0&world_size=1");
 /// let world = init_with("alone", options)?;
 /// assert_eq!(world.rpc_sync("alone", patient, (3,))?, 3);
 /// world.shutdown()?;

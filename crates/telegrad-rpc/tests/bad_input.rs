@@ -11,13 +11,11 @@ fn nothing() {}
 
 /// Options for one member of a world that only this test knows.
 fn member(place: &str, rank: u32, world_size: u32) -> Options {
-    Options {
-        init_method: place.into(),
-        rank: Some(rank),
-        world_size: Some(world_size),
-        rendezvous_timeout: Some(Duration::from_secs(20)),
-        ..Options::default()
-    }
+    Options::default()
+        .init_method(place)
+        .rank(rank)
+        .world_size(world_size)
+        .rendezvous_timeout(Duration::from_secs(20))
 }
 
 fn failure(name: &str, options: Options) -> String {
@@ -128,23 +126,13 @@ fn a_missing_variable_is_named_with_what_would_do_instead() {
             text,
             "RANK is not set, and no rank was given in the options or the URL"
         );
-        let with_rank = Options {
-            rank: Some(0),
-            ..Options::default()
-        };
+        let with_rank = Options::default().rank(0);
         let text = failure("a", with_rank);
         assert_eq!(
             text,
             "WORLD_SIZE is not set, and no world size was given in the options or the URL"
         );
-        let text = failure(
-            "a",
-            Options {
-                rank: Some(0),
-                world_size: Some(1),
-                ..Options::default()
-            },
-        );
+        let text = failure("a", Options::default().rank(0).world_size(1));
         let otherwise = "env:// needs it to find rank 0; set it, or use tcp://host:port";
         assert_eq!(text, format!("MASTER_ADDR is not set, and {otherwise}"));
     });
@@ -157,14 +145,7 @@ fn a_missing_variable_is_named_with_what_would_do_instead() {
                 text,
                 "RANK is `one`, which is not a whole number from 0 to 4294967295"
             );
-            let text = failure(
-                "a",
-                Options {
-                    rank: Some(0),
-                    world_size: Some(1),
-                    ..Options::default()
-                },
-            );
+            let text = failure("a", Options::default().rank(0).world_size(1));
             assert!(text.starts_with("MASTER_PORT is not set, and "), "{text}");
         });
 }
@@ -179,11 +160,7 @@ fn a_rank_outside_the_world_and_an_empty_world_say_so() {
 
 #[test]
 fn lanes_and_chunks_out_of_range_say_what_is_allowed() {
-    let with = |lanes, chunk| Options {
-        lanes,
-        chunk,
-        ..member("mem://bad-lanes", 0, 1)
-    };
+    let with = |lanes, chunk| member("mem://bad-lanes", 0, 1).lanes(lanes).chunk(chunk);
     for lanes in [0, 17] {
         let expected = format!("`lanes` is {lanes}; it must be 1 to 16");
         assert!(failure("w", with(lanes, 1 << 20)).contains(&expected));
@@ -224,10 +201,7 @@ fn a_world_that_is_never_complete_names_who_is_missing() {
     let directory = tempfile::tempdir().unwrap();
     let file = format!("file://{}", directory.path().join("store").display());
     for place in ["mem://bad-input-missing", &file, "tcp://127.0.0.1:0"] {
-        let hasty = Options {
-            rendezvous_timeout: Some(Duration::from_millis(150)),
-            ..member(place, 0, 4)
-        };
+        let hasty = member(place, 0, 4).rendezvous_timeout(Duration::from_millis(150));
         let text = failure("a", hasty);
         let missing = "still missing rank 1, 2, 3";
         assert_eq!(
@@ -255,10 +229,7 @@ fn a_world_that_is_never_complete_names_who_is_missing() {
 #[test]
 fn a_world_without_rank_0_says_where_it_was_looked_for() {
     let gone = StoreServer::bind("127.0.0.1:0").unwrap().address();
-    let hasty = Options {
-        rendezvous_timeout: Some(Duration::from_millis(200)),
-        ..member(&format!("tcp://{gone}"), 1, 2)
-    };
+    let hasty = member(&format!("tcp://{gone}"), 1, 2).rendezvous_timeout(Duration::from_millis(200));
     let text = failure("a", hasty);
     assert!(
         text.starts_with(&format!("no store at {gone} after 0.")),

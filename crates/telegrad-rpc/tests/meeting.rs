@@ -20,13 +20,11 @@ fn name() -> Result<String> {
 }
 
 fn join(place: &str, rank: u32) -> Result<World> {
-    let options = Options {
-        init_method: place.into(),
-        rank: Some(rank),
-        world_size: Some(SIZE),
-        rendezvous_timeout: Some(Duration::from_secs(30)),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .init_method(place)
+        .rank(rank)
+        .world_size(SIZE)
+        .rendezvous_timeout(Duration::from_secs(30));
     init_with(&format!("w{rank}"), options)
 }
 
@@ -113,13 +111,11 @@ fn the_host_of_the_store_that_dies_leaves_its_place() {
 #[test]
 fn a_member_that_gives_up_leaves_its_place_in_memory() {
     let place = "mem://leaves-its-place";
-    let hasty = Options {
-        init_method: place.into(),
-        rank: Some(1),
-        world_size: Some(SIZE),
-        rendezvous_timeout: Some(Duration::from_millis(50)),
-        ..Options::default()
-    };
+    let hasty = Options::default()
+        .init_method(place)
+        .rank(1)
+        .world_size(SIZE)
+        .rendezvous_timeout(Duration::from_millis(50));
     std::thread::scope(|scope| {
         let members: Vec<_> = [0, 2]
             .into_iter()
@@ -176,12 +172,12 @@ fn a_complete_world_takes_no_successor() {
 
 #[test]
 fn the_name_of_a_hostile_member_is_refused_and_shown_without_its_control_characters() {
-    let options = |rank| Options {
-        init_method: "mem://hostile".into(),
-        rank: Some(rank),
-        world_size: Some(2),
-        rendezvous_timeout: Some(Duration::from_secs(30)),
-        ..Options::default()
+    let options = |rank| {
+        Options::default()
+            .init_method("mem://hostile")
+            .rank(rank)
+            .world_size(2)
+            .rendezvous_timeout(Duration::from_secs(30))
     };
     std::thread::scope(|scope| {
         let hostile = scope.spawn(|| Seat::take("\x1b[2J", &options(1), Vec::new()).is_err());

@@ -305,10 +305,7 @@ fn call_elsewhere(board: Board) -> Result<()> {
 #[test]
 fn a_call_in_another_world_is_not_within_the_one_that_makes_it() {
     let world = |place: &str| {
-        let options = Options {
-            init_method: format!("mem://{place}?rank=0&world_size=1"),
-            ..Options::default()
-        };
+        let options = Options::default().init_method(format!("mem://{place}?rank=0&world_size=1"));
         init_with("alone", options).unwrap()
     };
     let (first, other) = (world("status-first"), world("status-other"));
@@ -334,11 +331,9 @@ fn silent_process() -> (UnixListener, u32) {
 
 #[test]
 fn whoever_has_heard_enough_does_not_wait_for_the_others() {
-    let options = Options {
-        init_method: "mem://status-enough?rank=0&world_size=1".into(),
-        show_status: true,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .init_method("mem://status-enough?rank=0&world_size=1")
+        .show_status(true);
     let world = init_with("alone", options).unwrap();
     let (_listener, silent) = silent_process();
     let ask = |limit| {

@@ -123,16 +123,14 @@ fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
     let mut store = store;
     std::thread::scope(|scope| {
         for rank in 0..2 {
-            let options = Options {
-                init_method: place.into(),
-                rank: Some(rank),
-                world_size: Some(2),
-                transport,
-                rendezvous_timeout: Some(Duration::from_secs(20)),
-                shutdown_timeout: Some(Duration::from_secs(20)),
-                store: if rank == 0 { store.take() } else { None },
-                ..Options::default()
-            };
+            let options = Options::default()
+                .init_method(place)
+                .rank(rank)
+                .world_size(2)
+                .transport(transport)
+                .rendezvous_timeout(Duration::from_secs(20))
+                .shutdown_timeout(Duration::from_secs(20))
+                .store(if rank == 0 { store.take() } else { None });
             scope.spawn(move || {
                 let world = init_with(&format!("m{rank}"), options).unwrap();
                 let other = 1 - rank;
@@ -145,14 +143,16 @@ fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
 
 #[test]
 fn a_rendezvous_without_time_fails_at_once() {
-    let alone = Options {
-        init_method: format!("mem://hasty-{}?rank=0&world_size=2", unique()),
-        rendezvous_timeout: Some(Duration::ZERO),
-        ..Options::default()
-    };
+    let alone = Options::default()
+        .init_method(format!("mem://hasty-{}?rank=0&world_size=2", unique()))
+        .rendezvous_timeout(Duration::ZERO);
     let started = Instant::now();
     let error = init_with("m0", alone).unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
     let text = "the world of 2 workers was not complete after 0ns: still missing rank 1";
     assert_eq!(error.to_string(), text);
 }
@@ -162,12 +162,10 @@ fn a_rendezvous_without_a_limit_waits() {
     let place = format!("mem://patient-{}?world_size=2", unique());
     std::thread::scope(|scope| {
         for rank in 0..2 {
-            let options = Options {
-                init_method: place.clone(),
-                rank: Some(rank),
-                rendezvous_timeout: None,
-                ..Options::default()
-            };
+            let options = Options::default()
+                .init_method(place.clone())
+                .rank(rank)
+                .rendezvous_timeout(None);
             scope.spawn(move || {
                 let world = init_with(&format!("m{rank}"), options).unwrap();
                 world.shutdown().unwrap();
@@ -211,11 +209,9 @@ fn a_world_can_start_again_after_an_immediate_end() {
         let joined = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             for rank in 0..2 {
-                let options = Options {
-                    init_method: format!("{place}?rank={rank}&world_size=2"),
-                    rendezvous_timeout: Some(Duration::from_secs(20)),
-                    ..Options::default()
-                };
+                let options = Options::default()
+                    .init_method(format!("{place}?rank={rank}&world_size=2"))
+                    .rendezvous_timeout(Duration::from_secs(20));
                 let joined = &joined;
                 scope.spawn(move || {
                     let world = init_with(&format!("m{rank}"), options).unwrap();
@@ -236,13 +232,11 @@ fn a_start_that_failed_can_be_tried_again() {
     drop(first);
     for place in [format!("mem://retried-{}", unique()), file, port] {
         // Rank 0 comes alone, and gives up. Then both come.
-        let hasty = Options {
-            init_method: place.clone(),
-            rank: Some(0),
-            world_size: Some(2),
-            rendezvous_timeout: Some(Duration::from_millis(50)),
-            ..Options::default()
-        };
+        let hasty = Options::default()
+            .init_method(place.clone())
+            .rank(0)
+            .world_size(2)
+            .rendezvous_timeout(Duration::from_millis(50));
         let error = init_with("m0", hasty).unwrap_err();
         assert!(error.to_string().ends_with("still missing rank 1"), "{error}");
         meet(&place, Transport::Tcp, None);
@@ -261,20 +255,8 @@ fn members_find_each_other_through_the_environment() {
         .run_by_hand(|member| {
             let world = match member.rank() {
                 // Nothing but the environment, for one whose rank is there too.
-                0 => init_with(
-                    "first",
-                    Options {
-                        rank: Some(0),
-                        ..Options::default()
-                    },
-                ),
-                _ => init_with(
-                    "second",
-                    Options {
-                        init_method: "env://?rank=1".into(),
-                        ..Options::default()
-                    },
-                ),
+                0 => init_with("first", Options::default().rank(0)),
+                _ => init_with("second", Options::default().init_method("env://?rank=1")),
             };
             let world = world.unwrap();
             assert_eq!(world.rpc_sync("first", name, ()).unwrap(), "first");

@@ -67,15 +67,13 @@ impl Member {
     pub fn options(&self) -> Options {
         // Sooner than the cluster's own limit, because these errors say more.
         let patience = self.cluster.time_limit / 2;
-        let mut options = Options {
-            rank: Some(self.rank),
-            world_size: Some(self.size()),
-            transport: self.cluster.transport,
-            rendezvous_timeout: Some(patience),
-            shutdown_timeout: Some(patience),
-            rpc_timeout: Some(patience),
-            ..Options::default()
-        };
+        let mut options = Options::default()
+            .rank(self.rank)
+            .world_size(self.size())
+            .transport(self.cluster.transport)
+            .rendezvous_timeout(patience)
+            .shutdown_timeout(patience)
+            .rpc_timeout(patience);
         options.init_method = match (self.cluster.meeting, &self.place) {
             (Meeting::Tcp, _) => self.meet_over_tcp(&mut options),
             (_, Place::Mem(name)) => format!("mem://{name}"),

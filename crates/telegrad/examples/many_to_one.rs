@@ -57,13 +57,7 @@ fn asynchronous(world: &World) -> Result<Vec<Tensor>> {
 
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["server", "c1", "c2", "c3", "c4"])?;
-    let world = telegrad::init_with(
-        &name,
-        Options {
-            num_worker_threads: SERVER_THREADS,
-            ..Options::default()
-        },
-    )?;
+    let world = telegrad::init_with(&name, Options::default().num_worker_threads(SERVER_THREADS))?;
 
     let slow = measure(&world, "synchronous", synchronous)?;
     let fast = measure(&world, "asynchronous", asynchronous)?;

@@ -48,11 +48,9 @@ fn other(world: &World) -> &'static str {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["a", "b"])?;
     // If this did not work it should say so soon, hence the time limit.
-    let options = Options {
-        num_worker_threads: 1,
-        rpc_timeout: Some(Duration::from_secs(20)),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .num_worker_threads(1)
+        .rpc_timeout(Duration::from_secs(20));
     let world = telegrad::init_with(&name, options)?;
 
     // Both start together, so that the chains of one meet those of the other halfway.

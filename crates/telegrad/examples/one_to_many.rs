@@ -43,13 +43,7 @@ fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["master", "w1", "w2", "w3"])?;
 
     // One item at a time on each worker, as if it had one accelerator. The others wait in its queue.
-    let world = telegrad::init_with(
-        &name,
-        Options {
-            num_worker_threads: 1,
-            ..Options::default()
-        },
-    )?;
+    let world = telegrad::init_with(&name, Options::default().num_worker_threads(1))?;
     if name != "master" {
         return world.serve();
     }

@@ -131,10 +131,7 @@ fn train_freely(server: RRef<Server>) -> Result<f32> {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["server", "t1", "t2", "t3", "t4"])?;
     // One thread is enough for a server with four trainers, because none of them holds it.
-    let options = Options {
-        num_worker_threads: 1,
-        ..Options::default()
-    };
+    let options = Options::default().num_worker_threads(1);
     let world = telegrad::init_with(&name, options)?;
     if name != "server" {
         // The trainers have no code of their own: they run what the server asks them to.

@@ -85,11 +85,9 @@ fn train(world: &World) -> Result<()> {
         step(batch)?;
     }
 
-    let options = profile::Options {
-        name: format!("{STEPS} steps"),
-        shapes: true,
-        ..profile::Options::default()
-    };
+    let options = profile::Options::default()
+        .name(format!("{STEPS} steps"))
+        .shapes(true);
     let (losses, profile) = profile(world, options, || {
         profiled.iter().map(step).collect::<Result<Vec<_>>>()
     })?;

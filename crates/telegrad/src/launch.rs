@@ -48,6 +48,8 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
+use telegrad_macros::Setters;
+
 pub use error::{Ending, Failure, LaunchError};
 pub use name::default_names;
 pub use world_of::world_of;
@@ -73,7 +75,8 @@ pub fn threads_each(workers: usize) -> usize {
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
 /// The processes of one world, about to be started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Setters)]
+#[non_exhaustive]
 pub struct Launch {
     /// What to start: a path, or a name to look for in `PATH`.
     pub program: OsString,
@@ -109,10 +112,7 @@ impl Launch {
     /// When the system does not say where this program is.
     pub fn this_program(names: Vec<String>) -> Result<Self, LaunchError> {
         let program = std::env::current_exe().map_err(LaunchError::System)?;
-        Ok(Launch {
-            args: std::env::args_os().skip(1).collect(),
-            ..Launch::new(program, names)
-        })
+        Ok(Launch::new(program, names).args(std::env::args_os().skip(1).collect()))
     }
 
     /// Starts the workers and returns when all of them have ended and their output is written.

@@ -14,7 +14,7 @@
 //!
 //! fn main() -> Result<()> {
 //!     // One process, one worker, no set-up: a real program has many of them.
-//!     let options = Options { init_method: "mem://hello?rank=0&world_size=1".into(), ..Options::default() };
+//!     let options = Options::default().init_method("mem://hello?rank=0&world_size=1");
 //!     let world = telegrad::init_with("alone", options)?;
 //!     let x = Tensor::new(&[1f32, 2.0], &Device::Cpu)?;
 //!

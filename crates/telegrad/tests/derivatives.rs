@@ -316,10 +316,7 @@ fn passes_add_up_and_free_what_they_went_through() {
         let result = world.context(|context| {
             let y = world.rpc_sync(1, ops::mul, (x.tensor(), w.tensor()))?;
             let loss = ops::sum(ops::mul(y.clone(), y)?)?;
-            let retaining = Backward {
-                retain_graph: true,
-                ..Backward::default()
-            };
+            let retaining = Backward::default().retain_graph(true);
             context.backward_with(std::slice::from_ref(&loss), &retaining)?;
             context.backward(std::slice::from_ref(&loss))?;
             let gradients = context.gradients()?;

@@ -27,10 +27,7 @@ fn with_layers(cluster: Cluster) -> Cluster {
 }
 
 fn options() -> profile::Options {
-    profile::Options {
-        shapes: true,
-        ..profile::Options::default()
-    }
+    profile::Options::default().shapes(true)
 }
 
 /// A network as people write them, without [`Sequential`].

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use telegrad_error::AutogradError;
 use telegrad_rpc::Result;
 use telegrad_trace::Kind;
 use telegrad_wire::{ContextId, Rank};
-
-use telegrad_error::AutogradError;
 
 use super::Node;
 use super::tracking::{link, trace_crossing};

@@ -4,11 +4,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::FxHasher;
+use telegrad_error::AutogradError;
 use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_trace::Kind;
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
-
-use telegrad_error::AutogradError;
 
 use super::Node;
 use crate::backend::AutogradBackend;

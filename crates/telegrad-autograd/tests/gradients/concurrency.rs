@@ -40,7 +40,7 @@ fn concurrent_passes_of_one_context_add_up() {
             let z = layers[1].rpc_sync(Layer::forward, (y,))?;
             std::thread::scope(|scope| {
                 for _ in 0..8 {
-                    scope.spawn(|| context.backward_with(&[loss(&z).unwrap()], &RETAIN).unwrap());
+                    scope.spawn(|| context.backward_with(&[loss(&z).unwrap()], &retain()).unwrap());
                 }
             });
             let z = apply_all(&x, &weights)?;
@@ -72,7 +72,7 @@ fn calls_and_passes_of_one_context_run_concurrently() {
                 for pass in 1..=20 {
                     board.wait_for("called", pass);
                     let z = layers[1].rpc_sync(Layer::forward, (y.clone(),))?;
-                    context.backward_with(&[loss(&z)?], &RETAIN)?;
+                    context.backward_with(&[loss(&z)?], &retain())?;
                 }
                 board.raise("enough");
                 caller.join().unwrap()

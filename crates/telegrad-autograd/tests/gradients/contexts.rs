@@ -90,12 +90,10 @@ fn current_outside_of_a_context_is_an_error() {
 
 #[test]
 fn a_world_without_autograd_returns_an_error() {
-    let options = Options {
-        init_method: "mem://without autograd".into(),
-        rank: Some(0),
-        world_size: Some(1),
-        ..Options::default()
-    };
+    let options = Options::default()
+        .init_method("mem://without autograd")
+        .rank(0)
+        .world_size(1);
     let world = init_with("alone", options).unwrap();
     for error in [
         world.context(|_| Ok(())).unwrap_err(),

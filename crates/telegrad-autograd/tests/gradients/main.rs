@@ -28,11 +28,9 @@ use telegrad_testkit::{Board, Cluster, wait_until};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The options of a pass that keeps the graph.
-const RETAIN: Backward = Backward {
-    mode: Mode::Smart,
-    retain_graph: true,
-    timeout: None,
-};
+fn retain() -> Backward {
+    Backward::default().retain_graph(true)
+}
 
 /// `tanh(x · w)`, with a parameter on the layer's worker.
 struct Layer {

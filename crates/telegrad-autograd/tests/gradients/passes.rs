@@ -44,11 +44,11 @@ fn a_pass_starts_from_one_tensor_or_several() {
     with_two_layers(|context, layers, weights, x| {
         let y = loss(&layers[0].rpc_sync(Layer::forward, (x.clone(),))?)?;
         let several = vec![y.clone(), y.clone()];
-        context.backward_with(&y, &RETAIN)?;
-        context.backward_with(&several, &RETAIN)?;
-        context.backward_with(&several[..], &RETAIN)?;
-        context.backward_with(std::slice::from_ref(&y), &RETAIN)?;
-        context.backward_with(&[(&y * 1.0)?], &RETAIN)?;
+        context.backward_with(&y, &retain())?;
+        context.backward_with(&several, &retain())?;
+        context.backward_with(&several[..], &retain())?;
+        context.backward_with(std::slice::from_ref(&y), &retain())?;
+        context.backward_with(&[(&y * 1.0)?], &retain())?;
         context.backward(&y)?;
         let once = loss(&apply(&x, &weights[0])?)?;
         check(&layers[..1], &weights[..1], &(once * 8.0)?);
@@ -62,8 +62,8 @@ fn a_pass_starts_from_one_tensor_or_several() {
 fn passes_of_one_context_add_up() {
     with_two_layers(|context, layers, weights, x| {
         let (y, z) = forward_both(layers, &x)?;
-        context.backward_with(&[loss(&y)?], &RETAIN)?;
-        context.backward_with(&[loss(&z)?], &RETAIN)?;
+        context.backward_with(&[loss(&y)?], &retain())?;
+        context.backward_with(&[loss(&z)?], &retain())?;
         context.backward(&[loss(&z)?])?;
         check_once_and_twice(layers, weights, &x)
     });

@@ -20,10 +20,7 @@ fn triple(x: Tensor) -> Result<Tensor> {
 }
 
 fn limited(limit: Duration) -> Backward {
-    Backward {
-        timeout: Some(limit),
-        ..Backward::default()
-    }
+    Backward::default().timeout(limit)
 }
 
 #[test]

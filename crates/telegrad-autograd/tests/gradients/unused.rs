@@ -2,11 +2,9 @@
 
 use super::*;
 
-const FAST: Backward = Backward {
-    mode: Mode::Fast,
-    retain_graph: false,
-    timeout: None,
-};
+fn fast() -> Backward {
+    Backward::default().mode(Mode::Fast)
+}
 
 #[remote]
 fn refuse(_x: Tensor) -> Result<Tensor> {
@@ -49,7 +47,7 @@ fn an_unused_result_in_fast_mode_is_an_error_that_names_worker_and_function() {
             let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
             let _unused = layers[1].rpc_sync(Layer::forward, (y.clone(),))?;
             let z = layers[2].rpc_sync(Layer::forward, (y,))?;
-            let error = context.backward_with(&[loss(&z)?], &FAST).unwrap_err();
+            let error = context.backward_with(&[loss(&z)?], &fast()).unwrap_err();
             let AutogradError::Unused(unused) = autograd_error(&error) else {
                 panic!("{error}")
             };
@@ -72,7 +70,7 @@ fn a_pass_in_fast_mode_succeeds_when_every_result_is_used() {
             for layer in &layers {
                 y = (layer.rpc_sync(Layer::forward, (y.clone(),))? + y)?;
             }
-            context.backward_with(&[loss(&y)?], &FAST)?;
+            context.backward_with(&[loss(&y)?], &fast())?;
             let mut here = x.clone();
             for weight in &weights {
                 here = (apply(&here, weight)? + here)?;
@@ -97,7 +95,7 @@ fn the_request_of_a_failed_call_is_not_awaited_in_any_mode() {
             }
             assert_eq!(world.autograd_info()?.sent, 0);
             let z = layers[1].rpc_sync(Layer::forward, (y,))?;
-            context.backward_with(&[loss(&z)?], &FAST)?;
+            context.backward_with(&[loss(&z)?], &fast())?;
             let z = apply(&apply(&x, &weights[0])?, &weights[1])?;
             check(&layers, &weights, &loss(&z)?);
             Ok(())
@@ -137,7 +135,7 @@ fn a_cancelled_call_is_not_awaited() {
             drop(stuck);
             assert_eq!(world.autograd_info()?.sent, 0);
             let z = layers[1].rpc_sync(Layer::forward, (y,))?;
-            context.backward_with(&[loss(&z)?], &FAST)?;
+            context.backward_with(&[loss(&z)?], &fast())?;
             let z = apply(&apply(&x, &weights[0])?, &weights[1])?;
             check(&layers, &weights, &loss(&z)?);
             board.raise("go on");

@@ -106,11 +106,7 @@ impl Case {
         context(world, |context| {
             let outputs = run_distributed(world, self.program, self.inputs())?;
             for (nth, loss) in self.losses(&outputs).iter().enumerate() {
-                let options = Backward {
-                    mode,
-                    retain_graph: nth + 1 < self.passes,
-                    ..Backward::default()
-                };
+                let options = Backward::default().mode(mode).retain_graph(nth + 1 < self.passes);
                 context.backward_with(loss, &options)?;
             }
             let mut found = BTreeMap::new();

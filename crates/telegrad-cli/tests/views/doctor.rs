@@ -28,14 +28,12 @@ fn world(name: &str, body: impl FnOnce(&World) + Send + 'static) -> String {
 fn world_of(world_name: &str, bodies: [Body; 3]) -> String {
     let (sender, number) = channel();
     for ((rank, name), body) in ["a", "b", "c"].into_iter().enumerate().zip(bodies) {
-        let options = Options {
-            init_method: format!("mem://{world_name}?rank={rank}&world_size=3"),
-            show_status: true,
-            // Small, so that requests have to queue.
-            num_worker_threads: 1,
-            window: 64 << 10,
-            ..Options::default()
-        };
+        // Requests have to queue: there is one thread and a small window.
+        let options = Options::default()
+            .init_method(format!("mem://{world_name}?rank={rank}&world_size=3"))
+            .show_status(true)
+            .num_worker_threads(1)
+            .window(64 << 10);
         let sender = sender.clone();
         thread::spawn(move || {
             let world = telegrad::init_with(name, options).unwrap();

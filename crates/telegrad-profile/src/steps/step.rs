@@ -10,6 +10,7 @@ use crate::tables::{Table, WIDTH, lines_of, time};
 
 /// A period of a profile on all workers.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Step {
     /// The name of its event.
     pub name: String,
@@ -27,6 +28,7 @@ pub struct Step {
 
 /// The usage of a worker during a step, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Usage {
     /// The name of the worker.
     pub worker: String,
@@ -40,6 +42,7 @@ pub struct Usage {
 
 /// A segment of a critical path.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Segment {
     /// The event that it is part of; 0 where nothing is recorded.
     pub span: u64,

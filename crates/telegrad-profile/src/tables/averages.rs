@@ -15,6 +15,7 @@ use telegrad_trace::Event;
 
 /// Statistics of the events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Average {
     /// The name, with the calls on whose behalf it ran: `rpc_sync#f(a -> b)#remote_op: g`.
     pub name: String,

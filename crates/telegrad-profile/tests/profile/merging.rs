@@ -32,7 +32,8 @@ fn recordings_of_several_worlds_are_kept_apart() {
 fn recordings_of_different_worlds_are_not_merged() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, world, is_chrome: bool| {
-        let profile = Profile { world, ..profile() };
+        let mut profile = profile();
+        profile.world = world;
         let path = folder.path().join(name);
         let file = std::fs::File::create(&path).unwrap();
         if is_chrome {

@@ -90,6 +90,7 @@ fn answer(mut stream: &UnixStream) -> io::Result<()> {
 
 /// What processes say when they are asked.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Answers {
     /// What the workers of those that answer are doing.
     pub workers: Vec<Status>,

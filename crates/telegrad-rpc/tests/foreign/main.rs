@@ -89,13 +89,13 @@ impl Half {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Log::start();
         let place = format!("mem://foreign-{}", NEXT.fetch_add(1, Relaxed));
-        let options = move |rank| Options {
-            init_method: place.clone(),
-            rank: Some(rank),
-            world_size: Some(2),
-            transport: Transport::Tcp,
-            rendezvous_timeout: Some(SOON),
-            ..Options::default()
+        let options = move |rank| {
+            Options::default()
+                .init_method(place.clone())
+                .rank(rank)
+                .world_size(2)
+                .transport(Transport::Tcp)
+                .rendezvous_timeout(SOON)
         };
         let theirs = options(1);
         let seat = std::thread::spawn(move || Seat::take("w1", &theirs, addresses).unwrap());

@@ -25,10 +25,7 @@ fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
 fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
     let board = cluster.board();
     on_first(cluster, move |world| {
-        let options = Options {
-            patience: Duration::ZERO,
-            ..Options::default()
-        };
+        let options = Options::default().patience(Duration::ZERO);
         let (_, profile) = profile(&world, options.clone(), || world.rpc_sync(1, relay, (WELL, 1))).unwrap();
         // What is over is there, also of workers that others have called.
         let events = events(&profile);
@@ -53,10 +50,7 @@ fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
 
 fn how_a_value_was_made_is_recorded_before_it_can_be_had(cluster: Cluster) {
     on_first(cluster, |world| {
-        let options = Options {
-            patience: Duration::ZERO,
-            ..Options::default()
-        };
+        let options = Options::default().patience(Duration::ZERO);
         for _ in 0..50 {
             let (_, profile) = profile(&world, options.clone(), || {
                 let counter: RRef<Counter> = world.remote(1, Counter::new, (5,)).unwrap();

@@ -173,10 +173,7 @@ fn a_worker_on_the_way_that_is_gone_ends_no_profile() {
 fn workers_that_stand_still_are_missing_and_hold_up_nobody() {
     let cluster = Cluster::processes(5);
     on_first(cluster, |world| {
-        let options = Options {
-            patience: Duration::from_millis(300),
-            ..Options::default()
-        };
+        let options = Options::default().patience(Duration::from_millis(300));
         let (stopped, profile) = profile(&world, options, || {
             let processes = world.rpc_sync(1, processes_of, (vec![2, 3, 4],)).unwrap();
             processes.into_iter().map(stop_process).collect::<Vec<_>>()
@@ -211,10 +208,7 @@ fn a_worker_that_is_busy_tells_what_it_has() {
     on_first(cluster, move |world| {
         const MANY: usize = 3000;
         let others = world.rpc_async(1, patient, (board.clone(),)).unwrap();
-        let options = Options {
-            patience: Duration::ZERO,
-            ..Options::default()
-        };
+        let options = Options::default().patience(Duration::ZERO);
         let (busy, profile) = profile(&world, options, || {
             board.wait("running");
             board.raise("go");

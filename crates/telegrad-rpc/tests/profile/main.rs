@@ -122,10 +122,7 @@ fn chain<'a>(events: &[&'a Event], root: u64, relay: &str) -> [&'a Event; 5] {
 
 fn nested_calls_are_recorded_once_each_under_what_caused_them(cluster: Cluster) {
     on_first(cluster, |world| {
-        let options = Options {
-            name: "all of it".into(),
-            ..Options::default()
-        };
+        let options = Options::default().name("all of it");
         let (value, profile) = profile(&world, options, || {
             let at_once = world.rpc_sync(1, relay, (WELL, 1)).unwrap();
             at_once + world.rpc_sync(1, relay_later, (2,)).unwrap()
@@ -329,10 +326,7 @@ fn references_and_their_methods_are_recorded(cluster: Cluster) {
 fn what_is_not_waited_for_is_recorded_all_the_same(cluster: Cluster) {
     let board = cluster.board();
     on_first(cluster, move |world| {
-        let options = Options {
-            patience: Duration::from_secs(30),
-            ..Options::default()
-        };
+        let options = Options::default().patience(Duration::from_secs(30));
         let waking = board.clone();
         let helper = std::thread::spawn(move || {
             waking.wait("running");

@@ -47,10 +47,7 @@ fn a_recording_of_a_process_can_have_shapes() {
             board.raise("called");
         }
         1 => {
-            let options = Options {
-                shapes: true,
-                ..Options::default()
-            };
+            let options = Options::default().shapes(true);
             let with = ProcessProfile::start_with(&world, &options).unwrap();
             let without = ProcessProfile::start(&world).unwrap();
             board.raise("recording");

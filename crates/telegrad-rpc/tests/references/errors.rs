@@ -342,10 +342,7 @@ fn a_world_that_ends_at_once_fails_those_who_wait_for_its_values(cluster: Cluste
 fn alone() -> World {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
-    let options = Options {
-        init_method: format!("mem://alone-{number}?rank=0&world_size=1"),
-        ..Options::default()
-    };
+    let options = Options::default().init_method(format!("mem://alone-{number}?rank=0&world_size=1"));
     init_with(&format!("only{number}"), options).unwrap()
 }
 

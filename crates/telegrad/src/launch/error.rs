@@ -108,6 +108,7 @@ fn reason(program: &str, source: &io::Error) -> String {
 
 /// A worker that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// The worker's name.
     pub name: String,

@@ -91,10 +91,7 @@ telegrad::register!(std::cmp::min::<i64>, name = "min");
 
 #[test]
 fn all_of_them_work() -> Result<()> {
-    let options = Options {
-        init_method: "mem://pass?rank=0&world_size=1".into(),
-        ..Options::default()
-    };
+    let options = Options::default().init_method("mem://pass?rank=0&world_size=1");
     let world = telegrad::init_with("alone", options)?;
     world.rpc_sync("alone", nothing, ())?;
     assert_eq!(world.rpc_sync("alone", add, (1, 2))?, 3);
