@@ -7,7 +7,7 @@ use telegrad_wire::{BoxError, Wire, WireError, peer_text};
 use thiserror::Error;
 
 use crate::rendezvous::RendezvousError;
-use crate::rref::ReferenceInfo;
+use crate::types::ReferenceInfo;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -27,71 +27,55 @@
 // The macros name this crate by its full path, also inside the crate itself.
 extern crate self as telegrad_rpc;
 
-mod error;
-mod options;
-mod worker_info;
-mod init;
+// From the bottom to the top: no module imports from one below it in this list (see tests/layers.rs).
+mod types;
 mod rendezvous;
-mod world;
-mod worker;
-mod members;
-mod roster;
-mod met;
-mod member;
-mod call;
-mod callers;
-mod class;
-mod function;
-mod registry;
-mod rref;
-mod section;
-mod layer;
-mod serve;
+mod error;
+mod time;
+mod exec;
 mod context;
-mod executor;
-mod block_on;
-mod deadline;
-mod timer;
-mod sleep;
-mod round;
-mod activity;
-mod collective;
-mod shutdown;
-mod debug_info;
-mod profile;
-pub mod status;
-mod recording;
-#[doc(hidden)]
-pub mod foreign;
+mod function;
+mod membership;
+mod observe;
+mod reference;
+mod message;
+mod link;
+mod worker;
+mod call;
+mod serve;
+mod rref;
+mod world;
 
 pub use call::{JoinAll, RpcFuture, join_all};
 pub use context::{caller, is_cancelled, time_left};
-pub use debug_info::DebugInfo;
 pub use error::{Error, Hop, Mismatch, RemoteError, RemoteErrorKind, Result};
 pub use function::{Access, Callable, FreeFn, Method, Receiver};
-pub use init::{init, init_with};
 #[doc(hidden)]
-pub use layer::{Crossing, Layer, Noted, Recorded};
+pub use link::LinkLayer;
+pub use link::Transport;
 #[doc(hidden)]
-pub use options::LinkLayer;
-pub use options::{Options, Transport};
-pub use profile::{ProcessProfile, profile};
+pub use message::{Crossing, Departure, MessageHook, Tracked};
 pub use rendezvous::{RendezvousError, StoreServer, UrlError};
-pub use round::{Round, RoundError};
-pub use rref::{LocalValue, LocalValueMut, RRef, ReferenceInfo, ReferenceState};
-pub use sleep::{Elapsed, Sleep, sleep, timeout};
+pub use rref::{LocalValue, LocalValueMut, RRef};
+pub use serve::{Round, RoundError};
 pub use telegrad_macros::remote;
-pub use worker_info::{To, WorkerInfo};
-pub use world::World;
+pub use time::{Elapsed, Sleep, sleep, timeout};
+pub use types::{ReferenceInfo, ReferenceState, To, WorkerInfo};
+#[doc(hidden)]
+pub use worker::Extension;
+pub use worker::{Options, World};
+#[doc(hidden)]
+pub use world::foreign;
+pub use world::{DebugInfo, ProcessProfile, init, init_with, profile, status};
 
 /// What the macros need. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__sending as sending;
-    pub use crate::class::Class;
-    pub use crate::registry::{
+    pub use crate::function::{
         Registration, Stays, Travels, Want, access_of, describe, invoke, type_id_of, value_of,
     };
+    pub use crate::types::Class;
     pub use inventory;
     pub use telegrad_wire::{Decoder, Encoder, Fields, Layout, Layouts, TypeNumber, Wire, WireError};
 }

@@ -26,6 +26,10 @@ impl Wire for Tensor {
     fn layout(layouts: &mut Layouts) -> TypeNumber {
         RawTensor::layout(layouts)
     }
+
+    fn is_quick_to_encode(&self) -> bool {
+        self.is_contiguous() && self.device().is_cpu()
+    }
 }
 
 /// The tensor that was made of it already, or takes over the raw one.

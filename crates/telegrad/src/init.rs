@@ -17,6 +17,6 @@ pub fn init(name: &str) -> Result<World> {
 /// # Errors
 /// As [`init`].
 pub fn init_with(name: &str, options: Options) -> Result<World> {
-    let layer = options.layer.or(Some(telegrad_autograd::layer::<Candle>));
-    telegrad_rpc::init_with(name, Options { layer, ..options })
+    let extension = options.extension.or(Some(telegrad_autograd::layer::<Candle>));
+    telegrad_rpc::init_with(name, Options { extension, ..options })
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::FxHasher;
-use telegrad_rpc::{Crossing, Noted, Recorded, Result};
+use telegrad_rpc::{Crossing, Departure, Result, Tracked};
 use telegrad_trace::Kind;
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
@@ -17,27 +17,27 @@ use crate::graph::{Graph, MessageId, Sent};
 /// Sees messages come and go.
 pub(crate) trait Recording {
     /// A message with these tensors is about to leave.
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure>;
     /// It has not left after all, or nothing came of it.
-    fn stayed(&self, context: ContextId, recorded: &Recorded);
+    fn stayed(&self, context: ContextId, recorded: &Tracked);
     /// A message with these tensors has arrived; what its receiver gets.
     fn arrived(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        recorded: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>>;
 }
 
 impl<B: AutogradBackend> Recording for Node<B> {
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure> {
         // What belongs to a context that is over is a message like any other.
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
-            return Ok(Noted::Over);
+            return Ok(Departure::ContextClosed);
         };
         let mut state = shared.lock();
         if matches!(*state, State::Ended) {
-            return Ok(Noted::Over);
+            return Ok(Departure::ContextClosed);
         }
         let graph = state.graph(crossing.context)?;
         graph.note(crossing, true);
@@ -51,20 +51,20 @@ impl<B: AutogradBackend> Recording for Node<B> {
             }
         }
         if places.is_empty() {
-            return Ok(Noted::Nothing);
+            return Ok(Departure::Untracked);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
         let sent = Sent::new(crossing.peer, crossing.function, recorded);
         graph.sent.insert(number, sent);
         drop(state);
         noted("autograd::send", |here| link(crossing.context, here, number));
-        Ok(Noted::Tensors(Recorded {
+        Ok(Departure::Tracked(Tracked {
             number,
             tensors: places,
         }))
     }
 
-    fn stayed(&self, context: ContextId, recorded: &Recorded) {
+    fn stayed(&self, context: ContextId, recorded: &Tracked) {
         let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
             state.graph(context).ok()?.sent.remove(&recorded.number)
@@ -79,7 +79,7 @@ impl<B: AutogradBackend> Recording for Node<B> {
     fn arrived(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        recorded: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
         let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(Arrived::Raw).collect());

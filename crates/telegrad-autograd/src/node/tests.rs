@@ -1,7 +1,7 @@
 //! What a worker makes of messages that no worker of ours would send: errors, and nothing worse.
 
 use candle_core::{DType, Device, Tensor, Var};
-use telegrad_rpc::{Crossing, Noted, Recorded};
+use telegrad_rpc::{Crossing, Departure, Tracked};
 use telegrad_wire::{Arrived, Encoder, Rank, RawTensor, Wire};
 
 use super::*;
@@ -36,7 +36,7 @@ fn send(node: &Node<Candle>, context: ContextId, count: usize) -> u64 {
     }
     let tensors = encoder.finish().unwrap().tensors;
     match node.leaving(&crossing(context, false), &tensors).unwrap() {
-        Noted::Tensors(recorded) => recorded.number,
+        Departure::Tracked(recorded) => recorded.number,
         other => panic!("{other:?}"),
     }
 }
@@ -160,7 +160,7 @@ fn a_gradient_of_what_was_found_not_to_matter() {
 fn receive(node: &Node<Candle>, context: ContextId, number: u64, places: &[u32], count: usize) -> usize {
     let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
     let tensors = vec![RawTensor::try_from(&tensor).unwrap(); count];
-    let recorded = Recorded {
+    let recorded = Tracked {
         number,
         tensors: places.to_vec(),
     };
@@ -181,7 +181,7 @@ fn a_number_that_is_given_to_two_messages() {
     let leaves = |count: usize| -> Vec<Tensor> {
         let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
         let tensors = vec![RawTensor::try_from(&tensor).unwrap(); count];
-        let recorded = Recorded {
+        let recorded = Tracked {
             number: 5,
             tensors: (0..count as u32).collect(),
         };
@@ -207,7 +207,7 @@ fn a_number_that_is_given_to_two_messages() {
 fn tensors_without_gradients_that_are_said_to_have_one() {
     let (node, context) = node();
     let whole = Tensor::zeros(3, DType::U32, &Device::Cpu).unwrap();
-    let recorded = Recorded {
+    let recorded = Tracked {
         number: 1,
         tensors: vec![0],
     };
@@ -223,7 +223,7 @@ fn a_tensor_that_came_in_another_context_is_not_taken_for_a_parameter() {
     let (node, context) = node();
     let other = node.open(HERE);
     let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
-    let recorded = Recorded {
+    let recorded = Tracked {
         number: 1,
         tensors: vec![0],
     };

@@ -152,7 +152,7 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'stat
 
 /// With autograd.
 fn with_autograd(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>))
+    cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>))
 }
 
 /// Equal to 1e-6 of the largest element.

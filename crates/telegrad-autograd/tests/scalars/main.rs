@@ -16,7 +16,7 @@ use scalar::Scalar;
 
 /// With autograd over numbers.
 fn with_scalars(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Scalars>))
+    cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Scalars>))
 }
 
 /// Opens a context.

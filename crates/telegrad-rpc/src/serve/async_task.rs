@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use telegrad_net::Flush;
 
 use super::destination::Destination;
-use super::panicked;
+use super::panicked::panicked;
 use crate::context::CallContext;
-use crate::executor::Executor;
-use crate::recording;
-use crate::registry::Run;
+use crate::exec::Executor;
+use crate::function::Run;
+use crate::observe::recording;
 
-pub(crate) struct AsyncTask {
+/// The task of an async function.
+pub(super) struct AsyncTask {
     state: Mutex<State>,
     context: Arc<CallContext>,
     executor: Executor,
@@ -40,12 +41,9 @@ enum State {
 
 impl AsyncTask {
     /// Polls for the first time right here: a function that need not wait costs no second step.
-    pub(crate) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
-        let Some(worker) = context.worker.upgrade() else {
-            return;
-        };
+    pub(super) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
+        let executor = destination.worker().executor.clone();
         let state = Mutex::new(State::Scheduled(future, destination));
-        let executor = worker.executor.clone();
         let task = Arc::new(Self {
             state,
             context,
