@@ -6,6 +6,7 @@ mod panic_text;
 mod promise;
 
 pub(crate) use block_on::block_on;
-pub(crate) use executor::{Executor, Task};
+pub(crate) use executor::Executor;
+use executor::Task;
 pub(crate) use panic_text::panic_text;
 pub(crate) use promise::Promise;

@@ -1,13 +1,31 @@
 //! Worlds of workers that call each other.
 //!
-//! This is a crate of its own because it is what everything above stands on: references, autograd
-//! and optimisers are made of calls. It depends on `telegrad-wire` for what travels and on
-//! `telegrad-net` for how, and knows no tensor library.
+//! This is a crate of its own because everything above is made of calls: autograd, optimisers and remote modules. It depends on
+//! `telegrad-wire` for encoding, on `telegrad-net` for links and on `telegrad-trace` for recordings.
 //!
-//! Read it in this order: [`init()`] brings the members of a world together ([`Options`] says how);
-//! [`World`] is the handle to it; `worker` is what is behind the handle. A call starts in `worker`
-//! and `call`, crosses a link, and ends in `serve`; `registry` and `function` say which functions
-//! there are and what they take; `executor` runs them.
+//! # Layers
+//! The modules are layers, each of which uses only those below it; a test checks that. From the bottom:
+//!
+//! | module | content |
+//! |---|---|
+//! | `types` | names, numbers and classes that every layer uses |
+//! | `time` | deadlines, the timer, sleeping |
+//! | `exec` | the thread pool with its roles, promises |
+//! | `context` | the call that a thread serves |
+//! | `function` | remote functions and their registry |
+//! | `membership` | cards and roster of the members |
+//! | `observe` | recordings of calls, counters, latencies |
+//! | `reference` | references to remote values: protocol, table, values |
+//! | `message` | what rides on a message beside its body |
+//! | `link` | links to members, and the calls under way over each |
+//! | `worker` | [`Options`], the state of a worker, and [`World`], the handle to it |
+//! | `call` | the caller's half: making a call, its future |
+//! | `serve` | the callee's half: connections, requests, answers |
+//! | `rref` | [`RRef`], the references that user code holds |
+//! | `world` | joining and leaving, barriers, losses, profiles, status |
+//!
+//! To follow a call, read `worker::world` and `call::rpc`, then `call::attempt`; `message::riders`; `serve::inbound`, `serve::job` and
+//! `serve::destination`; then `link::calls` and `call::future` for the reply.
 //!
 //! ```
 //! use telegrad_rpc::{Options, init_with, remote};

@@ -206,8 +206,8 @@ impl<T: Send + Sync + 'static> RRef<T> {
         Ok(Self::new_on(Arc::downgrade(worker), handle))
     }
 
-    /// The value, for shared use, on its owner. Waits until it is there, and until nobody uses it
-    /// exclusively.
+    /// The value, for shared use, on its owner. Waits until it is there, and until no
+    /// other user has it exclusively.
     ///
     /// # Errors
     /// [`Error::NotOwner`] elsewhere; whatever making the value failed with; [`Error::Timeout`] at the
@@ -221,8 +221,8 @@ impl<T: Send + Sync + 'static> RRef<T> {
         local.ok_or_else(|| self.other_type())
     }
 
-    /// The value, for exclusive use, on its owner. Waits until it is there, and until nobody else
-    /// uses it.
+    /// The value, for exclusive use, on its owner. Waits until it is there, and until no
+    /// other user has it.
     ///
     /// # Errors
     /// As [`local_value`](Self::local_value).

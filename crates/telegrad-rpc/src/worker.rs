@@ -31,19 +31,21 @@ use crate::time::{Sweep, schedule};
 use crate::types::{RefId, WorkerInfo};
 
 pub use extension::Extension;
-pub(crate) use gatherings::{Blob, Gathering, Gatherings};
+use gatherings::Gatherings;
+pub(crate) use gatherings::{Blob, Gathering};
 pub(crate) use meeting_seat::MeetingSeat;
 pub(crate) use options::CallOptions;
 pub use options::Options;
-pub(crate) use rounds::{Lost, Rounds, Verdict};
+use rounds::Rounds;
+pub(crate) use rounds::{Lost, Verdict};
 pub use world::World;
 
 /// A member of a world, seen from inside.
 pub(crate) struct Worker {
-    /// Handed to whatever must not keep the worker alive.
+    /// For owners that must not keep the worker alive.
     pub(crate) weak: Weak<Worker>,
     pub(crate) identity: Identity,
-    pub(crate) transport: Transport,
+    pub(in crate::worker) transport: Transport,
     pub(crate) rpc_timeout: Duration,
     pub(crate) shutdown_timeout: Option<Duration>,
     pub(crate) fail_on_leaks: bool,
@@ -76,7 +78,7 @@ pub(crate) struct Worker {
     next_call: AtomicU64,
     /// Numbers the connections, to tell what went over which.
     next_link: AtomicU64,
-    /// Nanoseconds after `epoch` at which the timer comes by; calls that end later need not tell it.
+    /// Nanoseconds after `epoch` of the timer's next sweep; calls that end later need not schedule one.
     next_sweep: AtomicU64,
     epoch: Instant,
     is_shown: AtomicBool,
@@ -199,7 +201,7 @@ impl Worker {
         if let Some(poller) = &*slot {
             return Ok(poller.clone());
         }
-        // Under the lock, because whoever closes the worker takes the poller only once.
+        // Under the lock, because closing the worker takes the poller only once.
         if self.is_closed() {
             return Err(std::io::Error::other("the worker has shut down"));
         }
@@ -213,7 +215,7 @@ impl Worker {
         self.next_link.fetch_add(1, SeqCst)
     }
 
-    /// Makes sure that the timer comes by at `deadline`, or before.
+    /// Makes sure that the timer sweeps at `deadline`, or before.
     pub(crate) fn sweep_at(&self, deadline: Instant) {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
         if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
@@ -302,7 +304,7 @@ impl Worker {
         all
     }
 
-    /// The calls of this worker that have no result yet, with whom they were made to.
+    /// The calls of this worker that have no result yet, with their callees.
     pub(crate) fn pending_calls(&self) -> Vec<(Rank, Arc<Call>)> {
         let of = |outbound: Arc<Outbound>| {
             let callee = outbound.link.peer().rank;
@@ -332,7 +334,7 @@ impl Worker {
     }
 
     /// Whether tools on this host can see what it does.
-    pub(crate) fn is_shown(&self) -> bool {
+    fn is_shown(&self) -> bool {
         self.is_shown.load(SeqCst)
     }
 

@@ -22,7 +22,7 @@ on_cluster! { processes: with_layers(Cluster::processes(2)) =>
 }
 
 fn with_layers(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad::layer::<telegrad::candle::Candle>))
+    cluster.options(|options| options.extension = Some(telegrad::layer::<telegrad::candle::Candle>))
 }
 
 fn options() -> trace::Options {

@@ -31,7 +31,7 @@ use crate::worker::Worker;
 #[must_use = "dropping the future cancels the call"]
 pub struct RpcFuture<T> {
     state: State<T>,
-    /// Since when it has been awaited, on the clock of what is recorded; 0 when it has not been, or nobody wants to know.
+    /// Since when it has been awaited, on the recorder's clock; 0 if it has not been, or is not recorded.
     awaited_since: u64,
 }
 
@@ -54,7 +54,7 @@ struct Callback<T> {
     span: u64,
 }
 
-/// A call whose result nobody has taken yet; cancelled when dropped.
+/// A call whose result has not been taken; cancelled when dropped.
 struct Pending {
     worker: Arc<Worker>,
     outbound: Arc<Outbound>,
@@ -118,7 +118,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             ),
             State::Over => return RpcFuture::of(State::Over),
         };
-        // Whoever has awaited it so far has let go of it: what the callback gives is awaited anew.
+        // The future is consumed, so nothing awaits the call; the value of the callback is awaited anew.
         if let Some(call) = awaited.upgrade() {
             call.awaited.store(false, Relaxed);
         }
@@ -272,7 +272,7 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
-    /// Somebody awaits it from now on, or has done so.
+    /// Notes that it is awaited from now on.
     fn is_awaited(&mut self) {
         if self.awaited_since == 0 {
             self.awaited_since = match &self.state {
@@ -283,7 +283,7 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
-    /// Nobody has to await it any longer.
+    /// Notes the end of an await.
     fn has_been_awaited(&mut self) {
         let since = std::mem::take(&mut self.awaited_since);
         if since == 0 {
@@ -373,7 +373,7 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
 
 impl<T> Drop for Callback<T> {
     fn drop(&mut self) {
-        // Nobody waits any more for what the callback gives.
+        // The value of the callback is not awaited any more.
         if let Some(call) = self.call.upgrade() {
             call.awaited.store(false, Relaxed);
         }

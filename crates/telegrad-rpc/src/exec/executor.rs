@@ -30,7 +30,7 @@ const LINGER: Duration = Duration::from_secs(10);
 const STACK: usize = 8 << 20;
 
 /// Something to run once.
-pub(crate) type Task = Box<dyn FnOnce() + Send>;
+pub(super) type Task = Box<dyn FnOnce() + Send>;
 
 /// A handle to the pool; the threads share it.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ struct Thread {
     role: Option<(Executor, Vec<Task>)>,
     /// It runs a task that counts as running.
     task: Option<Executor>,
-    /// The role that it goes back to after that, unless somebody else has taken it by then.
+    /// The role that it returns to after that, unless another thread has taken it.
     held: Option<Arc<HeldRole>>,
 }
 
@@ -163,16 +163,16 @@ impl Executor {
         result
     }
 
-    /// Whether this thread is nobody's but its function's: one in a role must not be held up, others depend on it.
+    /// Whether this thread may block; a thread in a role may not, because others depend on it.
     pub(crate) fn may_be_held_up() -> bool {
         THREAD.with_borrow(|thread| thread.role.is_none())
     }
 
-    /// For whoever is about to wait for another worker, or to do what could only be waited for.
+    /// Checks that this thread may wait for another worker.
     ///
     /// # Errors
-    /// [`Error::WaitInInline`] where this may be the thread that receives what it would wait for: in a role, and where a subscriber is
-    /// shown something (S24, S47).
+    /// [`Error::WaitInInline`] in a role, and while a subscriber is shown something: the thread may be the one that receives the
+    /// message to wait for (S24, S47).
     pub(crate) fn may_wait() -> Result<(), Error> {
         if Self::may_be_held_up() && !telegrad_trace::is_showing() {
             Ok(())
@@ -324,7 +324,7 @@ impl Executor {
             if turn == Turn::Done {
                 kept = None;
             } else if state.running < self.0.limit && !state.closed {
-                // The first task runs here, so somebody else has to take the role.
+                // The first task runs here, so another thread has to take the role.
                 match kept.take().map(|role| self.give(&mut state, Work::Role(role))) {
                     Some(Err(Work::Role(back))) => kept = Some(back),
                     _ => {
@@ -378,7 +378,7 @@ impl Executor {
         }
     }
 
-    /// Users' functions are guarded where they are called; this keeps the pool's books right should
+    /// Users' functions are guarded where they are called; this keeps the pool's counts right should
     /// anything else panic.
     fn guard(&self, task: Task) {
         if catch_unwind(AssertUnwindSafe(task)).is_err() {

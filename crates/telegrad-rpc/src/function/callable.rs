@@ -23,9 +23,9 @@ pub enum Ran<T> {
 
 /// What a method runs on.
 pub enum Receiver<'a> {
-    /// Others may use it at the same time.
+    /// For shared use.
     Shared(&'a (dyn Any + Send + Sync)),
-    /// Nobody else does.
+    /// For exclusive use.
     Exclusive(&'a mut (dyn Any + Send + Sync)),
 }
 

@@ -11,7 +11,7 @@ use super::registration::Registration;
 use super::registry::Registry;
 
 /// The name of the function that fetches values.
-pub(crate) const FETCH: &str = "telegrad::fetch";
+const FETCH: &str = "telegrad::fetch";
 
 /// How the program of a callee differs from this one (S9). Found when the link is made: a call looks up its function,
 /// and one to the same program not even that.

@@ -87,7 +87,7 @@ impl Registry {
     }
 
     /// The functions with their signatures.
-    pub(crate) fn catalogue(&self) -> &Arc<Catalogue> {
+    pub(super) fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 }

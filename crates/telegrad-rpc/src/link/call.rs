@@ -19,10 +19,10 @@ pub(crate) struct Call {
     pub(crate) function: &'static str,
     pub(crate) class: Class,
     pub(crate) started: Instant,
-    pub(crate) limit: Option<Duration>,
+    pub(in crate::link) limit: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) promise: Promise<Result<Reply, Error>>,
-    pub(crate) purpose: Purpose,
+    pub(in crate::link) purpose: Purpose,
     /// The context that it belongs to.
     pub(crate) context: Option<ContextId>,
     /// The tracked tensors of the request.
@@ -64,7 +64,7 @@ impl Purpose {
         }
     }
 
-    /// Whether it is made for its result. Otherwise nobody waits for the reply, and the link is watched
+    /// Whether it is made for its result. Otherwise no thread waits for the reply, and the link is watched
     /// for it from the start.
     pub(crate) fn is_for_result(&self) -> bool {
         matches!(self, Self::Result(_))
@@ -77,9 +77,9 @@ pub(crate) struct NewCall<'a> {
     pub(crate) function: &'static str,
     pub(crate) class: Class,
     pub(crate) started: Instant,
-    pub(crate) limit: Option<Duration>,
+    pub(in crate::link) limit: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) purpose: &'a Purpose,
+    pub(in crate::link) purpose: &'a Purpose,
     pub(crate) context: Option<ContextId>,
     pub(crate) tracked: Option<&'a Tracked>,
     pub(crate) span: Option<&'a Arc<Span>>,
@@ -138,10 +138,10 @@ impl Call {
 
 /// A result as it came.
 pub(crate) struct Reply {
-    pub(crate) body: Vec<u8>,
+    pub(in crate::link) body: Vec<u8>,
     /// Where in the body the value starts.
-    pub(crate) offset: usize,
-    pub(crate) tensors: Vec<RawTensor>,
+    pub(in crate::link) offset: usize,
+    pub(in crate::link) tensors: Vec<RawTensor>,
     pub(crate) references: Vec<Reference>,
     /// The context that it belongs to, 0 for none.
     pub(crate) context: u64,

@@ -10,7 +10,7 @@ use super::Call;
 #[derive(Default)]
 pub(super) struct CallTable {
     pub(super) pending: FxHashMap<u64, Arc<Call>>,
-    /// Calls that nobody wants answered any more. The answers are received all the same: what they
+    /// Calls that were given up. Their answers are received all the same: what they
     /// brought has to be given back.
     pub(super) given_up: FxHashSet<u64>,
 }

@@ -16,7 +16,7 @@ use crate::observe::{Activity, Histogram, recording};
 use crate::reference::References;
 use crate::types::WorkerInfo;
 
-/// How often replies are received for calls that nobody waits for.
+/// How often replies are received for calls without a waiting thread.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Time left of a call below which it is looked at once more, at its end. A reply that comes unread within it counts as late.
@@ -31,7 +31,7 @@ pub(crate) trait LinkEvents: Send + Sync {
 /// The parts of a worker that its calls use.
 #[derive(Clone)]
 pub(crate) struct CallParts {
-    pub(crate) events: Weak<dyn LinkEvents>,
+    pub(in crate::link) events: Weak<dyn LinkEvents>,
     pub(crate) references: Arc<References>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) executor: Executor,
@@ -87,7 +87,7 @@ impl Calls {
         self.table.lock().pending.insert(call.id.0, call);
     }
 
-    /// Expects an answer that nobody wants any more; false when it was there already.
+    /// Gives a call up, whose answer is still received; false when the answer was there already.
     pub(super) fn give_up(&self, id: CallId) -> bool {
         let mut table = self.table.lock();
         let call = table.pending.remove(&id.0);

@@ -17,7 +17,7 @@ pub(crate) enum Absent {
     /// It cannot be reached.
     Unreachable {
         why: String,
-        /// Nobody was there, or somebody else: not only nobody in time.
+        /// No listener was there, or that of another worker; not only none in time.
         certain: bool,
     },
     /// That is not tried.
@@ -31,7 +31,7 @@ pub(crate) struct Member {
     /// The link for calls to it, once there is one. Never locked for long: receiving threads and
     /// the timer look at it.
     outbound: Mutex<Option<Arc<Outbound>>>,
-    /// How long calls to it took, over all links, where somebody may want to know.
+    /// How long calls to it took, over all links, if the worker shows its status.
     latency: OnceLock<Arc<Histogram>>,
     /// Held while a link is being made, so that threads that call at the same time share it.
     connecting: Mutex<()>,
@@ -68,7 +68,7 @@ impl Member {
         self.outbound.lock().clone()
     }
 
-    /// How long calls to it took since the start; nothing where nobody wants to know, or none was made.
+    /// Returns how long calls to it took since the start; nothing if that is not counted, or there were none.
     pub(crate) fn latency(&self) -> Option<Latency> {
         let counted = self.latency.get()?;
         Some(counted.counted(&self.info))

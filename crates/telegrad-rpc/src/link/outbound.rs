@@ -31,12 +31,12 @@ impl Outbound {
     pub(crate) fn cancel(&self, call: &Call) -> bool {
         let is_watched = !call.purpose.is_for_result();
         if !is_watched {
-            // Nobody waits for the answer from now on.
+            // No thread waits for the answer from now on.
             self.link.watch(true);
         }
         let found = self.calls.give_up(call.id);
         if found {
-            // Nobody waits for the effect, and a link that has ended has cancelled everything.
+            // An error needs no handling: a link that has ended has cancelled everything.
             let _ = self
                 .link
                 .send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
@@ -46,7 +46,7 @@ impl Outbound {
         found
     }
 
-    /// Takes a call off the table that was not made after all; whether anybody still waited for it.
+    /// Removes a call that was not made after all; returns whether it was in the table.
     pub(crate) fn withdraw(&self, call: &Call) -> bool {
         let (is_pending, is_given_up) = {
             let mut table = self.calls.table().lock();
@@ -70,13 +70,13 @@ impl Outbound {
         self.link.interrupt();
     }
 
-    /// Receives what nobody has asked for yet and fails the calls whose time has run out; when to do
+    /// Receives replies without a waiting thread and fails the calls whose time has run out; returns when to do
     /// so next.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
         if self.calls.len() == 0 {
             return None;
         }
-        // Replies to calls that nobody waits for are read here: they must not fill the socket, which
+        // Replies without a waiting thread are read here: they must not fill the socket, which
         // would look as if this worker were gone, nor lie there until they are late.
         self.link.poll();
         let (expired, next) = self.calls.due(now);

@@ -36,7 +36,7 @@ impl Activity {
         self.made.load(SeqCst) + self.served.load(SeqCst)
     }
 
-    /// Says that a condition somebody waits for may hold now.
+    /// Notes that a condition of [`wait_until`](Self::wait_until) may hold now.
     pub(crate) fn changed(&self) {
         if self.waiters.load(SeqCst) > 0 {
             let _guard = self.lock.lock();

@@ -92,7 +92,7 @@ impl Latency {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// All of these together, whoever they went to.
+    /// Returns the sum of these, over all callees.
     #[must_use]
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();

@@ -13,7 +13,7 @@ use crate::error::{Error, RemoteErrorKind};
 use crate::function::{Registration, Trouble};
 use crate::types::{Class, WorkerInfo};
 
-/// What is decoded in no time is smaller.
+/// Bytes from which decoding is shown as an event.
 const LARGE: usize = 64 << 10;
 
 /// Returns the span of a call that is about to be made, if such calls are recorded.
@@ -39,7 +39,7 @@ pub(crate) fn of_call(
     Some(Arc::new(span))
 }
 
-/// Says of a call that it has failed if what makes it panics, as what encodes its arguments may. Forgotten if it does not.
+/// Marks a call as failed if making it panics, as encoding its arguments may. Forgotten otherwise.
 pub(crate) struct IfPanics<'a>(pub(crate) &'a Span);
 
 impl Drop for IfPanics<'_> {
@@ -49,7 +49,7 @@ impl Drop for IfPanics<'_> {
     }
 }
 
-/// Its request is about to be handed over to the link.
+/// Notes that the request is about to be handed over to the link.
 pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     let Position { trace, span: number } = span.position();
     (message.header.trace, message.header.span) = (trace, number);
@@ -71,7 +71,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     });
 }
 
-/// It leaves only now: there was no room for it before.
+/// Notes that the request leaves only now: it waited for credit before.
 pub(crate) fn leaves_late(span: &Span) {
     span.note(|event| {
         if let Kind::Call(call) = &mut event.kind {
@@ -126,7 +126,7 @@ pub(crate) fn decoding<T>(
     })
 }
 
-/// How a call ended that gave this error.
+/// Returns the status of a call that ended with this error.
 pub(crate) fn status(error: &Error) -> Status {
     match error {
         Error::Timeout { .. } => Status::TimedOut,
@@ -171,7 +171,7 @@ fn recorded_arrival(
     Some((at, recorder.clock().now()))
 }
 
-/// Its execution, which has yet to begin.
+/// Returns the span of an execution that has yet to begin, if such calls are recorded.
 pub(crate) fn of_execution(
     recorder: &Arc<Recorder>,
     (at, arrived): (Position, u64),
@@ -202,14 +202,14 @@ pub(crate) fn of_execution(
     Some(Arc::new(span))
 }
 
-/// The caller is about to be told that the request is there.
+/// Notes that the request is about to be acknowledged.
 pub(crate) fn acknowledges(context: &CallContext) {
     if let Some(span) = &context.span {
         note_reply(span);
     }
 }
 
-/// Puts this thread where a call is, for what is done about it.
+/// Puts this thread at a call in recordings.
 pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
     match span {
         Some(span) => span.enter(),
@@ -239,7 +239,7 @@ pub(crate) fn awaited(recorder: &Arc<Recorder>, call: u64, name: impl FnOnce() -
     }
 }
 
-/// What time it is for whoever awaits something from now on; 0 where that is not recorded, or by somebody else.
+/// Returns the time of an await that begins now; 0 where it is not recorded, or recorded by a task.
 pub(crate) fn awaits(recorder: &Arc<Recorder>) -> u64 {
     let is_ours = recorder.here().is_some();
     if is_ours && CallContext::of_current(CallContext::is_task) != Some(true) {
@@ -249,12 +249,12 @@ pub(crate) fn awaits(recorder: &Arc<Recorder>) -> u64 {
     }
 }
 
-/// It is not run, or not to its end, because nobody wants it any more.
+/// Notes that a cancelled call was not run, or not to its end.
 pub(crate) fn not_run(context: &CallContext) {
     not_made(context, context.cancellation_kind(), "");
 }
 
-/// The value that it was to make is not made.
+/// Notes that the value which the call was to make is not made.
 pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str) {
     if let Some(span) = &context.span {
         ends(span, context, || {
@@ -264,7 +264,7 @@ pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str)
     }
 }
 
-/// The call is over, but for its answer.
+/// Notes that the function has returned; the answer comes next.
 pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
     ends(span, context, || match trouble {
         None if context.is_cancelled_by_caller() => of_kind(context.cancellation_kind()).unwrap_or_default(),
@@ -275,7 +275,7 @@ pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trou
     });
 }
 
-/// It ends now, and so. What has not begun takes no time.
+/// Ends the execution now, with this status. One that has not begun takes no time.
 fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     let end = span.now();
     // Before the span is changed: the text may be the user's.
@@ -288,25 +288,25 @@ fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     });
 }
 
-/// The text of a user's error. Whoever sends it will find out, too, if it panics.
+/// Returns the text of a user's error, which may panic. Sending the error meets the same panic.
 fn shown(error: &telegrad_wire::BoxError) -> String {
     let text = catch_unwind(AssertUnwindSafe(|| error.to_string()));
     text.unwrap_or_else(|_| "its error panicked when it was to be shown".into())
 }
 
-/// The function has returned, but what it gave cannot be sent.
+/// Notes that the result cannot be sent.
 pub(crate) fn unsendable(span: &Span, why: &str) {
     span.note(|event| event.status = Status::Failed(why.into()));
 }
 
-/// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks
-/// for next finds this recorded.
+/// Notes that the answer is about to be handed over to the link. Before that, so that the next request of the caller finds this
+/// recorded.
 pub(crate) fn replies(span: &Span, answer: &Payload) {
     note_reply(span);
     span.finish(|event| event.tensor_bytes += bytes(answer) as u64);
 }
 
-/// The bytes of the tensors in a message.
+/// Returns the bytes of the tensors in a message.
 fn bytes(payload: &Payload) -> usize {
     let tensors = payload.tensors.iter();
     tensors.filter_map(|tensor| tensor.byte_len()).sum()

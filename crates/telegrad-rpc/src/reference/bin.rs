@@ -1,4 +1,4 @@
-//! Values that nobody refers to any more, on their way out.
+//! Dropping values without references.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ impl Bin {
         state.values.is_empty() && state.emptiers == 0
     }
 
-    /// Puts values in; whether somebody has to empty it.
+    /// Puts values in; returns whether the caller has to empty it.
     fn add(&self, values: impl IntoIterator<Item = Garbage>) -> bool {
         let mut state = self.0.lock();
         state.values.extend(values);
@@ -66,7 +66,7 @@ impl Bin {
         }
     }
 
-    /// Whether somebody else has to empty it, because whoever does is held up by a value; and when to
+    /// Returns whether another thread has to empty it, because a value holds up the one that does; and when to
     /// look again.
     fn look(&self, now: Instant) -> (bool, Option<Instant>) {
         let mut state = self.0.lock();

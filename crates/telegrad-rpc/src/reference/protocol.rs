@@ -43,7 +43,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::Incarnation;
 
 use channel::Channel;
-pub(crate) use event::{Count, Effect, Handover, Loss, Received, Urgency};
+pub(super) use event::{Count, Effect, Handover, Loss, Received, Urgency};
 pub(crate) use message::{Answer, Batch, Message};
 use owner::{Made, Owned};
 use user::{Given, Held};
@@ -52,7 +52,7 @@ use crate::types::{ForkId, RefId, Unique};
 
 /// What one worker knows of references.
 #[derive(Clone, Debug)]
-pub(crate) struct ProtocolState {
+pub(super) struct ProtocolState {
     me: Incarnation,
     next: u64,
     /// The values that live here.
@@ -91,7 +91,7 @@ impl ProtocolState {
     }
 
     /// What has to happen since this was last asked.
-    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -104,7 +104,7 @@ impl ProtocolState {
     }
 
     /// A worker is gone and will not be back.
-    pub(crate) fn died(&mut self, worker: Incarnation) {
+    pub(in crate::reference) fn died(&mut self, worker: Incarnation) {
         if worker == self.me || !self.dead.insert(worker) {
             return;
         }

@@ -206,7 +206,7 @@ impl References {
         Some(SlotPin::new(self.me.upgrade()?, reference, slot))
     }
 
-    /// Somebody does not wait for the value of this slot any more.
+    /// Notes that a request does not wait for the value of this slot any more.
     pub(super) fn stopped_waiting(&self, reference: RefId, slot: Arc<Slot>) {
         let orphan = self.change(|table| {
             // This one, and either the one in the table or the one of the function that makes it.
@@ -404,7 +404,7 @@ impl References {
         known.unwrap_or_else(|| "it has ended".into())
     }
 
-    /// Ends everything: nobody will get a value from here any more.
+    /// Closes the table: fails values that are not there, and drops the others.
     pub(crate) fn close(&self) {
         let (making, slots) = {
             let mut table = self.table.lock();
@@ -462,6 +462,6 @@ pub(crate) struct Listed {
     pub(crate) reference: RefId,
     pub(crate) state: ReferenceState,
     /// Of a value that is there.
-    pub(crate) type_name: Option<&'static str>,
+    type_name: Option<&'static str>,
     pub(crate) holders: Vec<Incarnation>,
 }

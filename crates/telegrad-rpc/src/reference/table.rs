@@ -104,7 +104,7 @@ impl ReferenceTable {
 fn never_made(loss: Loss, here: &str) -> RemoteError {
     let text = match loss {
         Loss::Request => "the request to make it was lost with the connection",
-        Loss::Creator => "whoever asked for it ended before the request arrived",
+        Loss::Creator => "the worker that asked for it was lost before the request arrived",
         Loss::Owner | Loss::Gone => "it is gone",
     };
     RemoteError::new(RemoteErrorKind::NoValue, text, here, "remote")

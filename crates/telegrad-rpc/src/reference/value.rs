@@ -12,10 +12,10 @@ use crate::function::{Access, Encode, LocalOnly, Receiver, Trouble, cannot_trave
 /// The place of a value that is there or will be. Waiting for it holds no thread.
 pub(super) type Slot = OnceCell<Result<Value, RemoteError>>;
 
-/// A value, with a queue of those who want to use it: many at a time for `&self`, one for `&mut self`.
+/// A value behind an async lock: many users at a time for `&self`, one for `&mut self`.
 pub(crate) struct Value {
     cell: Arc<Cell>,
-    pub(crate) type_name: &'static str,
+    type_name: &'static str,
     encode: Option<Encode>,
     /// Nothing when it cannot travel.
     pub(crate) layout: Option<fn() -> TypeLayout>,
@@ -41,14 +41,14 @@ impl Value {
         }
     }
 
-    /// Whether it is encoded in no time; not when somebody is in the way.
+    /// Whether it is quick to encode; false while it is locked.
     pub(crate) fn is_quick(&self) -> bool {
         self.cell
             .try_read()
             .is_some_and(|value| (self.is_quick)(&**value))
     }
 
-    /// Enters if nobody is in the way.
+    /// Locks it if it is free.
     pub(crate) fn try_enter(&self, access: Access) -> Option<ValueGuard> {
         match access {
             Access::Exclusive => self.cell.try_write_arc().map(ValueGuard::Exclusive),
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// Enters when it is this one's turn.
+    /// Locks it when it is this user's turn.
     pub(crate) async fn enter(&self, access: Access) -> ValueGuard {
         match access {
             Access::Exclusive => ValueGuard::Exclusive(self.cell.write_arc().await),

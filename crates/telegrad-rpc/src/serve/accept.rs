@@ -10,12 +10,12 @@ use crate::function::{Registry, functions_if_not};
 use crate::types::WorkerInfo;
 use crate::worker::Worker;
 
-/// How long a worker that dials too early waits for the one it dials to have met the others.
+/// How long a connection that comes early waits until this worker has met the other members.
 const MEETING_LIMIT: Duration = Duration::from_secs(4);
 
 impl Host for Worker {
     fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
-        // Whoever dials has met everybody; this worker is about to.
+        // A worker that dials has met all members; this one is about to.
         let met = || self.members().is_ok();
         self.activity.wait_until(Instant::now() + MEETING_LIMIT, met);
         let Ok(members) = self.members() else {

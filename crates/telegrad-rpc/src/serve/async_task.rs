@@ -20,14 +20,14 @@ pub(super) struct AsyncTask {
     state: Mutex<State>,
     context: Arc<CallContext>,
     executor: Executor,
-    /// When it went to sleep, on the clock of its recording; 0 when it has not.
+    /// When it went to sleep, on the clock of its recording; 0 while it is awake.
     asleep_since: AtomicU64,
-    /// Where whoever woke it was in that recording; 0 for nowhere.
+    /// The span that woke it; 0 for none.
     woken_by: AtomicU64,
 }
 
-/// Where the function is. It is taken out while it is polled, so that no lock is held then: the
-/// function may wait inside a call, and a wake-up meanwhile must not take a thread to wait for it.
+/// The state of the function. The future is taken out while it is polled, so that no lock is held then: the
+/// function may wait inside a call, and a wake-up meanwhile must not block a thread.
 enum State {
     /// Waits to be woken.
     Asleep(Run, Destination),

@@ -124,11 +124,11 @@ impl Making {
             )),
             Err(trouble) => Err(failure(trouble, worker, context.function)),
         };
-        // First, so that what whoever waits for the value does next finds this recorded, as in `Responder::send`.
+        // First, so that a task that waits for the value finds this recorded, as in `Responder::send`.
         if let Some(span) = &context.span {
             span.finish(|_| ());
         }
-        // Whoever waits for the value is woken from here: recordings say what it has waited for.
+        // Tasks that wait for the value are woken from here: recordings say what they have waited for.
         let _entered = context.span.as_ref().map(|span| span.enter());
         self.pin.fulfil(value);
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Stands for a time that the clock cannot tell any more. Nobody waits that long.
+/// Stands for a time beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The time after `limit`, however long that is.

@@ -55,7 +55,7 @@ impl fmt::Display for ReferenceInfo {
         let (what, owner, state) = (&self.type_name, &self.owner.name, self.state);
         write!(f, "`{what}` on `{owner}` ({state}), held by ")?;
         if self.holders.is_empty() {
-            return f.write_str("nobody yet");
+            return f.write_str("no worker yet");
         }
         for (i, (holder, count)) in self.holders.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };

@@ -13,7 +13,7 @@ pub struct WorkerInfo {
     pub rank: Rank,
 }
 
-/// As in torch.distributed.rpc, whose programs should keep their names.
+/// The limit of torch.distributed.rpc, so that its programs keep their names.
 const MAX_NAME: usize = 127;
 
 impl WorkerInfo {
@@ -43,7 +43,7 @@ impl fmt::Display for WorkerInfo {
     }
 }
 
-/// Whom a call is for: a worker's name, its rank, or its [`WorkerInfo`].
+/// The callee of a call: a worker's name, its rank, or its [`WorkerInfo`].
 #[derive(Clone, Copy, Debug)]
 pub enum To<'a> {
     /// The worker of this name.

@@ -12,9 +12,9 @@ use crate::function::Registry;
 use crate::link::{Absent, Calls, LinkLayer, Member, Outbound};
 
 impl Member {
-    /// Makes the link for calls, unless somebody else does so meanwhile.
+    /// Makes the link for calls, or returns the one that another thread makes meanwhile.
     pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
-        // A thread that receives for others must wait for nothing, so neither for a connection.
+        // A thread in a role must not wait, so neither for a connection.
         Executor::may_wait().map_err(Absent::NotTried)?;
         Executor::blocking(|| self.make(worker, deadline))
     }
@@ -54,7 +54,7 @@ impl Member {
                     tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
                     self.connected(outbound.clone());
                     worker.gatherings.found(self.info.rank);
-                    // Whoever closed the worker before that has not seen this link.
+                    // A close of the worker before that has not seen this link.
                     if worker.close_if_left(&*outbound.link) {
                         return Err(shut_down());
                     }

@@ -49,7 +49,7 @@ impl Blob {
 
 /// The gatherings that this worker takes part in or, on rank 0, that meet here.
 #[derive(Default)]
-pub(crate) struct Gatherings {
+pub(super) struct Gatherings {
     /// Numbers the gatherings: every member counts the same, because all take part in each.
     next: AtomicU64,
     open: Mutex<FxHashMap<u64, Gathering>>,
@@ -69,7 +69,7 @@ pub(crate) struct Gathering {
     given_up: Option<(Rank, String)>,
     /// Why it cannot be completed: the same for everybody.
     failed: Option<String>,
-    /// Somebody has taken the result, so everybody can.
+    /// A member has taken the result, so all can.
     done: bool,
 }
 
@@ -268,7 +268,7 @@ impl Drop for Part<'_> {
             }
         }
         drop(open);
-        // Should it have been lost, nobody need wait for the others.
+        // If it was lost, the others need not wait.
         if first {
             self.gatherings.wake();
         }

@@ -41,7 +41,7 @@ impl MeetingSeat {
     }
 
     /// All members have come.
-    pub(crate) fn complete(&mut self) {
+    pub(in crate::worker) fn complete(&mut self) {
         self.complete = true;
     }
 }

@@ -71,13 +71,13 @@ impl World {
 
 /// Runs on rank 0: brings one member's value, and ends with everybody's.
 #[remote(name = "telegrad::gather", class = Gathering)]
-pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
+async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
     take_part(number, value, Gathering::take_values).await
 }
 
 /// Runs on rank 0: ends when all members have called it.
 #[remote(name = "telegrad::barrier", class = Gathering)]
-pub(crate) async fn barrier(number: u64) -> Result<()> {
+async fn barrier(number: u64) -> Result<()> {
     take_part(number, Blob::default(), |_| ()).await
 }
 

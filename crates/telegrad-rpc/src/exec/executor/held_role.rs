@@ -73,7 +73,7 @@ impl HeldRoles {
 }
 
 impl Executor {
-    /// Runs a task and comes back to the role; `None` when somebody else has it by then. Gives both back
+    /// Runs a task and returns to the role; `None` when another thread has taken it. Gives both back
     /// when the role had better be passed on at once.
     pub(super) fn run_holding(
         &self,
@@ -90,7 +90,7 @@ impl Executor {
             return Err((role, task));
         }
         let mut state = held.state.lock();
-        // Nobody would take the role should the function never return.
+        // Without a watcher the role would be lost if the function never returned.
         if !state.is_watched && !self.start_watcher() {
             drop(state);
             self.stop_one();
@@ -121,7 +121,7 @@ impl Executor {
         Ok(held.take(&kept))
     }
 
-    /// Somebody else goes on with the role that this thread was to come back to: it is about to wait.
+    /// Passes the role that this thread holds on to another one: this thread is about to wait.
     pub(super) fn pass_on_held(&self) {
         let kept = THREAD.with_borrow_mut(|thread| thread.held.take());
         if let Some(role) = kept.and_then(|kept| self.0.held.take(&kept)) {

@@ -6,15 +6,15 @@ use crate::types::{ForkId, RefId};
 
 /// A reference on its way to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Handover {
+pub(in crate::reference) struct Handover {
     pub(crate) reference: RefId,
     pub(crate) owner: Incarnation,
-    pub(crate) fork: ForkId,
+    pub(in crate::reference) fork: ForkId,
 }
 
 /// What a reference that arrives is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Received {
+pub(in crate::reference) enum Received {
     Confirmed,
     /// [`Effect::Confirmed`] or [`Effect::Lost`] will follow.
     Unconfirmed,
@@ -26,7 +26,7 @@ pub(crate) enum Received {
 
 /// Why a reference is useless, or a value will not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Loss {
+pub(in crate::reference) enum Loss {
     /// The owner is gone.
     Owner,
     /// The owner knows of no such value, or not any more: somebody has died who stood surety for the
@@ -40,7 +40,7 @@ pub(crate) enum Loss {
 
 /// What has to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Effect {
+pub(in crate::reference) enum Effect {
     /// Nobody refers to this value any more.
     Free(RefId),
     /// The request to make this value will not come.
@@ -55,7 +55,7 @@ pub(crate) enum Effect {
 
 /// How long a message may wait for others to share a batch with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Urgency {
+pub(in crate::reference) enum Urgency {
     /// Nobody waits for it.
     Soon,
     Now,
@@ -63,7 +63,7 @@ pub(crate) enum Urgency {
 
 /// Numbers for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(in crate::reference) struct Count {
     pub(crate) owned: usize,
     pub(crate) held: usize,
     pub(crate) unconfirmed: usize,

@@ -44,5 +44,5 @@ pub(crate) enum Answer {
 pub(crate) struct Batch {
     /// Counts the batches from one worker to another.
     pub(crate) number: u64,
-    pub(crate) messages: Vec<Message>,
+    pub(in crate::reference) messages: Vec<Message>,
 }

@@ -48,7 +48,7 @@ impl ProtocolState {
     }
 
     /// Somebody wants to use a value; whether it is here, or may still come.
-    pub(crate) fn is_expected(&mut self, reference: RefId) -> bool {
+    pub(in crate::reference) fn is_expected(&mut self, reference: RefId) -> bool {
         let expected = self.owned.contains_key(&reference) || self.may_come(reference);
         if expected {
             self.expect_value(reference);
@@ -57,7 +57,7 @@ impl ProtocolState {
     }
 
     /// Nobody waits for this value to come any more.
-    pub(crate) fn is_not_waited_for(&mut self, reference: RefId) {
+    pub(in crate::reference) fn is_not_waited_for(&mut self, reference: RefId) {
         if let Some(owned) = self.owned.get(&reference)
             && owned.made == Made::Awaited
             && owned.forks.is_empty()

@@ -7,12 +7,12 @@ use super::{Answer, Batch, Effect, ForkId, Incarnation, Loss, Message, ProtocolS
 
 impl ProtocolState {
     /// What to tell a worker now; again and again until it has answered.
-    pub(crate) fn batch(&mut self, to: Incarnation) -> Option<Batch> {
+    pub(in crate::reference) fn batch(&mut self, to: Incarnation) -> Option<Batch> {
         self.channels.get_mut(&to)?.batch()
     }
 
     /// A worker has answered.
-    pub(crate) fn answered(&mut self, by: Incarnation, number: u64, answers: &[Answer]) {
+    pub(in crate::reference) fn answered(&mut self, by: Incarnation, number: u64, answers: &[Answer]) {
         let Some(channel) = self.channels.get_mut(&by) else {
             return;
         };
@@ -53,7 +53,7 @@ impl ProtocolState {
     }
 
     /// Workers with messages that they have not answered.
-    pub(crate) fn to_tell(&self) -> Vec<Incarnation> {
+    pub(in crate::reference) fn to_tell(&self) -> Vec<Incarnation> {
         let with_messages = self.channels.iter().filter(|(_, channel)| channel.len() > 0);
         with_messages.map(|(incarnation, _)| *incarnation).collect()
     }

@@ -89,7 +89,12 @@ impl ProtocolState {
 
     /// Hands a reference on: a new fork for `to`, that goes over the connection `over`. `None` for a
     /// reference that is lost, and a receiver that is gone.
-    pub(crate) fn give(&mut self, parent: ForkId, to: Incarnation, over: u64) -> Option<Handover> {
+    pub(in crate::reference) fn give(
+        &mut self,
+        parent: ForkId,
+        to: Incarnation,
+        over: u64,
+    ) -> Option<Handover> {
         let fork = ForkId(self.unique());
         let held = self.held.get_mut(&parent)?;
         if held.state == State::Lost || self.dead.contains(&to) {
@@ -167,7 +172,7 @@ impl ProtocolState {
     }
 
     /// The program has dropped a reference.
-    pub(crate) fn drop_handle(&mut self, fork: ForkId) {
+    pub(in crate::reference) fn drop_handle(&mut self, fork: ForkId) {
         if let Some(held) = self.held.get_mut(&fork) {
             held.dropped = true;
             self.try_release(fork);
@@ -175,7 +180,7 @@ impl ProtocolState {
     }
 
     /// Why a reference is useless, if it is.
-    pub(crate) fn loss(&self, fork: ForkId) -> Option<Loss> {
+    pub(in crate::reference) fn loss(&self, fork: ForkId) -> Option<Loss> {
         let lost = self.held.get(&fork).filter(|held| held.state == State::Lost)?;
         let owner_lost = self.dead.contains(&lost.owner);
         Some(if owner_lost { Loss::Owner } else { Loss::Gone })

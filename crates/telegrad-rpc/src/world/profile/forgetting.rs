@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 const TIMES: u32 = 3;
 
 /// A worker is gone.
-pub(in crate::world) fn lost(worker: &Arc<Worker>, gone: Rank) {
+pub(crate) fn lost(worker: &Arc<Worker>, gone: Rank) {
     let over = worker.recorder.gone(gone);
     let doubtful = worker.recorder.of_others();
     if over.is_empty() && doubtful.is_empty() {

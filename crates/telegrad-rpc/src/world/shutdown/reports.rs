@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::worker::{Verdict, Worker};
 
 /// The names of the functions that a shutdown calls.
-pub(crate) const DONE: &str = "telegrad::done";
-pub(crate) const QUIET: &str = "telegrad::quiet";
+pub(in crate::world) const DONE: &str = "telegrad::done";
+pub(in crate::world) const QUIET: &str = "telegrad::quiet";
 
 /// Runs on the leader: reports that the caller is done, and ends when all living members are, with the
 /// number of the round.
@@ -27,7 +27,7 @@ pub(crate) async fn done() -> Result<u64> {
 /// Runs on the leader: reports that the caller is quiet, after this many calls, and ends when all
 /// living members are.
 #[remote(name = "telegrad::quiet", class = Shutdown)]
-pub(crate) async fn quiet(round: u64, calls: u64) -> Result<Verdict> {
+pub(super) async fn quiet(round: u64, calls: u64) -> Result<Verdict> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
     worker.rounds.report(member, round, calls, count);
