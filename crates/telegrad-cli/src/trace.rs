@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use telegrad::trace::{Profile, printable};
+use telegrad::profile::{Profile, printable};
 
 use crate::{Error, fail};
 
@@ -54,7 +54,7 @@ fn report(profile: &Profile, file: &Path) {
     for (worker, why) in &profile.missing {
         say(&format!("not all events of `{worker}` are there: {why}"));
     }
-    profile.doubts().iter().for_each(|doubt| say(doubt));
+    profile.clock_warnings().iter().for_each(|doubt| say(doubt));
 }
 
 fn say(what: &str) {

@@ -1,7 +1,8 @@
 //! Worlds of workers that call each other.
 //!
 //! This is a crate of its own because everything above is made of calls: autograd, optimisers and remote modules. It depends on
-//! `telegrad-wire` for encoding, on `telegrad-net` for links and on `telegrad-trace` for recordings.
+//! `telegrad-wire` for encoding, on `telegrad-rendezvous` for meeting, on `telegrad-net` for links, on `telegrad-trace` and
+//! `telegrad-profile` for recordings, and on `telegrad-error` for its error.
 //!
 //! # Layers
 //! The modules are layers, each of which uses only those below it; a test checks that. From the bottom:
@@ -46,9 +47,8 @@
 extern crate self as telegrad_rpc;
 
 // From the bottom to the top: no module imports from one below it in this list (see tests/layers.rs).
-mod types;
-mod rendezvous;
 mod error;
+mod types;
 mod time;
 mod exec;
 mod context;
@@ -73,10 +73,10 @@ pub use link::LinkLayer;
 pub use link::Transport;
 #[doc(hidden)]
 pub use message::{Crossing, Departure, MessageHook, Tracked};
-pub use rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use rref::{LocalValue, LocalValueMut, RRef};
 pub use serve::{Round, RoundError};
 pub use telegrad_macros::remote;
+pub use telegrad_rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use time::{Elapsed, Sleep, sleep, timeout};
 pub use types::{ReferenceInfo, ReferenceState, To, WorkerInfo};
 #[doc(hidden)]

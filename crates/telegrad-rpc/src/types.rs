@@ -2,10 +2,9 @@
 
 mod class;
 mod reference_id;
-mod reference_info;
-mod worker_info;
+mod to;
 
 pub use class::Class;
 pub(crate) use reference_id::{ForkId, RefId, Unique};
-pub use reference_info::{ReferenceInfo, ReferenceState};
-pub use worker_info::{To, WorkerInfo};
+pub use telegrad_error::{ReferenceInfo, ReferenceState, WorkerInfo};
+pub use to::To;

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The top modules of the crate, from the bottom to the top. A module may name those before it.
 const LAYERS: &[&str] = &[
-    "types",
-    "rendezvous",
     "error",
+    "types",
     "time",
     "exec",
     "context",

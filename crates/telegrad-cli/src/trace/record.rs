@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use telegrad::trace;
+use telegrad::{profile, trace};
 use tempfile::TempDir;
 
 use super::output::{Output, abandon};
@@ -65,7 +65,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     output.check()?;
     let folder = tempfile::Builder::new().prefix("telegrad-trace-").tempdir()?;
     let mut command = command(args)?;
-    command.env(trace::FOLDER, folder.path());
+    command.env(trace::FOLDER_ENV, folder.path());
     let signals = ending()?;
     let program = command.get_program().to_owned();
     let mut child = command
@@ -107,7 +107,7 @@ fn command(args: Args) -> Result<Command, Error> {
         program
     };
     if args.shapes {
-        command.env(trace::SHAPES, "1");
+        command.env(trace::SHAPES_ENV, "1");
     }
     Ok(command)
 }
@@ -144,7 +144,7 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child, folder: PathBuf)
 
 /// Puts together what the workers have written.
 fn save(first: &Output, folder: &Path) -> Result<(), Error> {
-    let worlds = trace::read_worlds(&[folder.to_owned()])?;
+    let worlds = profile::read_worlds(&[folder.to_owned()])?;
     for (number, profile) in (1..).zip(&worlds) {
         let further = (number > 1).then(|| first.further(number));
         let output = further.as_ref().unwrap_or(first);

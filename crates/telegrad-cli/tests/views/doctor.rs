@@ -1,4 +1,4 @@
-//! `telegrad doctor`, with worlds of this very process to look at (S46).
+//! `telegrad doctor`, with worlds of this very process to look at (S59).
 //!
 //! Those that are stuck stay so until the process ends, so that however slow the machine is, there is time to look.
 

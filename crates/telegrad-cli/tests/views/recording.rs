@@ -1,4 +1,4 @@
-//! `telegrad trace record` of worlds that end well, badly, or are interrupted (S44).
+//! `telegrad trace record` of worlds that end well, badly, or are interrupted (S57).
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, ExitStatus, Stdio};
@@ -183,7 +183,7 @@ fn what_a_worker_did_before_it_was_killed_is_there() {
     let (said, status) = recording.end();
     rest.join().unwrap();
     assert!(!status.success(), "{said}");
-    let expected = "not all events of `server` are there: its recording breaks off";
+    let expected = "not all events of `server` are there: its recording is incomplete";
     assert!(said.contains(expected), "{said}");
     let [client, server] = counts(&trace(&folder.path().join("t.json")));
     assert!(client > 20 && server > 20, "{client} {server}");
@@ -213,9 +213,9 @@ fn a_worker_that_can_write_no_more_goes_on_and_says_so() {
     let why = client.unwrap_or_else(|| panic!("{missing:?}"))[1]
         .as_str()
         .unwrap();
-    assert!(why.starts_with("it could write no more: File too large"), "{why}");
+    assert!(why.starts_with("its recording stopped: File too large"), "{why}");
     assert_eq!(
-        said.matches("what it does is recorded no further").count(),
+        said.matches("recording stopped: the file cannot be written").count(),
         missing.len(),
         "{said}"
     );
@@ -270,7 +270,7 @@ fn what_the_workers_have_written_is_kept_when_it_cannot_be_put_together() {
         );
         assert_eq!(said.contains("sh failed: exit status: 7"), code == 7, "{said}");
         assert!(
-            said.contains("is not a recording: line 1 makes no sense"),
+            said.contains("is not a recording: line 1 is invalid"),
             "{said}"
         );
         let kept = written(folder.path()).expect("it is kept");

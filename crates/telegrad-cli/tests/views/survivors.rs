@@ -143,7 +143,7 @@ fn what_the_others_do_after_a_worker_was_killed_is_recorded() {
     world.kill();
     let said = world.end();
     assert!(
-        said.contains("not all events of `b` are there: its recording breaks off"),
+        said.contains("not all events of `b` are there: its recording is incomplete"),
         "{said}"
     );
     let summary = printed(&mut telegrad(

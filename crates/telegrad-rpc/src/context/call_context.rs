@@ -108,7 +108,7 @@ impl CallContext {
     pub(crate) fn enter_recording(&self) -> Entered {
         match &self.span {
             Some(span) => span.enter(),
-            None => telegrad_trace::outside(|| self.recorder()),
+            None => telegrad_trace::assign(|| self.recorder()),
         }
     }
 

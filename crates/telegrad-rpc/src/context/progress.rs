@@ -30,7 +30,7 @@ fn note_execution(change: fn(&mut Execution, u64)) {
 
 /// Changes the execution that this span records.
 pub(crate) fn note(span: &Span, change: fn(&mut Execution, u64)) {
-    span.note(|event| {
+    span.update(|event| {
         if let Kind::Execution(execution) = &mut event.kind {
             change(execution, span.now());
         }

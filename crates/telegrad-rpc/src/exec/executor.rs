@@ -172,9 +172,9 @@ impl Executor {
     ///
     /// # Errors
     /// [`Error::WaitInInline`] in a role, and while a subscriber is shown something: the thread may be the one that receives the
-    /// message to wait for (S24, S47).
+    /// message to wait for (S24, S63).
     pub(crate) fn may_wait() -> Result<(), Error> {
-        if Self::may_be_held_up() && !telegrad_trace::is_showing() {
+        if Self::may_be_held_up() && !telegrad_trace::is_in_subscriber() {
             Ok(())
         } else {
             Err(Error::WaitInInline)

@@ -59,7 +59,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
         let metas = payload.tensors.iter().map(|tensor| tensor.meta().to_string());
         metas.collect()
     };
-    span.note(|event| {
+    span.update(|event| {
         if span.wants_shapes() {
             event.shapes = shapes();
         }
@@ -73,7 +73,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
 
 /// Notes that the request leaves only now: it waited for credit before.
 pub(crate) fn leaves_late(span: &Span) {
-    span.note(|event| {
+    span.update(|event| {
         if let Kind::Call(call) = &mut event.kind {
             call.sent = span.now();
         }
@@ -121,7 +121,7 @@ pub(crate) fn decoding<T>(
     let since = recorder.clock().now();
     decode().inspect_err(|error| {
         let why = Status::Failed(error.to_string());
-        let span = Span::ahead(recorder, at, name(), Kind::Codec, Cause::Around);
+        let span = Span::pending(recorder, at, name(), Kind::Codec, Cause::Current);
         span.finish(|event| (event.start, event.status) = (since, why));
     })
 }
@@ -167,7 +167,7 @@ fn recorded_arrival(
         Some(opener) if !is_member(opener) => 0,
         _ => header.trace,
     };
-    let at = recorder.arriving(trace, header.span)?;
+    let at = recorder.arrival_position(trace, header.span)?;
     Some((at, recorder.clock().now()))
 }
 
@@ -191,9 +191,9 @@ pub(crate) fn of_execution(
         is_gathering: function.class.is_gathering(),
     };
     let kind = Kind::Execution(execution);
-    let cause = Cause::Elsewhere(origin);
-    let span = Span::ahead(recorder, at, function.name, kind, cause);
-    span.note(|event| {
+    let cause = Cause::Remote(origin);
+    let span = Span::pending(recorder, at, function.name, kind, cause);
+    span.update(|event| {
         event.tensor_bytes = tensors.iter().map(|tensor| tensor.bytes().len() as u64).sum();
         if span.wants_shapes() {
             event.shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
@@ -234,7 +234,7 @@ pub(crate) fn awaited(recorder: &Arc<Recorder>, call: u64, name: impl FnOnce() -
     if let Some(at) = recorder.here() {
         // Subscribers see what goes on, not what is past.
         let kind = Kind::Wait { call };
-        let wait = Span::ahead(recorder, at, name(), kind, Cause::Around);
+        let wait = Span::pending(recorder, at, name(), kind, Cause::Current);
         wait.finish(|event| event.start = since);
     }
 }
@@ -280,7 +280,7 @@ fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     let end = span.now();
     // Before the span is changed: the text may be the user's.
     let status = status();
-    span.note(|event| {
+    span.update(|event| {
         if !context.stage.get().has_begun() {
             event.start = end;
         }
@@ -296,7 +296,7 @@ fn shown(error: &telegrad_wire::BoxError) -> String {
 
 /// Notes that the result cannot be sent.
 pub(crate) fn unsendable(span: &Span, why: &str) {
-    span.note(|event| event.status = Status::Failed(why.into()));
+    span.update(|event| event.status = Status::Failed(why.into()));
 }
 
 /// Notes that the answer is about to be handed over to the link. Before that, so that the next request of the caller finds this

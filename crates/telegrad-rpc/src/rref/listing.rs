@@ -36,14 +36,10 @@ pub(super) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
         if handle.owner.identity.rank == me.rank {
             continue;
         }
-        let info = elsewhere
-            .entry(handle.reference)
-            .or_insert_with(|| ReferenceInfo {
-                type_name: handle.type_name.to_string(),
-                owner: handle.owner.info(),
-                state: handle.state(),
-                holders: vec![(me.clone(), 0)],
-            });
+        let info = elsewhere.entry(handle.reference).or_insert_with(|| {
+            let (type_name, owner) = (handle.type_name.to_string(), handle.owner.info());
+            ReferenceInfo::new(type_name, owner, handle.state()).holders(vec![(me.clone(), 0)])
+        });
         info.holders[0].1 += 1;
     }
     infos.extend(elsewhere.into_values());
@@ -53,12 +49,8 @@ pub(super) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
 
 fn owned_info(listed: Listed, me: &WorkerInfo, members: &Members, known: Option<String>) -> ReferenceInfo {
     let type_name = listed.type_name.map(str::to_owned).or(known);
-    ReferenceInfo {
-        type_name: type_name.unwrap_or_else(|| "?".into()),
-        owner: me.clone(),
-        state: listed.state,
-        holders: holders(&listed.holders, members),
-    }
+    let type_name = type_name.unwrap_or_else(|| "?".into());
+    ReferenceInfo::new(type_name, me.clone(), listed.state).holders(holders(&listed.holders, members))
 }
 
 /// Counts the references of each worker.

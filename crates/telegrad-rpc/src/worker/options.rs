@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use telegrad_net::{MAX_LANES, MIN_CHUNK};
+use telegrad_rendezvous::StoreServer;
 use telegrad_trace::Clock;
 
 use super::Extension;
 use crate::link::{LinkLayer, Transport};
-use crate::rendezvous::StoreServer;
 
 /// Everything about a worker but its name. `..Default::default()` leaves the rest as it should be.
 #[derive(Debug)]

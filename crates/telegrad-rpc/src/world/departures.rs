@@ -75,7 +75,7 @@ fn suspect(worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u
     // The end of a profile of another worker may be heard of through any worker.
     let is_concerned = worker.references.concerns(incarnation)
         || extension.is_some_and(|extension| extension.concerns(peer.info.rank))
-        || !worker.recorder.of_others().is_empty()
+        || !worker.recorder.remote_traces().is_empty()
         // A shutdown waits for every living member.
         || worker.shutting_down.is_locked();
     if !is_concerned {

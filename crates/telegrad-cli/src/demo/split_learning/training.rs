@@ -5,8 +5,8 @@ use std::time::Instant;
 use telegrad::data::Images;
 use telegrad::nn::Rng;
 use telegrad::optim::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, CosineAnnealingLr, DistributedOptimizer, RMSprop, Rprop, Sgd,
-    Travels,
+    Adadelta, Adagrad, Adam, AdamW, Adamax, CosineAnnealingLr, DistributedOptimizer, RMSprop,
+    RemoteAlgorithm, Rprop, Sgd,
 };
 use telegrad::prelude::{AutogradWorld, Context, RRef, World};
 use telegrad::{Param, Result, record_function};
@@ -143,7 +143,7 @@ fn optimizer(world: &World, params: Vec<RRef<Param>>, args: &Args, steps: u64) -
     }
 }
 
-fn stepping<A: Travels>(
+fn stepping<A: RemoteAlgorithm>(
     world: &World,
     params: Vec<RRef<Param>>,
     options: A,

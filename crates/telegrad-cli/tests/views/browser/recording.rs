@@ -361,7 +361,7 @@ fn a_recording_says_what_it_leaves_out() {
         "Not all events of 1 worker are there",
         "<b>c</b>: it was killed",
         "Some clocks are not on one with the others'",
-        "no call tells how far the clocks of these workers are apart from the others', unless they are of one host: `b`",
+        "no calls connect these workers to the others, so that their clocks cannot be compared unless they are on one host: `b`",
     ] {
         assert!(notice.contains(said), "no {said} in {notice}");
     }

@@ -78,7 +78,7 @@ impl DebugInfo {
                 .extension
                 .as_ref()
                 .map_or(0, |extension| extension.contexts()),
-            traces: worker.recorder.traces(),
+            traces: worker.recorder.trace_count(),
             bytes_in: worker.traffic().bytes_in(),
             bytes_out: worker.traffic().bytes_out(),
         }
