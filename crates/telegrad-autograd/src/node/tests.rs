@@ -1,7 +1,7 @@
 //! Malformed messages of other workers are errors, and do not panic.
 
 use candle_core::{DType, Device, Tensor, Var};
-use telegrad_rpc::{Crossing, Noted, Recorded};
+use telegrad_rpc::{Crossing, Departure, Tracked};
 use telegrad_wire::{Arrived, Encoder, Rank, RawTensor, Wire};
 
 use super::*;
@@ -36,7 +36,7 @@ fn send(node: &Node<Candle>, context: ContextId, count: usize) -> u64 {
     }
     let tensors = encoder.finish().unwrap().tensors;
     match node.track_departure(&crossing(context, false), &tensors).unwrap() {
-        Noted::Tensors(recorded) => recorded.number,
+        Departure::Tracked(recorded) => recorded.number,
         other => panic!("{other:?}"),
     }
 }
@@ -160,7 +160,7 @@ fn a_gradient_of_an_unused_message_is_refused() {
 fn receive(node: &Node<Candle>, context: ContextId, number: u64, positions: &[u32], count: usize) -> usize {
     let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
     let tensors = vec![RawTensor::try_from(&tensor).unwrap(); count];
-    let recorded = Recorded {
+    let recorded = Tracked {
         number,
         tensors: positions.to_vec(),
     };
@@ -181,7 +181,7 @@ fn a_message_number_used_twice_covers_the_longer_message() {
     let leaves = |count: usize| -> Vec<Tensor> {
         let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
         let tensors = vec![RawTensor::try_from(&tensor).unwrap(); count];
-        let recorded = Recorded {
+        let recorded = Tracked {
             number: 5,
             tensors: (0..count as u32).collect(),
         };
@@ -207,7 +207,7 @@ fn a_message_number_used_twice_covers_the_longer_message() {
 fn a_tracked_tensor_of_integers_is_refused() {
     let (node, context) = node();
     let whole = Tensor::zeros(3, DType::U32, &Device::Cpu).unwrap();
-    let recorded = Recorded {
+    let recorded = Tracked {
         number: 1,
         tensors: vec![0],
     };
@@ -223,7 +223,7 @@ fn a_leaf_received_in_another_context_is_refused() {
     let (node, context) = node();
     let other = node.open(HERE);
     let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
-    let recorded = Recorded {
+    let recorded = Tracked {
         number: 1,
         tensors: vec![0],
     };

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::FxHasher;
-use telegrad_rpc::{Crossing, Noted, Recorded, Result};
+use telegrad_rpc::{Crossing, Departure, Result, Tracked};
 use telegrad_trace::Kind;
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
@@ -21,14 +21,14 @@ impl<B: AutogradBackend> Node<B> {
         &self,
         crossing: &Crossing<'_>,
         tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Noted> {
+    ) -> Result<Departure> {
         // A message of an ended context is an ordinary message.
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
-            return Ok(Noted::Over);
+            return Ok(Departure::ContextClosed);
         };
         let mut state = shared.lock();
         if matches!(*state, ContextState::Ended) {
-            return Ok(Noted::Over);
+            return Ok(Departure::ContextClosed);
         }
         let graph = state.graph(crossing.context)?;
         graph.note_peer(crossing, true);
@@ -42,21 +42,21 @@ impl<B: AutogradBackend> Node<B> {
             }
         }
         if positions.is_empty() {
-            return Ok(Noted::Nothing);
+            return Ok(Departure::Untracked);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
         let sent = SentMessage::new(crossing.peer, crossing.function, tracked);
         graph.sent.insert(number, sent);
         drop(state);
         trace_crossing("autograd::send", |here| link(crossing.context, here, number));
-        Ok(Noted::Tensors(Recorded {
+        Ok(Departure::Tracked(Tracked {
             number,
             tensors: positions,
         }))
     }
 
     /// Drops the tracked tensors of a message that was not sent after all, or whose call has no result.
-    pub(crate) fn untrack(&self, context: ContextId, recorded: &Recorded) {
+    pub(crate) fn untrack(&self, context: ContextId, recorded: &Tracked) {
         let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
             state.graph(context).ok()?.sent.remove(&recorded.number)
@@ -72,7 +72,7 @@ impl<B: AutogradBackend> Node<B> {
     pub(crate) fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        recorded: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
         let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(Arrived::Raw).collect());

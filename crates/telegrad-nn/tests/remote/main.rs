@@ -70,7 +70,7 @@ fn whole_step() -> Sgd {
 
 /// Runs the body on the first worker, with autograd, while the others are there.
 fn on_rank_0(cluster: Cluster, body: impl Fn(&World) -> Result<()> + Send + Sync + 'static) {
-    let cluster = cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>));
+    let cluster = cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>));
     cluster.run(move |world| {
         if world.rank() == 0 {
             body(&world).unwrap();

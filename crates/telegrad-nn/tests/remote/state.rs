@@ -189,7 +189,7 @@ on_cluster! { killed: Cluster::processes(2) =>
 
 fn a_module_on_a_lost_worker_says_so(cluster: Cluster) {
     let board = cluster.board();
-    let cluster = cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>));
+    let cluster = cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>));
     cluster.may_die(1).run(move |world| {
         if world.rank() != 0 {
             board.wait("never");

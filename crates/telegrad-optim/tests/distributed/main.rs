@@ -196,7 +196,7 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(&World) -> Result<()> + Send + Sync
 }
 
 fn with_autograd(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>))
+    cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>))
 }
 
 fn sgd(lr: f64) -> Sgd {

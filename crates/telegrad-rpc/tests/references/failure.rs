@@ -283,7 +283,7 @@ fn a_reference_whose_giver_dies_too_early_is_lost(cluster: Cluster) {
         // The owner knows of nobody who refers to it, and here that is not known yet.
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         let text = "worker `w1` has no value for `references::Counter::get`: \
-                    it is gone, because whoever referred to it counts as gone here";
+                    it was freed, because all workers that referred to it count as lost here";
         assert_eq!(error.to_string(), text);
         MUTE.mend();
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);

@@ -67,7 +67,7 @@ fn a_request_that_is_lost_with_its_sender_shows_at_the_use(cluster: Cluster) {
         let mut waiting = counter.rpc_async(Counter::get, ()).unwrap();
         assert_eq!(waiting.wait_timeout(Duration::from_millis(20)).unwrap(), None);
         board.kill(2);
-        let why = "whoever asked for it ended before the request arrived";
+        let why = "the worker that asked for it was lost before the request arrived";
         assert_never_made(&waiting.wait().unwrap_err(), why);
         assert_never_made(&counter.rpc_sync(Counter::get, ()).unwrap_err(), why);
         assert_eq!(board.count("making"), 0);
