@@ -45,17 +45,17 @@ impl Layer for Autograd {
         self.node.track_departure(crossing, tensors)
     }
 
-    fn stayed(&self, context: ContextId, recorded: &Recorded) {
-        self.node.untrack(context, recorded);
+    fn stayed(&self, context: ContextId, tracked: &Recorded) {
+        self.node.untrack(context, tracked);
     }
 
     fn arrived(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Recorded>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
-        self.node.track_arrival(crossing, recorded, tensors)
+        self.node.track_arrival(crossing, tracked, tensors)
     }
 
     fn contexts(&self) -> usize {

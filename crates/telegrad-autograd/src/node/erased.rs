@@ -21,11 +21,11 @@ pub(crate) trait ErasedNode: Send + Sync + 'static {
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
     fn track_departure(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
-    fn untrack(&self, context: ContextId, recorded: &Recorded);
+    fn untrack(&self, context: ContextId, tracked: &Recorded);
     fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Recorded>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>>;
 
@@ -60,17 +60,17 @@ impl<B: AutogradBackend> ErasedNode for Node<B> {
         Node::track_departure(self, crossing, tensors)
     }
 
-    fn untrack(&self, context: ContextId, recorded: &Recorded) {
-        Node::untrack(self, context, recorded);
+    fn untrack(&self, context: ContextId, tracked: &Recorded) {
+        Node::untrack(self, context, tracked);
     }
 
     fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Recorded>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
-        Node::track_arrival(self, crossing, recorded, tensors)
+        Node::track_arrival(self, crossing, tracked, tensors)
     }
 
     fn take(&self, context: ContextId, pass: PassInfo, batch: GradientBatch) -> Result<Progress> {
