@@ -13,11 +13,11 @@ use rustc_hash::FxHashSet;
 use telegrad_rpc::{Error, Result, World, remote};
 use telegrad_wire::{ContextId, Rank, Wire};
 
-use crate::error::AutogradError;
 use crate::layer::erased_node_of;
 use crate::message::{GradientBatch, PassInfo};
 use crate::mode::Mode;
 use crate::node::{ErasedNode, Progress};
+use telegrad_error::AutogradError;
 
 /// The time limit of a pass.
 pub(crate) struct Limit {

@@ -13,7 +13,6 @@ use telegrad_wire::ContextId;
 use crate::backend::AutogradBackend;
 use crate::backward::{self, Limit};
 use crate::candle::{Candle, Param};
-use crate::error::AutogradError;
 use crate::info::AutogradInfo;
 use crate::layer::{erased_node_of, node_of};
 use crate::message::PassId;
@@ -21,6 +20,7 @@ use crate::mode::Mode;
 use crate::node::Node;
 use crate::notify;
 use crate::roots::Roots;
+use telegrad_error::AutogradError;
 
 /// Autograd as methods of a [`World`].
 pub trait AutogradWorld {
@@ -203,9 +203,8 @@ fn timed_out(error: Error, of_pass: Duration) -> Error {
 
 /// Whether the error was found before the pass began: the context then remains usable.
 fn is_refusal(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
     matches!(
-        error.downcast_ref(),
+        error.autograd(),
         Some(
             AutogradError::NoRoots
                 | AutogradError::Root { .. }

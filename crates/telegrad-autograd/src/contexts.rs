@@ -16,8 +16,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{ContextId, Rank, Wire};
 
 use crate::backend::AutogradBackend;
-use crate::error::AutogradError;
 use crate::graph::Graph;
+use telegrad_error::AutogradError;
 
 use ranges::Ranges;
 

@@ -7,9 +7,9 @@ use telegrad_rpc::{Crossing, Layer, Noted, Recorded, Result, World};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
-use crate::error::AutogradError;
 use crate::node::{ErasedNode, Node};
 use crate::notify;
+use telegrad_error::AutogradError;
 
 /// Autograd on one worker.
 pub(crate) struct Autograd {

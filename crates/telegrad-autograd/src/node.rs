@@ -15,9 +15,9 @@ use telegrad_wire::ContextId;
 
 use crate::backend::AutogradBackend;
 use crate::contexts::{ContextState, Contexts, SharedContext};
-use crate::error::AutogradError;
 use crate::graph::Graph;
 use crate::info::AutogradInfo;
+use telegrad_error::AutogradError;
 
 pub(crate) use erased::ErasedNode;
 pub(crate) use membership::ContextStatus;

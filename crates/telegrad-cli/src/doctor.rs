@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use telegrad::status::Status;
-use telegrad::trace::is_shutdown;
+use telegrad::status::is_shutdown;
 
 use crate::watch::{Asking, Chains, Which, silent};
 use crate::{Error, fail, print};

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use telegrad::trace::{Profile, printable};
+use telegrad::profile::{Profile, printable};
 
 use crate::{Error, fail};
 

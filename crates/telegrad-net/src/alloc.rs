@@ -23,7 +23,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::classes::{class_of_size, size_of_class};
-use crate::shm::{is_adopted, leave_heap};
+use crate::shm::{is_adopted, release_adopted};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Blocks from this size on are kept; smaller ones are the system allocator's.
@@ -239,7 +239,7 @@ unsafe impl GlobalAlloc for TensorAlloc {
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        if leave_heap(start) {
+        if release_adopted(start) {
             return;
         }
         match class_of(layout) {

@@ -65,11 +65,11 @@ impl Window {
             .is_ok()
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.used.load(SeqCst) < self.limit
     }
 
-    pub(crate) fn give_back(&self, units: u32) {
+    pub(crate) fn release(&self, units: u32) {
         // Saturating, because the number comes from the wire.
         let _ = self
             .used
@@ -103,13 +103,13 @@ impl Window {
 }
 
 /// The receiver's side: what it owes the sender.
-pub(crate) struct Owed {
+pub(crate) struct OwedCredit {
     units: AtomicU32,
     /// From this many on, a frame of its own carries them; below, they wait for a reply to ride on.
     threshold: u32,
 }
 
-impl Owed {
+impl OwedCredit {
     pub(crate) fn new(window: u64) -> Self {
         // An eighth: early enough that a sender at the end of its window is not kept waiting, rare
         // enough that calls without a reply of their own cost next to nothing.
@@ -135,12 +135,12 @@ impl Owed {
 }
 
 /// Takes credit back for the sender at the other end.
-pub(crate) trait GiveBack: Send + Sync {
-    fn give_back(&self, units: u32);
+pub(crate) trait CreditReturn: Send + Sync {
+    fn return_credit(&self, units: u32);
 }
 
 /// A received message's share of the sender's window. Dropping it gives the share back.
-pub struct Credit(Option<(Arc<dyn GiveBack>, u32)>);
+pub struct Credit(Option<(Arc<dyn CreditReturn>, u32)>);
 
 impl Credit {
     /// Credit for nothing, for messages that cost none.
@@ -148,15 +148,15 @@ impl Credit {
         Self(None)
     }
 
-    pub(crate) fn new(home: Arc<dyn GiveBack>, units: u32) -> Self {
-        Self(Some((home, units)))
+    pub(crate) fn new(link: Arc<dyn CreditReturn>, units: u32) -> Self {
+        Self(Some((link, units)))
     }
 }
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        if let Some((home, units)) = self.0.take() {
-            home.give_back(units);
+        if let Some((link, units)) = self.0.take() {
+            link.return_credit(units);
         }
     }
 }

@@ -9,9 +9,9 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
 use crate::descriptors::explain;
-use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
+use crate::handshake::{Hello, Lane, Welcome, offer, send_hello};
 use crate::listen::admit_mem;
-use crate::shm::Region;
+use crate::shm::RegionEnd;
 use crate::socket::SocketLink;
 use crate::socket::bulk::{MAX_LANES, MoreLanes};
 use crate::stream::Stream;
@@ -68,7 +68,7 @@ pub fn dial(
     // First of all: an unwatched link would end without a goodbye, as if this worker had been lost.
     let poller = poller().map_err(broken)?;
     let region = match address {
-        Address::Unix(_) if options.share_memory => Region::create()
+        Address::Unix(_) if options.share_memory => RegionEnd::create()
             .inspect_err(|error| {
                 let error = explain(error);
                 tracing::warn!(
@@ -131,7 +131,7 @@ pub(crate) fn open_lane(
     deadline: Instant,
 ) -> Result<(Stream, Welcome), DialError> {
     let stream = connect(address, options, deadline).map_err(|error| DialError::broken(address, &error))?;
-    let welcome = introduce(&stream, hello, deadline).map_err(|error| {
+    let welcome = send_hello(&stream, hello, deadline).map_err(|error| {
         let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
         DialError::failed(address, error.to_string(), refused)
     })?;

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::descriptors::{are_exhausted, explain};
 use crate::message::Outgoing;
-use crate::shm::Region;
+use crate::shm::RegionEnd;
 use crate::stream::{Stream, StreamError};
 
 /// Raised with every change of the frames or of the messages in them.
@@ -107,7 +107,7 @@ pub fn preface() -> [u8; 8] {
 }
 
 /// The dialling side's half.
-pub(crate) fn introduce(
+pub(crate) fn send_hello(
     stream: &Stream,
     hello: &Hello,
     deadline: Instant,
@@ -128,7 +128,7 @@ pub(crate) fn introduce(
 }
 
 /// The accepting side's half, up to the answer.
-pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
+pub(crate) fn receive_hello(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
     let greeted = read_preface(stream, deadline);
     if let Err(HandshakeError::Version { .. }) = greeted {
         // The preface is the one thing that all versions understand, so it is also the answer.
@@ -149,7 +149,7 @@ pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, Handsh
 }
 
 /// The accepting side's answer.
-pub(crate) fn answer(
+pub(crate) fn send_answer(
     stream: &Stream,
     answer: Result<&Welcome, &str>,
     deadline: Instant,
@@ -170,9 +170,9 @@ const UNUSABLE: u8 = 2;
 /// The dialling side's part in sharing memory; why not, when that is not to be.
 pub(crate) fn offer(
     stream: &Stream,
-    (region, fds): (Arc<Region>, [OwnedFd; 2]),
+    (region, fds): (RegionEnd, [OwnedFd; 2]),
     deadline: Instant,
-) -> Result<Result<Arc<Region>, &'static str>, HandshakeError> {
+) -> Result<Result<RegionEnd, &'static str>, HandshakeError> {
     let passed = stream.try_pass(&[fds[0].as_fd(), fds[1].as_fd()]);
     passed.map_err(|error| HandshakeError::Broken(error.describe()))?;
     Ok(match *read_exact(stream, 1, deadline)? {
@@ -187,7 +187,7 @@ pub(crate) fn accept_offer(
     stream: &Stream,
     is_wanted: bool,
     deadline: Instant,
-) -> Result<Option<Arc<Region>>, HandshakeError> {
+) -> Result<Option<RegionEnd>, HandshakeError> {
     let mut fds = Vec::new();
     let mut lost = None;
     loop {
@@ -207,7 +207,7 @@ pub(crate) fn accept_offer(
     }
     let region = <[OwnedFd; 2]>::try_from(fds)
         .map_err(|_| lost.unwrap_or_else(|| std::io::Error::other("it was not passed")))
-        .and_then(Region::open)
+        .and_then(RegionEnd::open)
         .inspect_err(|error| {
             let error = explain(error);
             tracing::warn!(error, "memory offered to be shared cannot be used");

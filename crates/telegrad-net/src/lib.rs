@@ -12,13 +12,14 @@
 //! ([`Poller`]), or reading or writing one bulk lane. The layer above runs roles on its pool ([`Roles`]), so
 //! that a thread that has read a request can run it on the spot and pass the role on.
 
+mod sync;
 mod message;
 mod link;
 mod credit;
 mod traffic;
 mod mem;
 mod spin;
-mod spread;
+mod affinity;
 mod poller;
 mod descriptors;
 mod stream;
@@ -26,7 +27,7 @@ mod socket;
 mod address;
 mod handshake;
 mod dial;
-mod joining;
+mod pending;
 mod listen;
 mod classes;
 mod alloc;

@@ -14,9 +14,9 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::descriptors::{are_exhausted, explain};
-use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, answer, listen as hear};
-use crate::joining::Joining;
+use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, receive_hello, send_answer};
 use crate::mem::MemLink;
+use crate::pending::PendingLinks;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
 use crate::stream::Stream;
@@ -100,7 +100,7 @@ pub fn listen(
         host,
         poller: poller()?,
         handshakes: Arc::default(),
-        joining: Arc::default(),
+        pending: Arc::default(),
         spare: Mutex::new(reserve()),
         is_stuck: AtomicBool::new(false),
     });
@@ -225,7 +225,7 @@ struct Accepting {
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
     handshakes: Arc<AtomicUsize>,
-    joining: Arc<Joining>,
+    pending: Arc<PendingLinks>,
     /// Closed for a moment when there are no descriptors left, to get rid of who wants to connect.
     spare: Mutex<Option<OwnedFd>>,
     /// A connection waits that could not even be turned away.
@@ -288,13 +288,13 @@ impl Source for Accepting {
                 tracing::warn!(address = %self.address, from, "too many connections at once, one was dropped");
                 continue;
             }
-            self.poller.roles().start(Box::new(Greeting {
+            self.poller.roles().start(Box::new(Handshake {
                 stream: Some(stream),
                 from,
                 deadline: Instant::now() + host.handshake_limit(),
                 host: self.host.clone(),
                 poller: self.poller.clone(),
-                joining: self.joining.clone(),
+                pending: self.pending.clone(),
                 handshakes: self.handshakes.clone(),
             }));
         }
@@ -302,20 +302,20 @@ impl Source for Accepting {
 }
 
 /// One handshake.
-struct Greeting {
+struct Handshake {
     stream: Option<Stream>,
     from: String,
     deadline: Instant,
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
-    joining: Arc<Joining>,
+    pending: Arc<PendingLinks>,
     handshakes: Arc<AtomicUsize>,
 }
 
-impl Role for Greeting {
+impl Role for Handshake {
     fn turn(&mut self) -> Turn {
         if let (Some(stream), Some(host)) = (self.stream.take(), self.host.upgrade())
-            && let Err(error) = self.greet(stream, &*host)
+            && let Err(error) = self.run(stream, &*host)
         {
             tracing::warn!(from = self.from, %error, "a connection was turned away");
         }
@@ -323,18 +323,18 @@ impl Role for Greeting {
     }
 }
 
-impl Drop for Greeting {
+impl Drop for Handshake {
     fn drop(&mut self) {
         self.handshakes.fetch_sub(1, SeqCst);
     }
 }
 
-impl Greeting {
-    fn greet(&self, stream: Stream, host: &dyn Host) -> Result<(), HandshakeError> {
-        let hello = hear(&stream, self.deadline)?;
+impl Handshake {
+    fn run(&self, stream: Stream, host: &dyn Host) -> Result<(), HandshakeError> {
+        let hello = receive_hello(&stream, self.deadline)?;
         let welcome = match host.admit(&hello) {
             Ok(welcome) => welcome,
-            Err(why) => return self.turn_away(&stream, &why),
+            Err(why) => return self.reject(&stream, &why),
         };
         match hello.lane {
             Lane::Control => {
@@ -342,39 +342,40 @@ impl Greeting {
                     Ok(second) => second,
                     Err(error) => {
                         let why = format!("worker `{}` cannot take it: {}", hello.to.name, explain(&error));
-                        return self.turn_away(&stream, &why);
+                        return self.reject(&stream, &why);
                     }
                 };
-                self.joining.begin(hello.link, second, host.handshake_limit());
-                answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
-                    self.joining.forget(hello.link);
+                self.pending
+                    .add_control(hello.link, second, host.handshake_limit());
+                send_answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
+                    self.pending.remove(hello.link);
                 })
             }
             Lane::Bulk => {
-                let Some(control) = self.joining.control(hello.link) else {
-                    return self.turn_away(&stream, "a bulk lane without a control lane");
+                let Some(control) = self.pending.take_control(hello.link) else {
+                    return self.reject(&stream, "a bulk lane without a control lane");
                 };
                 let link = self
                     .join((control, stream), &hello, &welcome, host)
                     .inspect_err(|_| {
-                        self.joining.forget(hello.link);
+                        self.pending.remove(hello.link);
                     })?;
-                self.joining.finish(hello.link, &link);
+                self.pending.complete(hello.link, &link);
                 // Before it receives anything: a host that leaves says goodbye to the links that it knows.
                 host.accepted(link.clone());
                 link.start()
                     .map_err(|error| HandshakeError::Broken(error.to_string()))
             }
             Lane::More => {
-                let link = self.joining.link(hello.link, self.deadline);
+                let link = self.pending.wait_for(hello.link, self.deadline);
                 let Some(link) = link.filter(|link| link.may_add_lane(&hello.from)) else {
-                    return self.turn_away(
+                    return self.reject(
                         &stream,
                         "one more lane for a link that is not there, or has enough",
                     );
                 };
                 // Answered before the lane is in use, as below.
-                answer(&stream, Ok(&welcome), self.deadline)?;
+                send_answer(&stream, Ok(&welcome), self.deadline)?;
                 link.add_lane(stream)
                     .map_err(|error| HandshakeError::Broken(error.to_string()))
             }
@@ -390,7 +391,7 @@ impl Greeting {
     ) -> Result<Arc<SocketLink>, HandshakeError> {
         // Answered before the link exists: the dialler sends nothing before the answer, and
         // what it sends then waits in the socket.
-        answer(&bulk, Ok(welcome), self.deadline)?;
+        send_answer(&bulk, Ok(welcome), self.deadline)?;
         let options = options_for(host, hello);
         let region = if hello.shares {
             accept_offer(&control, options.share_memory, self.deadline)?
@@ -408,8 +409,8 @@ impl Greeting {
         ))
     }
 
-    fn turn_away(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {
-        answer(stream, Err(why), self.deadline)?;
+    fn reject(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {
+        send_answer(stream, Err(why), self.deadline)?;
         Err(HandshakeError::Rejected(why.into()))
     }
 }

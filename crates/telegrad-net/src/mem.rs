@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use telegrad_wire::{HEADER_LEN, RawTensor, WireError};
 
-use crate::credit::{GiveBack, Window, cost, costs_credit};
+use crate::credit::{CreditReturn, Window, cost, costs_credit};
 use crate::message::Sealed;
 use crate::{
     Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Spin, Waiting,
@@ -145,7 +145,7 @@ impl Link for MemLink {
     fn flush(&self) {}
 
     fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
-        let ready = || self.window.has_room() || self.closed.get().is_some();
+        let ready = || self.window.is_open() || self.closed.get().is_some();
         let in_time = self.window.wait(ready, deadline);
         self.closed().map_or(Ok(in_time), Err)
     }
@@ -183,9 +183,9 @@ impl Link for MemLink {
     }
 }
 
-impl GiveBack for MemLink {
-    fn give_back(&self, units: u32) {
-        self.window.give_back(units);
+impl CreditReturn for MemLink {
+    fn return_credit(&self, units: u32) {
+        self.window.release(units);
     }
 }
 

@@ -26,19 +26,19 @@ const KEEP_FROM: usize = 64 * 1024;
 /// Shows tensors to the other end.
 pub(crate) trait Lender {
     /// Whether this many tensors, of this many bytes, can be lent now.
-    fn has_room(&self, tensors: usize, bytes: usize) -> bool;
+    fn can_lend(&self, tensors: usize, bytes: usize) -> bool;
 
     /// Lends a tensor, if that is possible now.
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan>;
 
     /// Takes back a loan that was never sent.
-    fn not_lent(&self, loan: Loan);
+    fn revoke(&self, loan: Loan);
 }
 
 /// Knows what the other end shows.
-pub(crate) trait Lent {
+pub(crate) trait Borrower {
     /// The memory of a loan.
-    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable>;
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, LoanError>;
 
     /// Gives back a loan that is not used.
     fn decline(&self, loan: &Loan);
@@ -46,9 +46,9 @@ pub(crate) trait Lent {
 
 /// Why a loan cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
+pub(crate) enum LoanError {
     /// It is in no memory that the other end has shown.
-    Nonsense,
+    Invalid,
     /// The memory cannot be mapped.
     NoMemory,
 }
@@ -177,14 +177,14 @@ impl Sealed {
         if lent == 0 || length > INLINE_LIMIT || copied > up_to {
             return None;
         }
-        if !lender.has_room(count, usize::try_from(lent).ok()?) {
+        if !lender.can_lend(count, usize::try_from(lent).ok()?) {
             return None;
         }
         let mut loans = Vec::new();
         for (index, tensor) in (0..).zip(&self.tensors) {
             if is_lent(&**tensor) {
                 let Some(loan) = lender.lend(index, &**tensor) else {
-                    loans.into_iter().for_each(|loan| lender.not_lent(loan));
+                    loans.into_iter().for_each(|loan| lender.revoke(loan));
                     return None;
                 };
                 loans.push(loan);
@@ -245,7 +245,7 @@ impl<'a> Incoming<'a> {
     pub(crate) fn parse(
         mut header: FrameHeader,
         frame: &'a [u8],
-        (lent, max_message): (&dyn Lent, u64),
+        (lent, max_message): (&dyn Borrower, u64),
     ) -> Result<Self, WireError> {
         let (body, rest) = frame.split_at(header.body_len as usize);
         let (table, data) = rest.split_at(header.table_len as usize);
@@ -313,7 +313,7 @@ fn tensors(
     metas: Vec<TensorMeta>,
     mut data: &[u8],
     loans: &[[u8; LOAN_LEN]],
-    lent: &dyn Lent,
+    lent: &dyn Borrower,
 ) -> Result<Option<Vec<RawTensor>>, WireError> {
     let mut loans = loans.iter().map(Loan::from_bytes).peekable();
     let mut tensors = Vec::with_capacity(metas.len());
@@ -328,11 +328,11 @@ fn tensors(
                 }
                 match lent.borrow(&loan, len) {
                     Ok(borrowed) => borrowed.into_buffer(meta.dtype, KEEP_FROM),
-                    Err(Unusable::NoMemory) => {
+                    Err(LoanError::NoMemory) => {
                         lent.decline(&loan);
                         None
                     }
-                    Err(Unusable::Nonsense) => {
+                    Err(LoanError::Invalid) => {
                         return Err(broken("a tensor is lent in memory that is not shared"));
                     }
                 }
@@ -373,9 +373,9 @@ mod tests {
     /// Shares nothing.
     struct Nothing;
 
-    impl Lent for Nothing {
-        fn borrow(&self, _: &Loan, _: usize) -> Result<Borrowed, Unusable> {
-            Err(Unusable::Nonsense)
+    impl Borrower for Nothing {
+        fn borrow(&self, _: &Loan, _: usize) -> Result<Borrowed, LoanError> {
+            Err(LoanError::Invalid)
         }
 
         fn decline(&self, _: &Loan) {}

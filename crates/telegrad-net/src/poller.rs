@@ -26,18 +26,18 @@ pub(crate) trait Source: Send + Sync {
     fn ready(&self, flags: EventFlags) -> bool;
 
     /// Looks for messages without having been told that there are any; true when there were.
-    fn glance(&self) -> bool {
+    fn poll_once(&self) -> bool {
         false
     }
 
     /// Whether a glance costs next to nothing.
-    fn is_cheap(&self) -> bool {
+    fn polls_cheaply(&self) -> bool {
         false
     }
 
     /// Nobody will glance any more, so the descriptor has to say when there are messages. False when there
     /// are some already.
-    fn rest(&self) -> bool {
+    fn request_wakeup(&self) -> bool {
         true
     }
 }
@@ -48,10 +48,10 @@ pub struct Poller {
     wake: OwnedFd,
     sources: RwLock<Slab<Weak<dyn Source>>>,
     /// Sources to look at, whatever their descriptors say.
-    nudged: Mutex<Vec<usize>>,
+    scheduled: Mutex<Vec<usize>>,
     closed: AtomicBool,
     /// Why the worker left; empty while it has not.
-    farewell: OnceLock<Box<str>>,
+    close_reason: OnceLock<Box<str>>,
     /// Where the poller's own role runs, and those that it starts.
     roles: Arc<dyn Roles>,
 }
@@ -70,9 +70,9 @@ impl Poller {
             epoll,
             wake,
             sources,
-            nudged: Mutex::default(),
+            scheduled: Mutex::default(),
             closed: AtomicBool::new(false),
-            farewell: OnceLock::new(),
+            close_reason: OnceLock::new(),
             roles,
         });
         let role = Polling {
@@ -88,7 +88,7 @@ impl Poller {
     /// Stops watching; the role ends at its next turn. `why` is the goodbye of links that come too late to be watched.
     pub fn close(&self, why: &str) {
         // The first reason stays.
-        let _ = self.farewell.set(why.into());
+        let _ = self.close_reason.set(why.into());
         self.closed.store(true, SeqCst);
         self.wake();
     }
@@ -99,8 +99,8 @@ impl Poller {
     }
 
     /// Why the worker left, if it has.
-    pub(crate) fn farewell(&self) -> Option<&str> {
-        self.farewell.get().map(|why| &**why)
+    pub(crate) fn close_reason(&self) -> Option<&str> {
+        self.close_reason.get().map(|why| &**why)
     }
 
     fn wake(&self) {
@@ -109,8 +109,8 @@ impl Poller {
     }
 
     /// Has a source looked at as if its descriptor were readable.
-    pub(crate) fn nudge(&self, key: usize) {
-        self.nudged.lock().push(key);
+    pub(crate) fn schedule(&self, key: usize) {
+        self.scheduled.lock().push(key);
         self.wake();
     }
 
@@ -205,11 +205,11 @@ impl Role for Polling {
             return Turn::Done;
         }
         if !self.hot.is_empty() {
-            if self.glance() {
+            if self.poll_once() {
                 return Turn::Again;
             }
             // Those with something to read after all stay.
-            self.hot.retain(|hot| !hot.source.rest());
+            self.hot.retain(|hot| !hot.source.request_wakeup());
             if !self.hot.is_empty() {
                 // Whoever reads there in the poller's place may need this processor for it.
                 rustix::thread::sched_yield();
@@ -227,7 +227,7 @@ impl Role for Polling {
 
 impl Polling {
     /// Looks at the hot sources for a moment; true when there was anything to do.
-    fn glance(&mut self) -> bool {
+    fn poll_once(&mut self) -> bool {
         let Self {
             poller,
             spin,
@@ -235,9 +235,9 @@ impl Polling {
             looks,
         } = self;
         let mut look = || {
-            let found = look(hot);
-            let is_cheap = !found && hot.iter().all(|hot| hot.source.is_cheap());
-            *looks += if is_cheap { 1 } else { BUSY };
+            let found = poll_hot(hot);
+            let polls_cheaply = !found && hot.iter().all(|hot| hot.source.polls_cheaply());
+            *looks += if polls_cheaply { 1 } else { BUSY };
             // However much comes there, the others get their turn.
             let is_turn = *looks >= LOOKS;
             if is_turn {
@@ -247,7 +247,7 @@ impl Polling {
         };
         // Once in any case: what has come must not wait until polling is worth it.
         let found = look() || spin.poll(|| look().then_some(())).is_some();
-        spin.make_room();
+        spin.leave_contended_cpu();
         found
     }
 }
@@ -266,15 +266,15 @@ impl Poller {
             if let Some(source) = self.source(key)
                 && source.ready(flags)
             {
-                heat(hot, source);
+                mark_hot(hot, source);
             }
         };
         for event in &events[..count] {
             let key = event.data.u64();
             if key == WAKE && !self.is_closed() {
                 let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
-                let nudged = std::mem::take(&mut *self.nudged.lock());
-                nudged
+                let scheduled = std::mem::take(&mut *self.scheduled.lock());
+                scheduled
                     .into_iter()
                     .for_each(|key| look(key as u64, EventFlags::IN));
             } else {
@@ -286,30 +286,30 @@ impl Poller {
 }
 
 /// Looks at each source once; true when one had messages.
-fn look(hot: &mut Vec<Hot>) -> bool {
+fn poll_hot(hot: &mut Vec<Hot>) -> bool {
     let mut found = false;
     for hot in &mut *hot {
-        hot.has_message = hot.source.glance();
+        hot.has_message = hot.source.poll_once();
         found |= hot.has_message;
     }
     if found {
         hot.retain_mut(|hot| {
             hot.in_vain = if hot.has_message { 0 } else { hot.in_vain + 1 };
-            hot.in_vain < PATIENCE || !hot.source.rest()
+            hot.in_vain < PATIENCE || !hot.source.request_wakeup()
         });
     }
     found
 }
 
 /// Adds a source that had messages.
-fn heat(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
+fn mark_hot(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
     if let Some(known) = hot.iter_mut().find(|hot| Arc::ptr_eq(&hot.source, &source)) {
         return known.in_vain = 0;
     }
     // A glance at those that are not cheap is a system call: one of them is enough.
-    let is_cheap = source.is_cheap();
-    hot.retain(|hot| hot.source.is_cheap() || is_cheap || !hot.source.rest());
-    if hot.len() < MAX_HOT || !source.rest() {
+    let polls_cheaply = source.polls_cheaply();
+    hot.retain(|hot| hot.source.polls_cheaply() || polls_cheaply || !hot.source.request_wakeup());
+    if hot.len() < MAX_HOT || !source.request_wakeup() {
         hot.push(Hot {
             source,
             has_message: true,

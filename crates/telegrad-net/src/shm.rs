@@ -14,14 +14,14 @@ mod ring;
 mod region;
 mod arena;
 mod lending;
-mod heap;
+mod adopted;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use adopted::{is_adopted, release_adopted};
 pub use arena::shared_tensor;
 pub(crate) use arena::{KEEP, is_shared};
-pub(crate) use heap::{is_adopted, leave_heap};
 pub(crate) use lending::{Borrowed, LOAN_LEN, Lending, Loan, Segments};
-pub(crate) use memory::{Memory, Offer};
-pub(crate) use region::{Holding, Region};
-pub(crate) use ring::{Broken, Ring};
+pub(crate) use memory::{Memory, MemoryOffer};
+pub(crate) use region::{Region, RegionEnd, RegionLease, RegionRing};
+pub(crate) use ring::{CorruptRing, ReadReadiness, RingReader, RingWriter, WriteReadiness};

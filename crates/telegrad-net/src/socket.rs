@@ -28,10 +28,10 @@ use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
-use crate::credit::{GiveBack, Owed, Window, cost, costs_credit};
-use crate::message::{INLINE_LIMIT, Incoming, Lent, Sealed, Unusable};
+use crate::credit::{CreditReturn, OwedCredit, Window, cost, costs_credit};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming, LoanError, Sealed};
 use crate::poller::{Poller, Source};
-use crate::shm::{Borrowed, Loan, Region};
+use crate::shm::{Borrowed, Loan, RegionEnd};
 use crate::stream::Stream;
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
@@ -61,18 +61,18 @@ pub(crate) struct SocketLink {
 
     /// Started to answer: the one of the two ends that stops reading while its answers pile up. Were
     /// it both, each could wait for the other.
-    answers: bool,
+    is_acceptor: bool,
     /// Credit for what this end sends.
     window: Window,
     /// Credit this end has to give back.
-    owed: Owed,
+    owed: OwedCredit,
 
     /// Threads inside `wait`, but those that have been there for long.
     waiters: AtomicUsize,
     /// Calls of `watch(true)` not yet taken back, and threads that have waited for long.
     watchers: AtomicUsize,
     /// A thread reads its own reply.
-    led: AtomicBool,
+    has_leader: AtomicBool,
     /// The thread that reads its own reply sleeps, or is about to, and needs `wake` to look up.
     leader_sleeps: AtomicBool,
     /// Made when a thread first sleeps reading: links that only answer never need it.
@@ -93,33 +93,34 @@ impl SocketLink {
     /// read in the background until it closes: the side that answers calls.
     pub(crate) fn new(
         (control, bulk): (Stream, Stream),
-        region: Option<Arc<Region>>,
+        region: Option<RegionEnd>,
         peer: Identity,
         sink: Arc<dyn Sink>,
         options: LinkOptions,
         poller: Arc<Poller>,
         watched: bool,
     ) -> Arc<Self> {
+        let (control, (ring_reader, ring_writer)) = Control::new(control, region);
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             peer,
             sink,
             poller,
-            control: Control::new(control, region),
-            reader: Mutex::new(ControlReader::new(options.spin)),
-            writer: ControlWriter::default(),
+            control,
+            reader: Mutex::new(ControlReader::new(ring_reader, options.spin)),
+            writer: ControlWriter::new(ring_writer),
             interest: Mutex::new(Interest {
                 key: None,
                 reading: watched,
                 writing: false,
             }),
             bulk: Bulk::new(bulk),
-            answers: watched,
+            is_acceptor: watched,
             window: Window::new(options.window),
-            owed: Owed::new(options.window),
+            owed: OwedCredit::new(options.window),
             waiters: AtomicUsize::new(0),
             watchers: AtomicUsize::new(usize::from(watched)),
-            led: AtomicBool::new(false),
+            has_leader: AtomicBool::new(false),
             leader_sleeps: AtomicBool::new(false),
             wake: OnceLock::new(),
             closed: OnceLock::new(),
@@ -135,7 +136,7 @@ impl SocketLink {
         }
         let watched = self.watch_control().and_then(|()| self.bulk.watch(self));
         if let Err(error) = &watched {
-            match self.poller.farewell() {
+            match self.poller.close_reason() {
                 Some(why) => self.say_goodbye(why),
                 None => self.end(false, &error.to_string()),
             }
@@ -154,7 +155,7 @@ impl SocketLink {
 
     /// Whether this peer may have one more bulk lane.
     pub(crate) fn may_add_lane(&self, peer: &Identity) -> bool {
-        self.peer == *peer && self.bulk.has_room()
+        self.peer == *peer && self.bulk.can_add()
     }
 
     /// Takes one more bulk lane into use, once the peer does.
@@ -168,8 +169,8 @@ impl SocketLink {
         let flags = interest.flags(self.control.is_shared());
         let key = self.poller.add(self.control.as_fd(), source, flags)?;
         interest.key = Some(key);
-        if interest.reading && !self.control.rest() {
-            self.poller.nudge(key);
+        if interest.reading && !self.control.request_wakeup() {
+            self.poller.schedule(key);
         }
         Ok(())
     }
@@ -180,7 +181,7 @@ impl SocketLink {
 
     /// Reads once and delivers every complete frame, or the end; false when nothing was there.
     fn read_batch(&self, reader: &mut ControlReader) -> bool {
-        if self.control.is_silent() {
+        if self.control.is_idle() {
             return false;
         }
         match reader.fill(&self.control) {
@@ -231,7 +232,7 @@ impl SocketLink {
         }
         self.options.traffic.received(header.length + HEADER_LEN as u64);
         if header.credit > 0 {
-            self.window.give_back(header.credit);
+            self.window.release(header.credit);
         }
         match header.kind {
             FrameKind::Credit => return,
@@ -240,8 +241,8 @@ impl SocketLink {
                 return self.end(true, &peer_text(&why));
             }
             FrameKind::Request if costs_credit(header) => {
-                if let Some(home) = self.me.upgrade() {
-                    message.credit = Credit::new(home, self.cost(message.header.length));
+                if let Some(link) = self.me.upgrade() {
+                    message.credit = Credit::new(link, self.cost(message.header.length));
                 }
             }
             _ => {}
@@ -250,8 +251,8 @@ impl SocketLink {
     }
 
     /// Takes bells. They say that there is something to read, which the caller sees to, or room to write.
-    fn answer_bells(&self) {
-        self.control.answer_bells();
+    fn drain_wakeups(&self) {
+        self.control.drain_wakeups();
         if self.control.is_shared() && self.writer.is_stuck() {
             self.write_out();
         }
@@ -259,9 +260,9 @@ impl SocketLink {
 
     /// The memory of a chunk that the other end has lent. For threads that do not read the control lane: the bells that
     /// come with a segment may be meant for the thread that does.
-    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, LoanError> {
         if !self.control.knows(loan) {
-            self.answer_bells();
+            self.drain_wakeups();
             self.interrupt();
             self.set_interest(|_| ());
         }
@@ -280,8 +281,8 @@ impl SocketLink {
                 .modify(key, self.control.as_fd(), interest.flags(is_shared));
         }
         // What came while somebody else was to look, or nobody, is not announced any more.
-        if interest.reading && !self.control.rest() {
-            self.poller.nudge(key);
+        if interest.reading && !self.control.request_wakeup() {
+            self.poller.schedule(key);
         }
     }
 
@@ -302,12 +303,12 @@ impl SocketLink {
                 Written::Stuck => {
                     self.follow_writer();
                     // The bell for this may have been taken by somebody who did not know yet that it was for him.
-                    if self.control.has_room() {
+                    if self.control.has_space() {
                         continue;
                     }
                 }
                 Written::ByOther => {}
-                Written::Ended(error) => self.lost(&error),
+                Written::Ended(error) => self.control_write_failed(&error),
             }
             return;
         }
@@ -320,8 +321,8 @@ impl SocketLink {
             interest.writing = self.writer.is_stuck();
             if !interest.writing {
                 // Whoever reads for itself hands over when it leaves.
-                interest.reading |= self.watchers.load(SeqCst) > 0 && !self.led.load(SeqCst);
-            } else if self.answers && self.writer.backlog() > MAX_BACKLOG {
+                interest.reading |= self.watchers.load(SeqCst) > 0 && !self.has_leader.load(SeqCst);
+            } else if self.is_acceptor && self.writer.backlog() > MAX_BACKLOG {
                 // A peer that does not read its replies gets no more requests read.
                 interest.reading = false;
             }
@@ -350,8 +351,8 @@ impl SocketLink {
             Ok(()) => Ok(()),
             Err(WriteError::Deadline) => Err(SendError::Deadline),
             Err(WriteError::Ended(error)) => {
-                self.bulk_lost(&error);
-                Err(SendError::Closed(self.why()))
+                self.bulk_write_failed(&error);
+                Err(SendError::Closed(self.close_reason()))
             }
         }
     }
@@ -397,7 +398,7 @@ impl Link for SocketLink {
         if let Err(SendError::Deadline) = sent {
             // Nothing of it went: neither what it costs nor what it was to give back.
             if costs {
-                self.window.give_back(self.cost(length));
+                self.window.release(self.cost(length));
             }
             self.owed.add(credit);
         }
@@ -413,10 +414,10 @@ impl Link for SocketLink {
     fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
         self.flush();
         self.watch(true);
-        let room = || self.window.has_room() && self.writer.backlog() <= MAX_BACKLOG;
+        let has_credit = || self.window.is_open() && self.writer.backlog() <= MAX_BACKLOG;
         let in_time = self
             .window
-            .wait(|| room() || self.closed.get().is_some(), deadline);
+            .wait(|| has_credit() || self.closed.get().is_some(), deadline);
         self.watch(false);
         self.closed().map_or(Ok(in_time), Err)
     }
@@ -471,7 +472,7 @@ impl Source for SocketLink {
             return false;
         }
         if self.control.is_shared() {
-            self.answer_bells();
+            self.drain_wakeups();
             // It may have been for a thread that reads for itself.
             self.interrupt();
             let is_over = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -486,16 +487,16 @@ impl Source for SocketLink {
                 rustix::thread::sched_yield();
             }
             // It may be done any moment, and the bell has been taken.
-            return !self.rest();
+            return !self.request_wakeup();
         };
-        self.control.attend();
+        self.control.cancel_wakeup();
         let found = self.read_batch(&mut reader);
         drop(reader);
-        found || !self.rest()
+        found || !self.request_wakeup()
     }
 
-    fn glance(&self) -> bool {
-        if self.control.is_silent() {
+    fn poll_once(&self) -> bool {
+        if self.control.is_idle() {
             return false;
         }
         let reads = self.closed.get().is_none() && self.is_read_in_background();
@@ -503,18 +504,18 @@ impl Source for SocketLink {
         reader.is_some_and(|mut reader| self.read_batch(&mut reader))
     }
 
-    fn is_cheap(&self) -> bool {
+    fn polls_cheaply(&self) -> bool {
         self.control.is_shared()
     }
 
-    fn rest(&self) -> bool {
+    fn request_wakeup(&self) -> bool {
         // Whoever reads in the poller's place rests by itself, and an ended link has nothing to say.
-        self.closed.get().is_some() || !self.is_read_in_background() || self.control.rest()
+        self.closed.get().is_some() || !self.is_read_in_background() || self.control.request_wakeup()
     }
 }
 
-impl GiveBack for SocketLink {
-    fn give_back(&self, units: u32) {
+impl CreditReturn for SocketLink {
+    fn return_credit(&self, units: u32) {
         if self.owed.add(units) {
             // When the link has ended, nobody is owed anything.
             let _ = self.send(Outgoing::bare(FrameKind::Credit, CallId(0)), Flush::Now, None);

@@ -11,11 +11,12 @@ use telegrad_autograd::Param;
 use telegrad_rpc::{RRef, Result, World, remote};
 use telegrad_wire::{Wire, WireError};
 
+use crate::error::in_file;
 use crate::parcel::{Parcel, name_of};
 use crate::share::hold_all;
 use crate::tracked::check_connected;
 use crate::var_map_module::Variables;
-use crate::{Error, Module, state_dict};
+use crate::{Error, Module, NnError, state_dict};
 
 /// A module of any type, on the worker of a [`RemoteModule`](crate::RemoteModule).
 pub struct AnyModule {
@@ -60,7 +61,7 @@ impl AnyModule {
     ///
     /// Inputs and outputs are of any [`Wire`] type: tuples of tensors, states, options, numbers beside tensors. Gradients
     /// flow through all tensors in them. An input that no output depends on, or an output that depends on no input and no
-    /// parameter, is an [error](Error::LostInput).
+    /// parameter, is an [error](NnError::LostInput).
     ///
     /// ```
     /// use candle_core::Tensor;
@@ -142,7 +143,7 @@ impl AnyModule {
     /// # Errors
     /// When the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        Ok(state_dict::write(&self.state_dict()?, path.as_ref())?)
+        state_dict::write(&self.state_dict()?, path.as_ref())
     }
 
     /// Reads the parameters from a safetensors file, as [`load`](crate::load) does.
@@ -160,7 +161,7 @@ impl AnyModule {
             Apply::Module(module) => module.forward(x)?,
             Apply::Function(typed) => {
                 let y = (typed.function)(pack(&self.name, x)?)?;
-                y.unpack().map_err(|_| Error::Outputs {
+                y.unpack().map_err(|_| NnError::Outputs {
                     layer: self.name.to_string(),
                     takes: (typed.inputs)(),
                     gives: (typed.outputs)(),
@@ -237,7 +238,7 @@ impl AnyModule {
     /// # Errors
     /// When candle cannot copy one.
     pub fn state_dict(&self) -> Result<BTreeMap<String, Tensor>> {
-        Ok(state_dict::values_of(&self.parameters.named())?)
+        state_dict::values_of(&self.parameters.named())
     }
 
     /// Sets the parameters, all or none of them, as [`load_state_dict`](crate::load_state_dict) does.
@@ -245,13 +246,13 @@ impl AnyModule {
     /// # Errors
     /// When a name is missing or unknown, or a shape differs.
     pub fn load_state_dict(&self, state: BTreeMap<String, Tensor>) -> Result<()> {
-        Ok(state_dict::set(&self.parameters.named(), &state)?)
+        state_dict::set(&self.parameters.named(), &state)
     }
 
     /// As [`load_state_dict`](Self::load_state_dict), with values from a file that errors name.
     pub(crate) fn load_from(&self, path: String, state: BTreeMap<String, Tensor>) -> Result<()> {
         let set = state_dict::set(&self.parameters.named(), &state);
-        Ok(set.map_err(|error| error.in_file(Path::new(&path)))?)
+        set.map_err(|error| in_file(error, Path::new(&path)))
     }
 }
 
@@ -289,16 +290,18 @@ impl ParameterSet for Variables {
 
 /// The error that inputs have other types than the module's.
 fn inputs_error(layer: &str, takes: String, error: &WireError) -> Error {
-    Error::Inputs {
+    NnError::Inputs {
         layer: layer.to_owned(),
         takes,
         why: error.to_string(),
     }
+    .into()
 }
 
 fn pack<T: Wire>(layer: &str, value: &T) -> crate::Result<Parcel> {
-    Parcel::pack(value).map_err(|error| Error::Unsendable {
+    let packed = Parcel::pack(value).map_err(|error| NnError::Unsendable {
         layer: layer.to_owned(),
         why: error.to_string(),
-    })
+    });
+    Ok(packed?)
 }

@@ -6,10 +6,11 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
+use crate::error::{wrong_options, wrong_shape};
 use crate::operands::{check_bias, check_dtypes};
 use crate::real::with_type;
 use crate::window::{Pair, WindowOptions};
-use crate::{Error, Module, Result, Rng, init};
+use crate::{Module, Result, Rng, init};
 
 /// Options of a convolution.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,7 @@ impl Conv2d {
         let (groups, kernel) = (options.groups, kernel.into());
         if groups == 0 || !inputs.is_multiple_of(groups) {
             let why = format!("{groups} groups do not divide {inputs} input channels");
-            return Err(Error::options("Conv2d", why));
+            return Err(wrong_options("Conv2d", why));
         }
         let shape = (outputs, inputs / groups, kernel.rows, kernel.columns);
         let weight = init::default_weight(shape, rng)?;
@@ -141,7 +142,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
         let window = sliding.over("Conv2d", x)?;
         let inputs = weight.dim(1)? * options.groups;
         if window.channels != inputs {
-            return Err(Error::shape(
+            return Err(wrong_shape(
                 "Conv2d",
                 format!("images of {inputs} channels"),
                 x.shape(),
@@ -156,11 +157,11 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
 fn check(weight: &Tensor, bias: Option<&Tensor>, groups: usize) -> Result<Pair> {
     let [outputs, _, rows, columns] = *weight.dims() else {
         let expected = "a weight [out, in / groups, rows, columns]";
-        return Err(Error::shape("Conv2d", expected, weight.shape()));
+        return Err(wrong_shape("Conv2d", expected, weight.shape()));
     };
     if groups == 0 || !outputs.is_multiple_of(groups) {
         let why = format!("{groups} groups do not divide {outputs} output channels");
-        return Err(Error::options("Conv2d", why));
+        return Err(wrong_options("Conv2d", why));
     }
     check_bias("Conv2d", bias, outputs)?;
     Ok((rows, columns).into())

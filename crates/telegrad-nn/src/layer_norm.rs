@@ -4,10 +4,11 @@ use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
+use crate::error::wrong_shape;
 use crate::node::{Derivatives, Pass, node};
 use crate::operands::check_trailing;
 use crate::real::{Real, dot, read, sum_of, with_type};
-use crate::{Error, Module, Result, init};
+use crate::{Module, Result, init};
 
 /// Normalises the last dimensions to mean 0 and variance 1, then scales and shifts each element.
 ///
@@ -45,7 +46,7 @@ impl LayerNorm {
     pub fn from_tensors(weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Self> {
         if weight.dims() != bias.dims() {
             let expected = format!("a bias {:?}", weight.dims());
-            return Err(Error::shape("LayerNorm", expected, bias.shape()));
+            return Err(wrong_shape("LayerNorm", expected, bias.shape()));
         }
         Ok(Self {
             weight: Param::named("weight", weight)?,

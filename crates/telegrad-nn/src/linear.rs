@@ -4,11 +4,12 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
+use crate::error::wrong_shape;
 use crate::matrix::product_transposed;
 use crate::node::{Derivatives, Pass, node};
 use crate::operands::{check_bias, check_dtypes};
 use crate::real::{Real, has_kernels, read};
-use crate::{Error, Module, Result, Rng, init};
+use crate::{Module, Result, Rng, init};
 
 /// `y = x · weightᵀ + bias` over the last dimension, with torch's layout (`weight` is `[out, in]`) and torch's
 /// initialisation, uniform within ±1/√in.
@@ -54,7 +55,7 @@ impl Linear {
     /// When the weight is not `[out, in]` or the bias is not `[out]`.
     pub fn from_tensors(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
         let [outputs, _] = *weight.dims() else {
-            return Err(Error::shape("Linear", "a weight [out, in]", weight.shape()));
+            return Err(wrong_shape("Linear", "a weight [out, in]", weight.shape()));
         };
         check_bias("Linear", bias, outputs)?;
         Ok(Self {
@@ -97,7 +98,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
 fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (outputs, inputs) = weight.dims2()?;
     let Some((_, rest)) = x.dims().split_last().filter(|(last, _)| **last == inputs) else {
-        return Err(Error::shape("linear", format!("[..., {inputs}]"), x.shape()));
+        return Err(wrong_shape("linear", format!("[..., {inputs}]"), x.shape()));
     };
     check_bias("linear", bias, outputs)?;
     check_dtypes("linear", x, weight, bias)?;

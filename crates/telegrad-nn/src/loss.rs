@@ -3,11 +3,12 @@
 use candle_core::Tensor;
 use telegrad_autograd::candle::traced;
 
+use crate::Result;
+use crate::error::{wrong_input, wrong_shape};
 use crate::indices::indices;
 use crate::node::{node, only_gradient};
 use crate::real::{Real, read, sum_of, with_type};
 use crate::softmax::max;
-use crate::{Error, Result};
 
 /// The mean negative logarithm of the probabilities that logits `[n, classes]` give to targets `[n]`.
 ///
@@ -51,10 +52,10 @@ pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
         if prediction.dims() != target.dims() || prediction.dtype() != target.dtype() {
             let expected = format!("a target {:?} of {:?}", prediction.dims(), prediction.dtype());
             let found = format!("{:?} of {:?}", target.dims(), target.dtype());
-            return Err(Error::input("mse", expected, found));
+            return Err(wrong_input("mse", expected, found));
         }
         if prediction.elem_count() == 0 {
-            return Err(Error::shape("mse", "at least one element", prediction.shape()));
+            return Err(wrong_shape("mse", "at least one element", prediction.shape()));
         }
         Ok(with_type!("mse", prediction, T => squares::<T>(prediction, target)?))
     })
@@ -63,17 +64,17 @@ pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Validates scores and targets; returns the number of classes and the targets.
 fn classes(layer: &'static str, scores: &Tensor, targets: &Tensor) -> Result<(usize, Vec<usize>)> {
     let [samples, classes] = *scores.dims() else {
-        return Err(Error::shape(layer, "scores [n, classes]", scores.shape()));
+        return Err(wrong_shape(layer, "scores [n, classes]", scores.shape()));
     };
     if targets.dims() != [samples] {
-        return Err(Error::shape(
+        return Err(wrong_shape(
             layer,
             format!("targets [{samples}]"),
             targets.shape(),
         ));
     }
     if samples == 0 {
-        return Err(Error::shape(layer, "at least one sample", scores.shape()));
+        return Err(wrong_shape(layer, "at least one sample", scores.shape()));
     }
     Ok((classes, indices(layer, targets, classes)?))
 }

@@ -9,7 +9,7 @@ use telegrad_rpc::{FreeFn, RRef, Result, RpcFuture, To, World};
 use telegrad_wire::Wire;
 
 use crate::parcel::{Parcel, name_of};
-use crate::{AnyModule, Error, state_dict};
+use crate::{AnyModule, NnError, state_dict};
 
 /// A module on another worker, used like a local one.
 ///
@@ -176,7 +176,7 @@ impl RemoteModule {
     /// # Errors
     /// As [`forward`](Self::forward); when the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        Ok(state_dict::write(&self.state_dict()?, path.as_ref())?)
+        state_dict::write(&self.state_dict()?, path.as_ref())
     }
 
     /// Sets all parameters or, on an error, none, from a safetensors file on the caller's host.
@@ -222,7 +222,7 @@ pub(crate) fn start_call(
 pub(crate) fn unpack_outputs<O: Wire>(worker: &str, outputs: Parcel) -> Result<O> {
     outputs.unpack().map_err(|error| {
         let wanted = name_of::<O>();
-        Error::Wanted {
+        NnError::Wanted {
             worker: worker.to_owned(),
             wanted,
             why: error.to_string(),

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use telegrad_autograd::candle::traced_as;
 use telegrad_trace::Kind;
 
-use crate::{Error, Module, Result, tracked};
+use crate::{Module, NnError, Result, tracked};
 
 /// A chain of modules, named by position or by a given name.
 ///
@@ -86,7 +86,7 @@ impl Module for Sequential {
             let label = || stage.label.clone().into();
             let y = traced_as(Kind::Layer, label, &[&x], || stage.module.forward(&x));
             let y = y.and_then(|y| tracked(&stage.label, &[&x], y));
-            x = y.map_err(|source| Error::Stage {
+            x = y.map_err(|source| NnError::Stage {
                 index,
                 stage: stage.label.clone(),
                 source: Box::new(source),

@@ -3,9 +3,10 @@
 use candle_core::{D, Tensor};
 use telegrad_autograd::candle::traced;
 
+use crate::Result;
+use crate::error::wrong_shape;
 use crate::node::{node, only_gradient};
 use crate::real::{Real, dot, read, sum_of, with_type};
-use crate::{Error, Result};
 
 /// Exponentials along a dimension, divided by their sum.
 ///
@@ -43,7 +44,7 @@ pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tens
 /// Applies a function over the last dimension along another one.
 fn along(x: &Tensor, dim: usize, function: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     if x.dim(dim)? == 0 {
-        return Err(Error::shape(
+        return Err(wrong_shape(
             "softmax",
             "at least one element along its dimension",
             x.shape(),

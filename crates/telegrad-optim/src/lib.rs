@@ -23,7 +23,6 @@
 //! # Ok::<(), telegrad_rpc::Error>(())
 //! ```
 
-mod error;
 mod check;
 mod algorithm;
 mod element;
@@ -41,8 +40,8 @@ pub use algorithm::{Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, RMSprop, 
 pub use any_algorithm::{AnyAlgorithm, RemoteAlgorithm};
 pub use distributed::{DistributedOptimizer, RemoteGroup};
 pub use element::Element;
-pub use error::OptimError;
 pub use norm::{clip_factor, squared_norm};
 pub use optimizer::{Optimizer, ParamGroup};
 pub use schedule::{Anneal, CosineAnnealingLr, LinearLr, OneCycleLr, Schedule, StepLr, WarmUp};
 pub use state::State;
+pub use telegrad_error::OptimError;

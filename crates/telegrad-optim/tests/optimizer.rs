@@ -20,7 +20,7 @@ fn sgd(lr: f64) -> Sgd {
 #[track_caller]
 fn error<T>(result: Result<T>) -> OptimError {
     match result.err().expect("an error") {
-        Error::Other(error) => *error.downcast().expect("an error of the optimiser"),
+        Error::Optim(error) => *error,
         other => panic!("{other}"),
     }
 }
@@ -268,7 +268,7 @@ fn missing_duplicate_and_integer_parameters_are_refused() {
     let whole = error(Optimizer::new([param(&[1.0]), whole], Sgd::default()));
     assert_eq!(
         whole.to_string(),
-        "parameter 1 of group 0 has elements of type U32, which cannot be optimised"
+        "parameter 1 of group 0 has elements of type U32, which cannot be optimised: use f16, bf16, f32 or f64"
     );
 
     let bad = error(Optimizer::new([param(&[1.0])], sgd(-1.0)));

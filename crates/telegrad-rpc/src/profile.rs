@@ -6,12 +6,12 @@ mod forgetting;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use telegrad_trace::{Collected, Kind, Options, Position, Profile, Span, Status};
+use telegrad_profile::{Options, Profile};
+use telegrad_trace::{Collected, Kind, Position, Span, Status};
 use telegrad_wire::Rank;
 
 use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::registry::Registration;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -123,9 +123,4 @@ fn of_world(world: &World, parts: Vec<(Rank, String, Collected)>, missing: Vec<(
 fn here() -> Result<Arc<Worker>> {
     let worker = CallContext::current().and_then(|call| call.worker.upgrade());
     worker.ok_or(Error::ShutDown)
-}
-
-/// Whether a function is there to put profiles together.
-pub(crate) fn is_collection(function: &Registration) -> bool {
-    function.is(&collecting::collect) || function.is(&forgetting::is_open) || function.is(&forgetting::forget)
 }

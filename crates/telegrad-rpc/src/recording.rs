@@ -9,25 +9,19 @@ use telegrad_trace::{Cause, Entered, Execution, Kind, Origin, Position, Recorder
 use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, RawTensor};
 
 use crate::call::{Call, Reply};
+use crate::class::Class;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
-use crate::profile::is_collection;
 use crate::registry::{Registration, Registry, Trouble};
-use crate::rref::is_control;
 use crate::worker::{Request, Worker};
 use crate::worker_info::WorkerInfo;
 
 /// What is decoded in no time is smaller.
 const LARGE: usize = 64 << 10;
 
-/// Whether calls of this function are nobody's business: they are made for the sake of others.
-pub(crate) fn is_hidden(function: &Registration) -> bool {
-    is_control(function) || is_collection(function)
-}
-
 /// A call that is about to be made.
 pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>) -> Option<Arc<Span>> {
-    if is_hidden(request.function) {
+    if !request.function.class.is_recorded() {
         return None;
     }
     let callee = worker.members().ok()?.find(request.to).ok()?.info.rank;
@@ -38,6 +32,7 @@ pub(crate) fn of_call(worker: &Arc<Worker>, at: Position, request: &Request<'_>)
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
+        is_shutdown: request.function.class == Class::Shutdown,
     };
     let span = Span::new(&worker.recorder, at, request.function.name, Kind::Call(call));
     Some(Arc::new(span))
@@ -183,7 +178,7 @@ pub(crate) fn of_execution(
     function: &Registration,
     (caller, tensors): (&WorkerInfo, &[RawTensor]),
 ) -> Option<Arc<Span>> {
-    if is_hidden(function) {
+    if !function.class.is_recorded() {
         return None;
     }
     let execution = Execution {
@@ -192,6 +187,7 @@ pub(crate) fn of_execution(
         decoded: 0,
         returned: 0,
         replied: 0,
+        is_gathering: function.class.is_gathering(),
     };
     let kind = Kind::Execution(execution);
     let cause = Cause::Elsewhere(origin);
@@ -226,7 +222,7 @@ pub(crate) fn serves(context: &CallContext) -> Entered {
 #[cold]
 fn recorder_of(context: &CallContext) -> Option<Arc<Recorder>> {
     let function = Registry::get().find(context.function)?;
-    let worker = context.worker.upgrade().filter(|_| !is_hidden(function));
+    let worker = context.worker.upgrade().filter(|_| function.class.is_recorded());
     worker.map(|worker| worker.recorder.clone())
 }
 

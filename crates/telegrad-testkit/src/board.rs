@@ -16,6 +16,8 @@ use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 use server::Server;
 
+use crate::raise_on_drop::RaiseOnDrop;
+
 /// How long to wait for a signal. Shorter than a test's limit, because this error says more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -120,6 +122,14 @@ impl Board {
     /// Gives a signal.
     pub fn raise(&self, signal: &str) {
         self.post(signal, "");
+    }
+
+    /// Returns a value that raises a signal when it is dropped.
+    pub fn raise_on_drop(&self, signal: &'static str) -> RaiseOnDrop {
+        RaiseOnDrop {
+            board: self.clone(),
+            signal,
+        }
     }
 
     /// Waits for a signal.

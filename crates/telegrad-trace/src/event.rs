@@ -43,14 +43,6 @@ impl Event {
         self.end.saturating_sub(self.start)
     }
 
-    /// Until when whoever caused it could not go on: a call lets its caller go once its request has left.
-    pub(crate) fn held_until(&self) -> u64 {
-        match &self.kind {
-            Kind::Call(Call { sent: sent @ 1.., .. }) => (*sent).min(self.end),
-            _ => self.end,
-        }
-    }
-
     /// As a call, if it is one.
     pub fn as_call(&self) -> Option<&Call> {
         match &self.kind {
@@ -61,7 +53,7 @@ impl Event {
 
     /// Whether it is a call of a graceful shutdown.
     pub fn is_shutdown(&self) -> bool {
-        self.as_call().is_some_and(|call| call.verb == SHUTDOWN)
+        self.as_call().is_some_and(|call| call.is_shutdown)
     }
 
     /// As the execution of a call, if it is one.
@@ -120,26 +112,10 @@ impl Kind {
     }
 }
 
-/// Whether a function is a member's part in a barrier, a gathering or a shutdown. Such a call is no work: it waits for other
-/// members, and the worker that it runs on need not be one of them.
-#[inline]
-pub fn is_gathering(function: &str) -> bool {
-    matches!(function, "telegrad::gather" | "telegrad::barrier") || is_shutdown(function)
-}
-
-/// Whether a function is a member's part in a graceful shutdown. Its calls are recorded under the verb [`SHUTDOWN`].
-#[inline]
-pub fn is_shutdown(function: &str) -> bool {
-    matches!(function, "telegrad::done" | "telegrad::quiet")
-}
-
-/// The verb of a graceful shutdown's calls. A worker in shutdown is idle: these calls do not count as waiting.
-pub const SHUTDOWN: &str = "shutdown";
-
 /// A call, seen by the caller. It begins before its arguments are encoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Call {
-    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`; [`SHUTDOWN`] for the end of a world.
+    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`; `shutdown` for the end of a world.
     pub verb: Cow<'static, str>,
     /// Whom it went to.
     pub callee: Rank,
@@ -151,6 +127,9 @@ pub struct Call {
     pub sent_bytes: u64,
     /// Bytes of the answer.
     pub received_bytes: u64,
+    /// Whether it belongs to a graceful shutdown. A worker in shutdown is idle: a wait for this call is no waiting time.
+    #[serde(default)]
+    pub is_shutdown: bool,
 }
 
 /// A call, seen by the callee.
@@ -168,6 +147,10 @@ pub struct Execution {
     pub returned: u64,
     /// When the answer was handed over to the link; 0 when there was none.
     pub replied: u64,
+    /// Whether it is a member's part in a barrier, a gathering or a shutdown. It waits for other members, so it does not count as
+    /// work of its worker.
+    #[serde(default)]
+    pub is_gathering: bool,
 }
 
 /// How something ended.
@@ -200,54 +183,5 @@ impl std::fmt::Display for Status {
             Self::TimedOut => f.write_str("timed out"),
             Self::Cancelled => f.write_str("cancelled"),
         }
-    }
-}
-
-/// Where in a recording something happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The trace: one profile. 0 when only this process records.
-    pub trace: u64,
-    /// The event that is going on; 0 for none.
-    pub span: u64,
-}
-
-/// The bit of a trace's number that asks for shapes.
-const SHAPES: u64 = 1;
-
-/// The number of a trace of this worker.
-pub(crate) fn trace_number(opener: Rank, count: u64, with_shapes: bool) -> u64 {
-    (u64::from(opener) + 1) << 40 | (count << 1) & ((1 << 40) - 1) | u64::from(with_shapes)
-}
-
-/// Which of the traces of its worker one is; they are counted up.
-pub(crate) fn trace_count(trace: u64) -> u64 {
-    (trace & ((1 << 40) - 1)) >> 1
-}
-
-/// The trace of what is done for subscribers while they are shown something: it is recorded nowhere, on no worker. Otherwise
-/// subscribers of two workers that call each other would never come to an end (S47).
-const UNSEEN: u64 = 1;
-
-impl Position {
-    /// Where what is done for subscribers happens.
-    pub(crate) const UNSEEN: Self = Self {
-        trace: UNSEEN,
-        span: 0,
-    };
-
-    /// Whether nothing is recorded there.
-    pub fn is_unseen(&self) -> bool {
-        self.trace == UNSEEN
-    }
-
-    /// Whether shapes are asked for.
-    pub fn has_shapes(&self) -> bool {
-        self.trace & SHAPES != 0 && !self.is_unseen()
-    }
-
-    /// Who has opened the trace, if a worker has.
-    pub fn opener(trace: u64) -> Option<Rank> {
-        Rank::try_from((trace >> 40).checked_sub(1)?).ok()
     }
 }

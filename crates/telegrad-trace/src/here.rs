@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 
-use crate::current::{self, Place};
 use crate::recorder::Recorder;
-use crate::shown::Shown;
+use crate::subscribers::Shown;
+use crate::thread_state::{self as current, Place};
 
 /// Where a thread is, for another one that works for it.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! What one worker has recorded.
 
-mod books;
+mod table;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -9,14 +9,15 @@ use parking_lot::Mutex;
 use telegrad_wire::Rank;
 
 use crate::clock::Clock;
-use crate::current;
-use crate::event::{Event, Kind, Position, trace_count, trace_number};
+use crate::event::{Event, Kind};
+use crate::position::{Position, trace_count, trace_number};
+use crate::recorders as watching;
 use crate::sink::Sink;
 use crate::subscribers;
-use crate::watching;
+use crate::thread_state as current;
 
-pub use books::Collected;
-use books::{Books, name_thread};
+pub use table::Collected;
+use table::{Books, name_thread};
 
 /// The trace of a world that is recorded from its start to its end; the next one if shapes are asked for.
 pub const WHOLE_WORLD: u64 = 2;

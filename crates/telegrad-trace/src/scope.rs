@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use telegrad_wire::Rank;
 
-use crate::current::{self, Entered, Whereabouts, is_recorded};
-use crate::event::{Event, Kind, Position, Status};
+use crate::event::{Event, Kind, Status};
+use crate::position::Position;
 use crate::recorder::Recorder;
+use crate::recorders as watching;
 use crate::span::Span;
-use crate::watching;
+use crate::thread_state::{self as current, Entered, Whereabouts, is_recorded};
 
 /// Records something from now until it is dropped. `name` is asked for only if it is recorded.
 #[inline]
@@ -134,9 +135,9 @@ pub(crate) static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 mod tests {
     use super::*;
     use crate::Clock;
-    use crate::current::{enter, of, thread};
     use crate::here;
-    use crate::shown::Shown;
+    use crate::subscribers::Shown;
+    use crate::thread_state::{enter, of, thread};
 
     #[test]
     fn a_thread_that_is_told_records_for_another() {

@@ -1,5 +1,7 @@
 //! The file that a worker writes what it does to (S44).
 
+mod line;
+
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -8,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use telegrad_wire::Rank;
 
-use crate::lines::Line;
+pub use line::SinkLine;
 
 /// The environment variable with the folder that the workers of a world write what they record to.
 pub const FOLDER: &str = "TELEGRAD_TRACE";
@@ -40,7 +42,7 @@ pub fn write_worker(folder: &Path, world: u64, (rank, name, life): (Rank, &str, 
         whole: 0,
         last: 0,
     };
-    sink.write(&Sink::line(&Line::Of {
+    sink.write(&Sink::line(&SinkLine::Worker {
         rank,
         of: name.to_owned(),
         world,
@@ -49,7 +51,7 @@ pub fn write_worker(folder: &Path, world: u64, (rank, name, life): (Rank, &str, 
 }
 
 /// The worker that a file is of, by what it is called.
-pub(crate) fn worker_of(file: &Path) -> Option<(Rank, String)> {
+pub fn worker_of_file(file: &Path) -> Option<(Rank, String)> {
     let (rank, rest) = file.file_stem()?.to_str()?.split_once('-')?;
     let (name, _) = rest.rsplit_once('-')?;
     Some((rank.parse().ok()?, name.to_owned()))
@@ -74,7 +76,7 @@ impl Sink {
     /// Says that no more could be written, in place of the last event: where a disk is full, that is where there is room.
     pub(crate) fn give_up(mut self, error: &io::Error) {
         let end = if self.last > 0 { self.last } else { self.whole };
-        let line = Self::line(&Line::Stopped {
+        let line = Self::line(&SinkLine::Stopped {
             stopped: error.to_string(),
         });
         let written = self
@@ -87,7 +89,7 @@ impl Sink {
     }
 
     pub(crate) fn close(mut self, threads: FxHashMap<u64, String>) {
-        let threads = Line::Threads {
+        let threads = SinkLine::Threads {
             threads: threads.into_iter().collect(),
         };
         // Without it, threads have numbers instead of names, and the recording counts as one that breaks off.

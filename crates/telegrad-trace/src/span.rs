@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::current::{self, Entered};
-use crate::event::{Event, Kind, Position, Status};
+use crate::event::{Event, Kind, Status};
+use crate::position::Position;
 use crate::recorder::Recorder;
-use crate::shown::Shown;
+use crate::subscribers::Shown;
 use crate::subscribers::{self, Cause, Origin};
+use crate::thread_state::{self as current, Entered};
 
 /// An event that is not over yet. It may end on another thread; one that is dropped was cancelled.
 #[derive(Debug)]

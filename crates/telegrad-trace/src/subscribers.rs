@@ -10,6 +10,8 @@
 //!
 //! Subscribers are somebody else's code, in the middle of ours: whatever they do is kept [`aside`] (S45, S47).
 
+mod shown_span;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Once, OnceLock};
@@ -22,11 +24,11 @@ use tracing_core::callsite::{self, Callsite};
 use tracing_core::subscriber::NoSubscriber;
 use tracing_core::{Interest, Kind as Callsites, Level, Metadata};
 
-use crate::current;
 use crate::event::{Event, Kind, Status};
 use crate::recorder::Recorder;
-use crate::shown::Shown;
-use crate::watching;
+use crate::recorders as watching;
+use crate::thread_state as current;
+pub use shown_span::Shown;
 
 /// The target of all spans.
 pub const TARGET: &str = "telegrad::trace";

@@ -148,6 +148,7 @@ fn call(callee: u32) -> Kind {
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
+        is_shutdown: false,
     })
 }
 
@@ -207,6 +208,7 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
             decoded: 0,
             returned: 0,
             replied: 0,
+            is_gathering: false,
         };
         let served = Span::ahead(
             &recorder,

@@ -9,7 +9,7 @@
 use telegrad::nn::{Embedding, Linear, Lstm, Rng};
 use telegrad::prelude::*;
 
-const TEXT: &str = include_str!("../../../data/lighthouse.txt");
+const TEXT: &str = include_str!("../data/lighthouse.txt");
 
 const WIDTH: usize = 16;
 const HIDDEN: usize = 96;

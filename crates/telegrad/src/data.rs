@@ -1,4 +1,4 @@
-//! Data to try things with.
+//! A small data set for examples and first experiments.
 
 use std::io::Read;
 
@@ -6,16 +6,16 @@ use candle_core::{Device, Tensor};
 use flate2::read::GzDecoder;
 use telegrad_rpc::{Error, Result};
 
-/// The file, as it is in the repository.
-const DIGITS: &[u8] = include_bytes!("../../../data/digits.csv.gz");
+/// The compressed file, one image per line.
+const DIGITS: &[u8] = include_bytes!("../data/digits.csv.gz");
 
 /// Pixels of an image.
 const PIXELS: usize = 64;
 
-/// Of this many images one is for testing.
+/// One of this many images is in the test set.
 const TEST_SHARE: usize = 5;
 
-/// Images and what they show.
+/// Images with their labels.
 #[derive(Clone, Debug)]
 pub struct Images {
     /// One row of 64 numbers from 0 to 1 for each image, in f32.
@@ -25,31 +25,32 @@ pub struct Images {
 }
 
 impl Images {
-    /// How many there are.
+    /// Number of images.
     pub fn len(&self) -> usize {
         self.labels.elem_count()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Some of them, by number.
+    /// The images at `indices`.
     ///
     /// # Errors
-    /// When there is no image of a number.
-    pub fn batch(&self, numbers: &[u32]) -> Result<Self> {
-        let numbers = Tensor::new(numbers, &Device::Cpu)?;
+    /// When an index is out of range.
+    pub fn batch(&self, indices: &[u32]) -> Result<Self> {
+        let indices = Tensor::new(indices, &Device::Cpu)?;
         Ok(Self {
-            pixels: self.pixels.index_select(&numbers, 0)?,
-            labels: self.labels.index_select(&numbers, 0)?,
+            pixels: self.pixels.index_select(&indices, 0)?,
+            labels: self.labels.index_select(&indices, 0)?,
         })
     }
 }
 
-/// Handwritten digits of 8 × 8 pixels (UCI, by E. Alpaydin and C. Kaynak, CC BY 4.0), to train with and to test
-/// with: every fifth is for testing.
+/// Handwritten digits of 8 × 8 pixels, as a training set and a test set.
+///
+/// Every fifth image is in the test set. The data is from UCI, by E. Alpaydin and C. Kaynak, under CC BY 4.0.
 ///
 /// ```
 /// let (train, test) = telegrad::data::digits()?;
@@ -59,7 +60,7 @@ impl Images {
 /// ```
 ///
 /// # Errors
-/// When the file in the program is damaged.
+/// When the embedded file is damaged.
 pub fn digits() -> Result<(Images, Images)> {
     let mut text = String::new();
     GzDecoder::new(DIGITS)
@@ -76,7 +77,7 @@ pub fn digits() -> Result<(Images, Images)> {
         let label = pixels.pop().map_or(0, |label| (label * 16.0) as u32);
         if pixels.len() - before != PIXELS {
             return Err(Error::other(format!(
-                "line {} has no {PIXELS} pixels",
+                "line {} of the embedded digits does not have {PIXELS} pixels",
                 number + 1
             )));
         }

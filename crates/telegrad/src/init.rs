@@ -1,10 +1,10 @@
-//! Joining a world with everything that this crate has.
+//! Joining a world, with autograd if the feature is on.
 
-use telegrad_autograd::candle::Candle;
 use telegrad_rpc::{Options, Result, World};
 
-/// Joins the world that the environment describes (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`) as the
-/// worker of this name, with autograd. Returns when all members are there.
+/// Joins the world that the environment describes, as the worker `name`.
+///
+/// Reads `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`. Returns once all members have joined.
 ///
 /// # Errors
 /// When the world cannot be formed: see [`Error`](crate::Error).
@@ -17,6 +17,18 @@ pub fn init(name: &str) -> Result<World> {
 /// # Errors
 /// As [`init`].
 pub fn init_with(name: &str, options: Options) -> Result<World> {
+    telegrad_rpc::init_with(name, with_autograd(options))
+}
+
+#[cfg(feature = "autograd")]
+fn with_autograd(options: Options) -> Options {
+    use telegrad_autograd::candle::Candle;
+
     let layer = options.layer.or(Some(telegrad_autograd::layer::<Candle>));
-    telegrad_rpc::init_with(name, Options { layer, ..options })
+    Options { layer, ..options }
+}
+
+#[cfg(not(feature = "autograd"))]
+fn with_autograd(options: Options) -> Options {
+    options
 }

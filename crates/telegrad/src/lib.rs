@@ -28,46 +28,76 @@
 //! }
 //! ```
 //!
-//! Where to go from here: [`init`] and [`Options`] for how workers find each other, [`World`] for
-//! what can be done with them, [`RRef`] for values that stay where they are, [`AutogradWorld::context`] for gradients across
-//! workers, [`nn`] and [`optim`] for layers and optimisers, [`remote`] for which
-//! functions can be called, [`ops`] for the
-//! tensor operators that every worker has, [`profile()`] for where the time goes, [`launch`] to start the processes of a world.
+//! Where to go from here: [`init`] and [`Options`] form a world, [`World`] makes calls, [`RRef`] refers to values on other
+//! workers, [`remote`] says which functions can be called, and [`profile()`] shows where the time goes.
+//! [`AutogradWorld::context`] computes gradients across workers, [`nn`] and [`optim`] have layers and optimisers, [`ops`] the
+//! tensor operators that every worker has. [`launch`] starts the processes of a world.
+//!
+//! # Features
+//!
+//! All are on by default. A program that only calls does without them (`default-features = false`).
+//!
+//! | feature | implies | adds |
+//! |---|---|---|
+//! | `candle` | | candle's `Tensor` as an argument and a result |
+//! | `autograd` | `candle` | contexts, backward passes, parameters, and [`ops`] |
+//! | `nn` | `autograd` | [`nn`]: layers, losses, modules on other workers; [`candle_nn`] |
+//! | `optim` | `autograd` | [`optim`]: optimisers and schedules, [`DistributedOptimizer`](optim::DistributedOptimizer) |
+//! | `data` | `candle` | [`data`]: handwritten digits |
+//! | `launch` | | [`launch`]: starts the processes of a world |
+//! | `serde` | | [`Serde`]: any type of serde as an argument or a result |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The macros name this crate by its full path, also inside the crate itself.
+#[cfg(feature = "autograd")]
 extern crate self as telegrad;
 
+#[cfg(feature = "data")]
 pub mod data;
 mod init;
+#[cfg(feature = "launch")]
 pub mod launch;
+#[cfg(feature = "autograd")]
 pub mod ops;
 
-/// candle's tensors, of the release that this crate takes and gives.
+/// The release of candle that provides the tensors of this crate.
+#[cfg(feature = "candle")]
 pub use candle_core;
 /// candle's layers and `VarMap`, of the same release.
+#[cfg(feature = "nn")]
 pub use candle_nn;
 pub use init::{init, init_with};
+#[cfg(feature = "autograd")]
 pub use telegrad_autograd::{
-    AutogradBackend, AutogradError, AutogradInfo, AutogradWorld, Backward, Context, Gradients, JoinTime, Mode,
-    Param, Root, Roots, candle, layer,
+    AutogradInfo, AutogradWorld, Backward, Context, Gradients, JoinTime, Mode, Param, Roots, candle,
 };
+pub use telegrad_error::{
+    AutogradError, Error, Hop, Mismatch, ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind,
+    RendezvousError, Result, UrlError, WorkerInfo,
+};
+#[cfg(feature = "candle")]
+pub use telegrad_error::{NnError, OptimError};
 pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
 /// Layers, initialisers, losses, and modules on other workers.
+#[cfg(feature = "nn")]
 pub use telegrad_nn as nn;
 /// Optimisers, schedules, saved state.
+#[cfg(feature = "optim")]
 pub use telegrad_optim as optim;
-/// What workers on this machine are doing, from outside.
+/// Profiles: averages, steps, critical paths, files.
+pub use telegrad_profile as profile;
+/// The status of the workers on this machine, seen from outside.
 pub use telegrad_rpc::status;
 pub use telegrad_rpc::{
-    DebugInfo, Elapsed, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options, ProcessProfile,
-    RRef, ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind, RendezvousError, Result, Round,
-    RoundError, RpcFuture, Sleep, StoreServer, To, Transport, UrlError, WorkerInfo, World, caller,
-    is_cancelled, join_all, profile, register, remote, sleep, time_left, timeout,
+    Access, Callable, DebugInfo, Elapsed, JoinAll, LocalValue, LocalValueMut, Options, ProcessProfile, RRef,
+    Receiver, Round, RoundError, RpcFuture, Sleep, StoreServer, To, Transport, World, caller, is_cancelled,
+    join_all, profile, register, remote, sleep, time_left, timeout,
 };
-/// What profiles are made of, and what can be seen in them.
+/// Events, spans and recorders.
 pub use telegrad_trace as trace;
 pub use telegrad_trace::record_function;
-/// The element types that travel.
+/// The element types of tensors.
 pub use telegrad_wire::DType as ElementType;
 #[cfg(feature = "serde")]
 pub use telegrad_wire::Serde;
@@ -76,23 +106,41 @@ pub use telegrad_wire::{
     WireError,
 };
 
-/// What most programs want: `use telegrad::prelude::*`.
+/// The items that most programs use: `use telegrad::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        AutogradError, AutogradWorld, Backward, Context, Error, Mode, Options, Param, RRef, Result, Round,
-        RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled, join_all, register, remote,
+        AutogradError, Error, Options, RRef, Result, Round, RpcFuture, Transport, Wire, WorkerInfo, World,
+        is_cancelled, join_all, register, remote,
     };
+    #[cfg(feature = "autograd")]
+    pub use crate::{AutogradWorld, Backward, Context, Mode, Param};
+    #[cfg(feature = "candle")]
     pub use candle_core::{DType, Device, Tensor};
+    #[cfg(feature = "nn")]
     pub use telegrad_nn::{self as nn, AnyModule, Module, RemoteModule, RemoteSequential, VarMapModule};
+    #[cfg(feature = "optim")]
     pub use telegrad_optim::{Adam, AdamW, DistributedOptimizer, Sgd};
 }
 
-/// The programs of docs/candle.md, which are compiled as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/candle.md")]
+/// The programs of docs/candle.md, compiled as tests.
+#[cfg(all(
+    doctest,
+    feature = "data",
+    feature = "launch",
+    feature = "nn",
+    feature = "optim"
+))]
+#[doc = include_str!("../docs/candle.md")]
 struct CandleChapter;
 
-/// What the macros need. Not for use by hand.
+/// Interfaces for crates that extend Telegrad, such as another tensor library. Exempt from semantic versioning.
+#[doc(hidden)]
+pub mod extension {
+    #[cfg(feature = "autograd")]
+    pub use telegrad_autograd::{AutogradBackend, Root, layer};
+}
+
+/// Support for the expansion of the macros.
 #[doc(hidden)]
 pub mod __private {
     pub use telegrad_rpc::__private::*;

@@ -1,25 +1,28 @@
 //! The tensor operators that every worker has.
 //!
-//! They are ordinary functions on candle's [`Tensor`], registered under names that do not depend
-//! on the program: `telegrad::add` and so on. Operands are broadcast as candle's `broadcast_*` do.
+//! Operators are ordinary functions on candle's [`Tensor`], registered under names that do not depend on the program:
+//! `telegrad::add` and so on. Operands are broadcast as by candle's `broadcast_*`.
 //!
-//! Those that are computed with bring their own derivative: a backward pass through them is cheaper than through candle's
-//! operations, so they are worth calling on the worker itself too.
+//! Differentiable operators have derivatives of their own. A backward pass through them is cheaper than through candle's
+//! operations, so local calls of them pay too.
 //!
-//! Sums, differences, products and quotients that are only sent back are computed on the tensors as they came (`answer`).
+//! `answer` computes sums, differences, products and quotients on the received tensors where the result is only sent back.
 //!
-//! The cheap ones run on the thread that reads the request. Those whose cost does not follow from
-//! the size of the request (products of matrices, tensors made from a shape) do not.
+//! Cheap operators run on the thread that reads the request. Operators whose cost does not follow from the size of the
+//! request (matrix products, tensors made from a shape) run on the executor.
 
 use candle_core::{DType, Device, Tensor};
 use telegrad_autograd::candle::traced;
-use telegrad_nn as nn;
 use telegrad_rpc::{Error, Result, remote};
 
+#[cfg(not(feature = "nn"))]
+mod activations;
 mod answer;
 mod derivative;
 
 use derivative::{binary, either, of_floats, unary};
+#[cfg(feature = "nn")]
+use telegrad_nn as activations;
 
 macro_rules! binaries {
     ($($(#[$doc:meta])* $name:ident = $wire:literal, $method:ident;)*) => {$(
@@ -29,7 +32,7 @@ macro_rules! binaries {
         /// When the shapes cannot be broadcast together or the element types differ.
         #[remote(name = $wire, inline, answered_by = answer::$name)]
         pub fn $name(a: Tensor, b: Tensor) -> Result<Tensor> {
-            // Equal shapes need no broadcasting, which candle would pay for.
+            // candle's broadcasting costs time even between equal shapes.
             let value = |a: &Tensor, b: &Tensor| {
                 if a.shape() == b.shape() { a.$name(b) } else { a.$method(b) }
             };
@@ -54,7 +57,7 @@ macro_rules! unaries {
         $(#[$doc])*
         ///
         /// # Errors
-        /// When the element type does not support it.
+        /// When the element type does not support the operation.
         #[remote(name = $wire, inline)]
         pub fn $name($x: Tensor) -> Result<Tensor> {
             Ok($value?)
@@ -72,11 +75,11 @@ unaries! {
     /// The natural logarithm of each element.
     log = "telegrad::log", |x| unary("log", &x, of_floats("log", Tensor::log), derivative::log);
     /// The larger of each element and zero. Its slope at zero is zero.
-    relu = "telegrad::relu", |x| either("relu", &x, nn::relu, Tensor::relu);
+    relu = "telegrad::relu", |x| either("relu", &x, activations::relu, Tensor::relu);
     /// The hyperbolic tangent of each element.
-    tanh = "telegrad::tanh", |x| either("tanh", &x, nn::tanh, of_floats("tanh", Tensor::tanh));
+    tanh = "telegrad::tanh", |x| either("tanh", &x, activations::tanh, of_floats("tanh", Tensor::tanh));
     /// `1 / (1 + e^-x)` of each element.
-    sigmoid = "telegrad::sigmoid", |x| either("sigmoid", &x, nn::sigmoid, of_floats("sigmoid", |x| (x.neg()?.exp()? + 1.0)?.recip()));
+    sigmoid = "telegrad::sigmoid", |x| either("sigmoid", &x, activations::sigmoid, of_floats("sigmoid", |x| (x.neg()?.exp()? + 1.0)?.recip()));
     /// The sum of all elements, a scalar.
     sum = "telegrad::sum", |x| unary("sum", &x, Tensor::sum_all, derivative::sum);
     /// The mean of all elements, a scalar.
@@ -108,7 +111,7 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
 pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
     let dim = match dimension(&x, dim) {
         Ok(dim) => dim,
-        // The others record themselves.
+        // The paths below trace themselves.
         Err(error) => return traced("softmax", &[&x], || Err(error)),
     };
     let by_candle = |x: &Tensor| {
@@ -119,7 +122,7 @@ pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
     either(
         "softmax",
         &x,
-        |x| nn::softmax(x, dim),
+        |x| activations::softmax(x, dim),
         of_floats("softmax", by_candle),
     )
 }
@@ -158,7 +161,7 @@ pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
     })
 }
 
-/// The tensors one after the other along dimension `dim`.
+/// The tensors concatenated along dimension `dim`.
 ///
 /// # Errors
 /// When there are none, or their other dimensions differ.
@@ -179,7 +182,7 @@ pub fn cat(tensors: Vec<Tensor>, dim: i64) -> Result<Tensor> {
 /// When the shape is too large.
 #[remote(name = "telegrad::ones")]
 pub fn ones(shape: Vec<usize>) -> Result<Tensor> {
-    Ok(Tensor::ones(fitting(shape)?, DType::F32, &Device::Cpu)?)
+    Ok(Tensor::ones(checked(shape)?, DType::F32, &Device::Cpu)?)
 }
 
 /// Zeros, as 32-bit floats.
@@ -188,7 +191,7 @@ pub fn ones(shape: Vec<usize>) -> Result<Tensor> {
 /// When the shape is too large.
 #[remote(name = "telegrad::zeros")]
 pub fn zeros(shape: Vec<usize>) -> Result<Tensor> {
-    Ok(Tensor::zeros(fitting(shape)?, DType::F32, &Device::Cpu)?)
+    Ok(Tensor::zeros(checked(shape)?, DType::F32, &Device::Cpu)?)
 }
 
 /// Normally distributed random numbers with mean 0 and deviation 1, as 32-bit floats.
@@ -197,7 +200,7 @@ pub fn zeros(shape: Vec<usize>) -> Result<Tensor> {
 /// When the shape is too large.
 #[remote(name = "telegrad::randn")]
 pub fn randn(shape: Vec<usize>) -> Result<Tensor> {
-    Ok(Tensor::randn(0f32, 1f32, fitting(shape)?, &Device::Cpu)?)
+    Ok(Tensor::randn(0f32, 1f32, checked(shape)?, &Device::Cpu)?)
 }
 
 /// A dimension of `x` by its number; negative ones count from the end.
@@ -209,18 +212,20 @@ fn dimension(x: &Tensor, dim: i64) -> Result<usize> {
     };
     found.filter(|&dim| dim < x.rank()).ok_or_else(|| {
         Error::other(format!(
-            "dimension {dim} of a tensor with {} dimensions",
+            "no dimension {dim} in a tensor with {} dimensions",
             x.rank()
         ))
     })
 }
 
-/// Refuses shapes whose tensor no machine could hold, before the allocation ends the process.
-fn fitting(shape: Vec<usize>) -> Result<Vec<usize>> {
-    /// Elements of the largest tensor that can be asked for by shape: 64 GB of 32-bit floats.
-    const MOST: usize = 16 << 30;
+/// Checks that a tensor of this shape can be allocated; a failed allocation would end the process.
+fn checked(shape: Vec<usize>) -> Result<Vec<usize>> {
+    /// Elements of the largest tensor that a caller may create: 64 GB of 32-bit floats.
+    const MAX_ELEMENTS: usize = 16 << 30;
     match shape.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)) {
-        Some(n) if n <= MOST => Ok(shape),
-        _ => Err(Error::other(format!("a tensor of shape {shape:?} is too large"))),
+        Some(n) if n <= MAX_ELEMENTS => Ok(shape),
+        _ => Err(Error::other(format!(
+            "a tensor of shape {shape:?} is too large: the limit is {MAX_ELEMENTS} elements"
+        ))),
     }
 }

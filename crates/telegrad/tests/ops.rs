@@ -384,13 +384,13 @@ fn what_does_not_fit_says_what_and_where() {
         );
         let error = world.rpc_sync(1, ops::reshape, (a.clone(), vec![3])).unwrap_err();
         failed(error, "reshape", "got buffer of size 2 ");
-        let dimension = "dimension 1 of a tensor with 1 dimensions";
+        let dimension = "no dimension 1 in a tensor with 1 dimensions";
         failed(
             world.rpc_sync(1, ops::softmax, (a.clone(), 1)).unwrap_err(),
             "softmax",
             dimension,
         );
-        let dimension = "dimension -2 of a tensor with 1 dimensions";
+        let dimension = "no dimension -2 in a tensor with 1 dimensions";
         failed(
             world.rpc_sync(1, ops::argmax, (a.clone(), Some(-2))).unwrap_err(),
             "argmax",
@@ -409,7 +409,7 @@ fn what_does_not_fit_says_what_and_where() {
         failed(
             world.rpc_sync(1, ops::cat, (vec![a, b], 5)).unwrap_err(),
             "cat",
-            "dimension 5 of a tensor with 1",
+            "no dimension 5 in a tensor with 1",
         );
         let huge = vec![usize::MAX, 2];
         let reason = "a tensor of shape [18446744073709551615, 2] is too large";

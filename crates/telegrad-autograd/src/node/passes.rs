@@ -8,11 +8,12 @@ use telegrad_rpc::Result;
 use telegrad_trace::Kind;
 use telegrad_wire::{ContextId, Rank};
 
+use telegrad_error::AutogradError;
+
 use super::Node;
 use super::tracking::{link, trace_crossing};
 use crate::backend::{AutogradBackend, Root};
 use crate::contexts::SharedContext;
-use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, PassState, RootId};
 use crate::message::{GradientBatch, MessageGradients, PassId, PassInfo, WireGradient};
 use crate::mode::Mode;

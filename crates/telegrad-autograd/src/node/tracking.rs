@@ -8,10 +8,11 @@ use telegrad_rpc::{Crossing, Noted, Recorded, Result};
 use telegrad_trace::Kind;
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
+use telegrad_error::AutogradError;
+
 use super::Node;
 use crate::backend::AutogradBackend;
 use crate::contexts::ContextState;
-use crate::error::AutogradError;
 use crate::graph::{Graph, MessageId, SentMessage};
 
 impl<B: AutogradBackend> Node<B> {

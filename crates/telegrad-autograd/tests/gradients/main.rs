@@ -142,11 +142,8 @@ fn loss(y: &Tensor) -> Result<Tensor> {
 /// The [`AutogradError`] in an error.
 #[track_caller]
 fn autograd_error(error: &Error) -> &AutogradError {
-    let Error::Other(inner) = error else {
-        panic!("not of autograd: {error}")
-    };
-    inner
-        .downcast_ref()
+    error
+        .autograd()
         .unwrap_or_else(|| panic!("not of autograd: {error}"))
 }
 

@@ -20,8 +20,8 @@ fn a_worker_without_autograd_is_an_error_of_the_call() {
             let x = Param::new(&numbers((2, 2), 1).unwrap()).unwrap();
             let called = world.context(|_| world.rpc_sync(1, twice, (x.tensor(),)));
             let error = called.unwrap_err().to_string();
-            assert!(error.contains("does not take part in context-"), "{error}");
-            assert!(error.contains("it has no autograd"), "{error}");
+            assert!(error.contains("is not part of context-"), "{error}");
+            assert!(error.contains("its world has no autograd"), "{error}");
             // Without a context the call works.
             world.rpc_sync(1, twice, (x.tensor(),)).unwrap();
         }

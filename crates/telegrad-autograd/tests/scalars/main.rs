@@ -27,10 +27,7 @@ fn context<R>(world: &World, f: impl FnOnce(&Context<Scalars>) -> Result<R>) -> 
 /// The [`AutogradError`] in an error.
 #[track_caller]
 fn autograd_error(error: &Error) -> &AutogradError {
-    let Error::Other(inner) = error else {
-        panic!("not of autograd: {error}")
-    };
-    inner
-        .downcast_ref()
+    error
+        .autograd()
         .unwrap_or_else(|| panic!("not of autograd: {error}"))
 }

@@ -38,7 +38,7 @@ pub(super) fn cost(workers: &Workers, recorder: &mut Recorder, quick: bool) -> R
 }
 
 /// That so much was recorded, at least.
-fn check(profile: &trace::Profile, calls: usize) -> Result<(), Error> {
+fn check(profile: &profile::Profile, calls: usize) -> Result<(), Error> {
     let of_calls = |event: &&trace::Event| event.as_call().is_some() || event.as_execution().is_some();
     if profile.events.iter().filter(of_calls).count() < calls {
         return Err("calls were not recorded".into());
@@ -62,7 +62,7 @@ fn compare(
             match (turn + way) % 3 {
                 0 => without.extend(times(count, &mut call)?),
                 1 => {
-                    let options = trace::Options::default();
+                    let options = profile::Options::default();
                     let (taken, profile) = profile(world, options, || times(count, &mut call))?;
                     profiled.extend(taken?);
                     // What was not recorded has cost nothing.

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
 
-use telegrad::trace::is_shutdown;
+use telegrad::status::is_shutdown;
 
 use super::columns::{self, duration, short};
 use crate::watch::{Chains, Look, OLD, Rates, Waits};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use telegrad::trace;
+use telegrad::profile;
 
 use super::output::{Output, abandon_when_ended};
 use super::report;
@@ -32,7 +32,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let output = Output::new(args.output);
     output.check()?;
     abandon_when_ended()?;
-    let profile = trace::read(&args.files)?;
+    let profile = profile::read(&args.files)?;
     output.write_profile(&profile)?;
     report(&profile, &output.path);
     Ok(ExitCode::SUCCESS)

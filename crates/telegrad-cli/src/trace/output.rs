@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use telegrad::trace::Profile;
+use telegrad::profile::Profile;
 use tempfile::NamedTempFile;
 
 use super::signals::ending;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use telegrad::trace;
+use telegrad::{profile, trace};
 use tempfile::TempDir;
 
 use super::output::{Output, abandon};
@@ -144,7 +144,7 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child, folder: PathBuf)
 
 /// Puts together what the workers have written.
 fn save(first: &Output, folder: &Path) -> Result<(), Error> {
-    let worlds = trace::read_worlds(&[folder.to_owned()])?;
+    let worlds = profile::read_worlds(&[folder.to_owned()])?;
     for (number, profile) in (1..).zip(&worlds) {
         let further = (number > 1).then(|| first.further(number));
         let output = further.as_ref().unwrap_or(first);

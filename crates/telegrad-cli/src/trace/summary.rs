@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use telegrad::trace::{self, Profile, SortBy, printable, wrap};
+use telegrad::profile::{self, Profile, SortBy, printable, wrap};
 
 use crate::{Error, print};
 
@@ -65,7 +65,7 @@ impl From<Sort> for SortBy {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     // The end of a world is telegrad's own: it says nothing about the program.
-    let profile = trace::read(&args.files)?.without_shutdown();
+    let profile = profile::read(&args.files)?.without_shutdown();
     let mut text = table(&profile, args.sort.into(), args.limit);
     let steps = match &args.step {
         Some(name) => profile.steps(name),

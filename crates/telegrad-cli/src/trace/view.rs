@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use telegrad::trace;
+use telegrad::profile;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::{Output, abandon_when_ended, is_same};
@@ -66,7 +66,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
         output.check()?;
         abandon_when_ended()?;
     }
-    let profile = trace::read(&args.files)?;
+    let profile = profile::read(&args.files)?;
     let title = args.files.iter().map(|file| file.display().to_string());
     let title = title.collect::<Vec<_>>().join(", ");
     let page = PAGE.with(&profile.view(&title))?;

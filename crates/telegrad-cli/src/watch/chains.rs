@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use telegrad::status::is_shutdown;
 use telegrad::status::{Made, Served, Stage, Status};
-use telegrad::trace::is_shutdown;
 
 use graph::{Graph, Node};
 

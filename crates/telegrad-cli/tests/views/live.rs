@@ -78,7 +78,7 @@ fn the_dashboard_does_not_show_waiting_in_the_shutdown() {
     let calls = status["calls"].as_array().unwrap().iter();
     let functions = calls.map(|call| call["function"].as_str().unwrap());
     let of_shutdown: Vec<_> = functions
-        .filter(|name| telegrad::trace::is_shutdown(name))
+        .filter(|name| telegrad::status::is_shutdown(name))
         .collect();
     assert_eq!(of_shutdown, [""; 0], "{status}");
 }

@@ -40,8 +40,8 @@ struct State {
     /// The newest segment, and how much of it has been cut.
     newest: Option<(Arc<Segment>, usize)>,
     /// Free blocks by class: those whose memory is there, and those whose memory has been returned.
-    warm: [Vec<Place>; CLASSES],
-    cold: [Vec<Place>; CLASSES],
+    warm: [Vec<BlockLocation>; CLASSES],
+    cold: [Vec<BlockLocation>; CLASSES],
     warm_bytes: usize,
     /// What links have lent. Asked for what has come back before the arena grows.
     lendings: Vec<Arc<Lending>>,
@@ -57,14 +57,14 @@ pub(crate) struct Segment {
 }
 
 /// Where a block is.
-struct Place {
+struct BlockLocation {
     segment: Arc<Segment>,
     offset: usize,
 }
 
 /// Memory of the arena, in use. Back to the arena when dropped.
 pub(crate) struct Block {
-    place: Option<Place>,
+    location: Option<BlockLocation>,
     class: usize,
     len: usize,
 }
@@ -95,30 +95,30 @@ impl Arena {
             self.collect();
             self.warm(class)
         });
-        let place = match kept {
-            Some(place) => place,
+        let location = match kept {
+            Some(location) => location,
             None => self.cut(class)?,
         };
         Ok(Block {
-            place: Some(place),
+            location: Some(location),
             class,
             len,
         })
     }
 
-    fn warm(&self, class: usize) -> Option<Place> {
+    fn warm(&self, class: usize) -> Option<BlockLocation> {
         let mut state = self.state.lock();
-        let place = state.warm[class].pop()?;
+        let location = state.warm[class].pop()?;
         state.warm_bytes -= size_of_class(BASE, class);
-        Some(place)
+        Some(location)
     }
 
     /// A block whose memory has to be made first.
-    fn cut(&self, class: usize) -> io::Result<Place> {
+    fn cut(&self, class: usize) -> io::Result<BlockLocation> {
         let size = size_of_class(BASE, class);
         let mut state = self.state.lock();
-        let place = match state.cold[class].pop() {
-            Some(place) => place,
+        let location = match state.cold[class].pop() {
+            Some(location) => location,
             None => {
                 let fits = |(segment, used): &(Arc<Segment>, usize)| used + size <= segment.memory.len();
                 if !state.newest.as_ref().is_some_and(fits) {
@@ -130,7 +130,7 @@ impl Arena {
                 let (segment, used) = state.newest.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
                 let offset = *used;
                 *used += size;
-                Place {
+                BlockLocation {
                     segment: segment.clone(),
                     offset,
                 }
@@ -138,29 +138,29 @@ impl Arena {
         };
         drop(state);
         // All at once, which is quicker than one page at a time, and says so when there is no memory.
-        match place.segment.memory.populate(place.start(size), size) {
+        match location.segment.memory.populate(location.start(size), size) {
             // An old kernel cannot; then each page comes when it is touched.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(place),
+            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(location),
             Err(error) => {
-                self.state.lock().cold[class].push(place);
+                self.state.lock().cold[class].push(location);
                 Err(error.into())
             }
         }
     }
 
-    fn free(&self, place: Place, class: usize) {
+    fn free(&self, location: BlockLocation, class: usize) {
         let size = size_of_class(BASE, class);
         let mut state = self.state.lock();
         if state.warm_bytes + size <= KEEP {
             state.warm_bytes += size;
-            state.warm[class].push(place);
+            state.warm[class].push(location);
             return;
         }
         drop(state);
-        // Its memory goes back to the system; the place stays. Where that fails it is still free memory.
+        // Its memory goes back to the system; the location stays. Where that fails it is still free memory.
         // SAFETY: the range is that of a block that nobody uses any more, here or in another process.
-        let _ = unsafe { madvise(place.start(size).as_ptr().cast(), size, Advice::LinuxRemove) };
-        self.state.lock().cold[class].push(place);
+        let _ = unsafe { madvise(location.start(size).as_ptr().cast(), size, Advice::LinuxRemove) };
+        self.state.lock().cold[class].push(location);
     }
 
     /// Remembers to ask this one for what has come back.
@@ -182,9 +182,9 @@ impl Arena {
     }
 }
 
-impl Place {
+impl BlockLocation {
     fn start(&self, size: usize) -> NonNull<u8> {
-        // A place is always inside its segment.
+        // A location is always inside its segment.
         self.segment
             .memory
             .at(self.offset, size)
@@ -194,8 +194,10 @@ impl Place {
 
 impl Block {
     /// The segment that it lies in, and where.
-    pub(crate) fn place(&self) -> Option<(&Arc<Segment>, usize)> {
-        self.place.as_ref().map(|place| (&place.segment, place.offset))
+    pub(crate) fn location(&self) -> Option<(&Arc<Segment>, usize)> {
+        self.location
+            .as_ref()
+            .map(|location| (&location.segment, location.offset))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -212,16 +214,16 @@ impl Block {
     }
 
     fn start(&self) -> NonNull<u8> {
-        let place = self.place.as_ref();
+        let location = self.location.as_ref();
         // It has one until it is dropped.
-        place.map_or(NonNull::dangling(), |place| place.start(self.len))
+        location.map_or(NonNull::dangling(), |location| location.start(self.len))
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            Arena::get().free(place, self.class);
+        if let Some(location) = self.location.take() {
+            Arena::get().free(location, self.class);
         }
     }
 }
@@ -256,7 +258,7 @@ pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<R
     let dtype = meta.dtype;
     RawTensor::new(
         meta,
-        Buffer::from_outside(dtype, Box::new(Shared(Arc::new(block)))),
+        Buffer::from_outside(dtype, Box::new(ArenaTensor(Arc::new(block)))),
     )
 }
 
@@ -264,15 +266,15 @@ pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<R
 pub(crate) fn is_shared(tensor: &dyn TensorSource) -> bool {
     tensor
         .outside()
-        .is_some_and(|(memory, _)| memory.as_any().is::<Shared>())
+        .is_some_and(|(memory, _)| memory.as_any().is::<ArenaTensor>())
 }
 
 /// A block that a tensor of this process lies in.
-pub(crate) struct Shared(pub(crate) Arc<Block>);
+pub(crate) struct ArenaTensor(pub(crate) Arc<Block>);
 
 // SAFETY: a block that is shared is not written to any more, here or by whoever is shown it: a borrower may
 // write only what it alone holds. Blocks are aligned to pages. It never becomes part of the heap.
-unsafe impl Outside for Shared {
+unsafe impl Outside for ArenaTensor {
     fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{Buffer, DType, Outside, TensorSource};
 
-use super::arena::{Arena, Block, Shared};
+use super::arena::{Arena, ArenaTensor, Block};
 use super::region::{CHUNKS_LENT, LOANS, MAX_LENT};
-use super::{Holding, Memory, Offer, Region, heap};
-use crate::message::Unusable;
+use super::{Memory, MemoryOffer, Region, RegionLease, adopted};
+use crate::message::LoanError;
 
 /// A tensor that is lent, as the frame says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +34,13 @@ pub(crate) const LOAN_LEN: usize = 20;
 
 impl Loan {
     pub(crate) fn to_bytes(self) -> [u8; LOAN_LEN] {
-        let mut out = [0; LOAN_LEN];
-        out[0..2].copy_from_slice(&self.tensor.to_le_bytes());
-        out[2] = self.is_exclusive.into();
-        out[4..8].copy_from_slice(&self.number.to_le_bytes());
-        out[8..12].copy_from_slice(&self.segment.to_le_bytes());
-        out[12..20].copy_from_slice(&self.offset.to_le_bytes());
-        out
+        let mut lent = [0; LOAN_LEN];
+        lent[0..2].copy_from_slice(&self.tensor.to_le_bytes());
+        lent[2] = self.is_exclusive.into();
+        lent[4..8].copy_from_slice(&self.number.to_le_bytes());
+        lent[8..12].copy_from_slice(&self.segment.to_le_bytes());
+        lent[12..20].copy_from_slice(&self.offset.to_le_bytes());
+        lent
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; LOAN_LEN]) -> Self {
@@ -55,10 +55,10 @@ impl Loan {
     }
 
     /// Gives the loan back, unused.
-    pub(crate) fn decline(&self, holding: &Holding) {
+    pub(crate) fn decline(&self, holding: &RegionLease) {
         if (self.number as usize) < LOANS {
             holding.borrowed(0);
-            holding.give_back(self.number as usize, 0);
+            holding.return_loan(self.number as usize, 0);
         }
     }
 }
@@ -66,13 +66,13 @@ impl Loan {
 /// What one end of a link has lent to the other.
 pub(crate) struct Lending {
     region: Arc<Region>,
-    books: Mutex<Books>,
+    table: Mutex<LoanTable>,
 }
 
 #[derive(Default)]
-struct Books {
-    /// What is out, by number. Its length is that of the longest time.
-    out: Vec<Option<Out>>,
+struct LoanTable {
+    /// What is lent, by number. Its length is that of the longest time.
+    lent: Vec<Option<LentBlock>>,
     /// Bytes of lent tensors.
     bytes: usize,
     /// Bytes of the blocks of lent chunks.
@@ -81,15 +81,15 @@ struct Books {
     spare: Vec<Arc<Block>>,
     free: Vec<u32>,
     /// Loans given back when last looked.
-    given_back: u32,
+    returned: u32,
     /// The numbers of segments that the other end knows, by their id.
     segments: FxHashMap<u32, u32>,
     /// The link has ended: nothing is lent any more.
-    is_over: bool,
+    is_closed: bool,
 }
 
 /// A lent block.
-struct Out {
+struct LentBlock {
     block: Arc<Block>,
     /// A chunk of a longer message, returned as soon as the receiver has copied it.
     is_chunk: bool,
@@ -99,7 +99,7 @@ impl Lending {
     pub(crate) fn new(region: Arc<Region>) -> Arc<Self> {
         let lending = Arc::new(Self {
             region,
-            books: Mutex::default(),
+            table: Mutex::default(),
         });
         Arena::get().enter(lending.clone());
         lending
@@ -114,24 +114,24 @@ impl Lending {
     ) -> Option<Loan> {
         let shown = tensor
             .outside()
-            .and_then(|(memory, is_only)| Some((memory.as_any().downcast_ref::<Shared>()?, is_only)));
+            .and_then(|(memory, is_only)| Some((memory.as_any().downcast_ref::<ArenaTensor>()?, is_only)));
         let (block, is_exclusive) = match shown {
-            Some((Shared(block), is_only)) => {
+            Some((ArenaTensor(block), is_only)) => {
                 let is_exclusive = is_only && Arc::strong_count(block) == 1;
                 (block.clone(), is_exclusive)
             }
             None => (Arc::new(copied(tensor).ok()?), true),
         };
-        let mut books = self.books.lock();
-        books.take_back(&self.region);
-        if books.bytes + block.bytes().len() > MAX_LENT {
+        let mut table = self.table.lock();
+        table.reclaim(&self.region);
+        if table.bytes + block.bytes().len() > MAX_LENT {
             return None;
         }
-        let out = Out {
+        let lent = LentBlock {
             block,
             is_chunk: false,
         };
-        let loan = books.enter(out, pass)?;
+        let loan = table.enter(lent, pass)?;
         Some(Loan {
             tensor: index,
             is_exclusive,
@@ -140,15 +140,15 @@ impl Lending {
     }
 
     /// Whether this many tensors, of this many bytes, can be lent now. Asked before any of them is copied.
-    pub(crate) fn has_room(&self, tensors: usize, bytes: usize) -> bool {
-        let mut books = self.books.lock();
-        books.take_back(&self.region);
-        let loans = books.free.len() + LOANS - books.out.len();
-        !books.is_over && tensors <= loans && bytes <= MAX_LENT - books.bytes.min(MAX_LENT)
+    pub(crate) fn can_lend(&self, tensors: usize, bytes: usize) -> bool {
+        let mut table = self.table.lock();
+        table.reclaim(&self.region);
+        let loans = table.free.len() + LOANS - table.lent.len();
+        !table.is_closed && tensors <= loans && bytes <= MAX_LENT - table.bytes.min(MAX_LENT)
     }
 
     /// Lends a chunk of a longer message, whose bytes `fill` writes; `false` from it cancels. `None` while enough
-    /// chunks are out, or without shared memory: then the chunk takes the socket, whose reader sets the pace.
+    /// chunks are lent, or without shared memory: then the chunk takes the socket, whose reader sets the pace.
     pub(crate) fn lend_chunk(
         &self,
         len: usize,
@@ -156,12 +156,12 @@ impl Lending {
         pass: impl FnOnce(BorrowedFd<'_>) -> bool,
     ) -> Option<Loan> {
         let spare = {
-            let mut books = self.books.lock();
-            books.take_back(&self.region);
-            if books.chunk_bytes + len > CHUNKS_LENT {
+            let mut table = self.table.lock();
+            table.reclaim(&self.region);
+            if table.chunk_bytes + len > CHUNKS_LENT {
                 return None;
             }
-            books.spare.pop().filter(|block| block.bytes().len() >= len)
+            table.spare.pop().filter(|block| block.bytes().len() >= len)
         };
         let mut block = match spare {
             Some(block) => block,
@@ -170,53 +170,53 @@ impl Lending {
         if !fill(&mut Arc::get_mut(&mut block)?.bytes_mut()[..len]) {
             return None;
         }
-        let out = Out {
+        let lent = LentBlock {
             block,
             is_chunk: true,
         };
-        self.books.lock().enter(out, pass)
+        self.table.lock().enter(lent, pass)
     }
 
     /// Takes back a loan that the other end was never told of.
-    pub(crate) fn not_lent(&self, loan: Loan) {
-        let mut books = self.books.lock();
-        books.clear(loan.number as usize);
+    pub(crate) fn revoke(&self, loan: Loan) {
+        let mut table = self.table.lock();
+        table.clear(loan.number as usize);
     }
 
-    /// The link has ended. What is out stays out: the other end may still use it.
+    /// The link has ended. What is lent stays lent: the other end may still use it.
     pub(crate) fn end(&self) {
         {
-            let mut books = self.books.lock();
-            books.is_over = true;
-            books.spare.clear();
+            let mut table = self.table.lock();
+            table.is_closed = true;
+            table.spare.clear();
         }
         Arena::get().collect();
     }
 
-    /// Takes back what has been given back; true when the link has ended and nothing is out any more.
+    /// Takes back what has been given back; true when the link has ended and nothing is lent any more.
     pub(crate) fn collect(&self) -> bool {
-        let mut books = self.books.lock();
-        if books.is_over && self.region.is_abandoned() {
-            books.out.clear();
+        let mut table = self.table.lock();
+        if table.is_closed && self.region.is_abandoned() {
+            table.lent.clear();
             return true;
         }
-        books.take_back(&self.region);
-        books.is_over && books.out.iter().all(Option::is_none)
+        table.reclaim(&self.region);
+        table.is_closed && table.lent.iter().all(Option::is_none)
     }
 }
 
-impl Books {
+impl LoanTable {
     /// Gives a block a number, and its segment to the other end. The loan belongs to no tensor yet.
-    fn enter(&mut self, out: Out, pass: impl FnOnce(BorrowedFd<'_>) -> bool) -> Option<Loan> {
-        if self.is_over {
+    fn enter(&mut self, lent: LentBlock, pass: impl FnOnce(BorrowedFd<'_>) -> bool) -> Option<Loan> {
+        if self.is_closed {
             return None;
         }
-        let (segment, offset) = out.block.place()?;
+        let (segment, offset) = lent.block.location()?;
         let number = match self.free.pop() {
             Some(number) => number,
-            None if self.out.len() < LOANS => {
-                self.out.push(None);
-                self.out.len() as u32 - 1
+            None if self.lent.len() < LOANS => {
+                self.lent.push(None);
+                self.lent.len() as u32 - 1
             }
             None => return None,
         };
@@ -232,13 +232,13 @@ impl Books {
                 return None;
             }
         };
-        let len = out.block.bytes().len();
-        if out.is_chunk {
+        let len = lent.block.bytes().len();
+        if lent.is_chunk {
             self.chunk_bytes += len;
         } else {
             self.bytes += len;
         }
-        self.out[number as usize] = Some(out);
+        self.lent[number as usize] = Some(lent);
         Some(Loan {
             tensor: 0,
             is_exclusive: true,
@@ -248,28 +248,28 @@ impl Books {
         })
     }
 
-    fn take_back(&mut self, region: &Region) {
-        let given_back = region.given_back();
-        if given_back == self.given_back {
+    fn reclaim(&mut self, region: &Region) {
+        let returned = region.returned();
+        if returned == self.returned {
             return;
         }
-        self.given_back = given_back;
-        for number in 0..self.out.len() {
-            if self.out[number].is_some() && region.take_back(number) {
+        self.returned = returned;
+        for number in 0..self.lent.len() {
+            if self.lent[number].is_some() && region.reclaim(number) {
                 self.clear(number);
             }
         }
     }
 
     fn clear(&mut self, number: usize) {
-        let Some(Out { block, is_chunk }) = self.out[number].take() else {
+        let Some(LentBlock { block, is_chunk }) = self.lent[number].take() else {
             return;
         };
         self.free.push(number as u32);
         let len = block.bytes().len();
         if is_chunk {
             self.chunk_bytes -= len;
-            self.spare.extend((!self.is_over).then_some(block));
+            self.spare.extend((!self.is_closed).then_some(block));
         } else {
             self.bytes -= len;
         }
@@ -292,19 +292,19 @@ fn copied(tensor: &dyn TensorSource) -> io::Result<Block> {
 
 /// The segments of the other end, in the order in which their descriptors came.
 #[derive(Default)]
-pub(crate) struct Segments(Vec<Arc<Foreign>>);
+pub(crate) struct Segments(Vec<Arc<PeerSegment>>);
 
 /// A segment of the other end.
-struct Foreign {
+struct PeerSegment {
     /// Mapped when it comes, or, without memory for that, when it is used.
     memory: OnceLock<Memory>,
     /// What it is mapped by, until it is.
-    offer: Mutex<Option<Offer>>,
+    offer: Mutex<Option<MemoryOffer>>,
     /// Where the blocks start whose pages this process has at hand.
-    at_hand: Mutex<FxHashSet<usize>>,
+    populated: Mutex<FxHashSet<usize>>,
 }
 
-impl Foreign {
+impl PeerSegment {
     /// Its memory; nothing when there is no room to map it now.
     fn memory(&self) -> Option<&Memory> {
         if let Some(mapped) = self.memory.get() {
@@ -321,7 +321,7 @@ impl Foreign {
 
     /// Has the pages of a block at hand, which is quicker than one at a time when they are touched.
     fn fetch(&self, start: NonNull<u8>, len: usize) {
-        if self.at_hand.lock().insert(start.addr().get()) {
+        if self.populated.lock().insert(start.addr().get()) {
             // Where that cannot be done, each page comes when it is touched.
             let _ = self.memory().map(|memory| memory.populate(start, len));
         }
@@ -330,10 +330,10 @@ impl Foreign {
 
 impl Segments {
     pub(crate) fn add(&mut self, fd: OwnedFd) -> io::Result<()> {
-        let segment = Foreign {
+        let segment = PeerSegment {
             memory: OnceLock::new(),
-            offer: Mutex::new(Some(Offer::check(fd)?)),
-            at_hand: Mutex::default(),
+            offer: Mutex::new(Some(MemoryOffer::check(fd)?)),
+            populated: Mutex::default(),
         };
         segment.memory();
         self.0.push(Arc::new(segment));
@@ -347,18 +347,18 @@ impl Segments {
     /// What a loan shows.
     pub(crate) fn borrow(
         &self,
-        holding: &Arc<Holding>,
+        holding: &Arc<RegionLease>,
         loan: &Loan,
         len: usize,
-    ) -> Result<Borrowed, Unusable> {
-        let segment = self.0.get(loan.segment as usize).ok_or(Unusable::Nonsense)?;
-        let memory = segment.memory().ok_or(Unusable::NoMemory)?;
-        let place = || {
+    ) -> Result<Borrowed, LoanError> {
+        let segment = self.0.get(loan.segment as usize).ok_or(LoanError::Invalid)?;
+        let memory = segment.memory().ok_or(LoanError::NoMemory)?;
+        let location = || {
             let offset = usize::try_from(loan.offset).ok()?;
-            let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
+            let is_sound = offset.is_multiple_of(adopted::PAGE) && (loan.number as usize) < LOANS;
             memory.at(offset, len).filter(|_| is_sound)
         };
-        let start = place().ok_or(Unusable::Nonsense)?;
+        let start = location().ok_or(LoanError::Invalid)?;
         holding.borrowed(len);
         Ok(Borrowed {
             start,
@@ -378,8 +378,8 @@ pub(crate) struct Borrowed {
     loan: usize,
     is_exclusive: bool,
     /// Keeps it mapped.
-    segment: Arc<Foreign>,
-    holding: Arc<Holding>,
+    segment: Arc<PeerSegment>,
+    holding: Arc<RegionLease>,
 }
 
 // SAFETY: it is an address range in memory that `segment` keeps mapped, and that the lender leaves alone
@@ -417,7 +417,7 @@ impl Borrowed {
 }
 
 // SAFETY: the memory stays the same and unchanged until it is given back, which happens when this is
-// dropped; it is aligned to pages. `into_heap` gives out only what nobody else holds, and only where the
+// dropped; it is aligned to pages. `into_heap` gives lent only what nobody else holds, and only where the
 // global allocator is the one that knows how to take it back.
 unsafe impl Outside for Borrowed {
     fn bytes(&self) -> &[u8] {
@@ -425,9 +425,9 @@ unsafe impl Outside for Borrowed {
     }
 
     fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
-        if self.is_exclusive && heap::can_adopt() {
+        if self.is_exclusive && adopted::can_adopt() {
             self.segment.fetch(self.start, self.len);
-            Ok(heap::adopt(*self))
+            Ok(adopted::adopt(*self))
         } else {
             Err(self)
         }
@@ -440,6 +440,6 @@ unsafe impl Outside for Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        self.holding.give_back(self.loan, self.len);
+        self.holding.return_loan(self.loan, self.len);
     }
 }

@@ -33,7 +33,7 @@ impl Memory {
 
     /// Maps what another process has made.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
-        Offer::check(fd)?.map()
+        MemoryOffer::check(fd)?.map()
     }
 
     fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
@@ -71,12 +71,12 @@ impl Memory {
 }
 
 /// Memory that another process has made, and that can be mapped.
-pub(crate) struct Offer {
+pub(crate) struct MemoryOffer {
     fd: OwnedFd,
     len: usize,
 }
 
-impl Offer {
+impl MemoryOffer {
     /// Makes sure that the memory cannot be pulled away.
     pub(crate) fn check(fd: OwnedFd) -> io::Result<Self> {
         if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {

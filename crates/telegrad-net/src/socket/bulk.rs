@@ -8,16 +8,16 @@
 //! Between workers that share memory a chunk is lent: its frame says where its bytes lie, and the receiver copies
 //! them from there. Only while a whole window of chunks is lent does the next one carry its bytes.
 //!
-//! [`Outbox`] and [`Outbound`] are the sending half, [`Inbox`] and [`Assembly`](assembly::Assembly) the receiving one.
+//! [`Outbox`] and [`OutboundMessage`] are the sending half, [`Inbox`] and [`Assembly`](assembly::Assembly) the receiving one.
 
 mod lane;
 mod outbound;
 mod outbox;
-mod writing;
+mod writer;
 mod assembly;
 mod inbox;
-mod reading;
-mod more;
+mod reader;
+mod more_lanes;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,32 +26,32 @@ use parking_lot::Mutex;
 
 use self::inbox::Inbox;
 use self::lane::Lane;
-pub(crate) use self::more::MoreLanes;
-use self::outbound::Outbound;
+pub(crate) use self::more_lanes::MoreLanes;
+use self::outbound::OutboundMessage;
 use self::outbox::Outbox;
-pub(crate) use self::writing::WriteError;
+pub(crate) use self::writer::WriteError;
 use super::SocketLink;
 use crate::message::{Incoming, Sealed};
 use crate::poller::Poller;
 use crate::stream::Stream;
 
-/// Most lanes of a link. One connection keeps a core busy at each end, and few machines have more to spare.
+/// Most lanes of a link. One connection keeps a core busy at each end, and few machines have more_lanes to spare.
 pub const MAX_LANES: usize = 16;
 
 /// Least bytes in a chunk. The receiver keeps a bit per chunk, and less than this is not worth its header.
 pub const MIN_CHUNK: u64 = 64 * 1024;
 
-/// Chunks for which one more lane is worth waking a thread at both ends.
+/// Chunks for which one more_lanes lane is worth waking a thread at both ends.
 const CHUNKS_PER_LANE: u64 = 2;
 
 /// The lanes of one link.
 pub(crate) struct Bulk {
-    /// The one that it started with first. They only ever become more.
+    /// The one that it started with first. They only ever become more_lanes.
     lanes: Mutex<Vec<Arc<Lane>>>,
     outbox: Outbox,
     inbox: Arc<Inbox>,
-    /// How to get more lanes, until somebody has gone to get them.
-    more: Mutex<Option<MoreLanes>>,
+    /// How to get more_lanes lanes, until somebody has gone to get them.
+    more_lanes: Mutex<Option<MoreLanes>>,
 }
 
 impl Bulk {
@@ -62,7 +62,7 @@ impl Bulk {
             outbox: Outbox::new(lane.clone()),
             lanes: Mutex::new(vec![lane]),
             inbox: Arc::default(),
-            more: Mutex::new(None),
+            more_lanes: Mutex::new(None),
         }
     }
 
@@ -72,20 +72,25 @@ impl Bulk {
         first.watch(link)
     }
 
-    /// From now on, more lanes can be had.
-    pub(crate) fn may_open(&self, more: MoreLanes) {
-        *self.more.lock() = Some(more);
+    /// From now on, more_lanes lanes can be had.
+    pub(crate) fn may_open(&self, more_lanes: MoreLanes) {
+        *self.more_lanes.lock() = Some(more_lanes);
     }
 
-    /// Whether there may be one more lane.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether there may be one more_lanes lane.
+    pub(crate) fn can_add(&self) -> bool {
         self.lanes.lock().len() < MAX_LANES
     }
 
-    /// Takes one more lane into use. One that the other side has dialled is only read until something comes: the other
+    /// Takes one more_lanes lane into use. One that the other side has dialled is only read until something comes: the other
     /// side may have given up waiting for the answer, and then nobody is to miss the lane.
-    pub(crate) fn add(&self, link: &Arc<SocketLink>, stream: Stream, is_sure: bool) -> std::io::Result<()> {
-        let lane = Arc::new(Lane::new(stream, is_sure));
+    pub(crate) fn add(
+        &self,
+        link: &Arc<SocketLink>,
+        stream: Stream,
+        is_confirmed: bool,
+    ) -> std::io::Result<()> {
+        let lane = Arc::new(Lane::new(stream, is_confirmed));
         {
             let mut lanes = self.lanes.lock();
             if lanes.len() >= MAX_LANES {
@@ -100,7 +105,7 @@ impl Bulk {
             // It ended meanwhile, and could not yet forget this one.
             lane.close(&link.poller);
         }
-        if is_sure {
+        if is_confirmed {
             self.outbox.add(link, lane);
         }
         Ok(())
@@ -126,7 +131,7 @@ impl Bulk {
         sealed: Sealed,
         deadline: Option<Instant>,
     ) -> Result<(), WriteError> {
-        let outbound = Outbound::new(sealed, link.options.chunk);
+        let outbound = OutboundMessage::new(sealed, link.options.chunk);
         self.expect(link, outbound.chunks());
         self.outbox.send(link, outbound, deadline)
     }
@@ -139,13 +144,13 @@ impl Bulk {
         }
     }
 
-    /// A message of this many chunks goes out or comes in: the time to get more lanes, if that is worth it. The
+    /// A message of this many chunks goes out or comes in: the time to get more_lanes lanes, if that is worth it. The
     /// side that dialled gets them, for both directions.
     fn expect(&self, link: &SocketLink, chunks: u64) {
         if chunks >= 2 * CHUNKS_PER_LANE
-            && let Some(more) = self.more.lock().take()
+            && let Some(more_lanes) = self.more_lanes.lock().take()
         {
-            more.open(link);
+            more_lanes.open(link);
         }
     }
 

@@ -15,10 +15,10 @@ use crate::{Closed, Link, Outgoing};
 /// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
 /// the bulk lane has ended. Next to nothing between peers that read, even where they hardly get to
 /// run; not long for those that do not.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a goodbye waits for room before it looks again.
-const LAST_STEP: Duration = Duration::from_millis(10);
+const GOODBYE_STEP: Duration = Duration::from_millis(10);
 
 /// How long the end of a bulk lane leaves the control lane to another reader before it looks again.
 const READER_STEP: Duration = Duration::from_millis(1);
@@ -39,14 +39,14 @@ impl SocketLink {
             // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
             if let Ok(goodbye) = goodbye.seal() {
                 self.writer.append(&goodbye);
-                self.write_last(Instant::now() + LAST_WORDS);
-                self.hear_out(Instant::now() + LAST_WORDS);
+                self.write_goodbye(Instant::now() + GOODBYE_LIMIT);
+                self.drain_peer(Instant::now() + GOODBYE_LIMIT);
             }
         });
     }
 
     /// Writes what waits, by whichever thread, as far as a peer that reads will let it.
-    fn write_last(&self, until: Instant) {
+    fn write_goodbye(&self, until: Instant) {
         loop {
             match self.writer.write(&self.control) {
                 Written::All { was_stuck } => {
@@ -57,12 +57,12 @@ impl SocketLink {
                 }
                 Written::Ended(_) => return,
                 // It takes ours along, and does not wait for the socket either.
-                Written::ByOther => self.writer.settle(),
+                Written::ByOther => self.writer.wait_for_writer(),
                 Written::Stuck => {
                     // In steps, because the poller may take the bell, and write what waits itself.
-                    let step = until.min(Instant::now() + LAST_STEP);
+                    let step = until.min(Instant::now() + GOODBYE_STEP);
                     self.control.wait(PollFlags::OUT, None, Some(step));
-                    self.control.answer_bells();
+                    self.control.drain_wakeups();
                 }
             }
             if Instant::now() >= until {
@@ -73,7 +73,7 @@ impl SocketLink {
 
     /// Takes what the peer still sends until it has closed as well. TCP answers anything that comes
     /// after the end by throwing away what the other side has not read yet: the goodbye.
-    fn hear_out(&self, until: Instant) {
+    fn drain_peer(&self, until: Instant) {
         if self.control.is_shared() {
             // What is in shared memory stays there.
             return;
@@ -95,7 +95,7 @@ impl SocketLink {
 
     /// Writing a small frame has failed. What the peer said before, perhaps why it closes, is still to be read:
     /// whoever reads then comes to the end, be it the poller.
-    pub(super) fn lost(&self, error: &StreamError) {
+    pub(super) fn control_write_failed(&self, error: &StreamError) {
         match error {
             // Whoever closes the link has still to hear the other side out.
             StreamError::Ended if self.closed.get().is_some() => {}
@@ -106,7 +106,7 @@ impl SocketLink {
 
     /// Writing on a bulk lane has failed, and the lane has been shut down. Its reader comes to the end and calls
     /// [`bulk_ended`](Self::bulk_ended); shutting the control lane down here would discard a goodbye on its way.
-    pub(super) fn bulk_lost(&self, error: &StreamError) {
+    pub(super) fn bulk_write_failed(&self, error: &StreamError) {
         match error {
             StreamError::Ended => {}
             other => self.end(false, &other.describe()),
@@ -118,9 +118,9 @@ impl SocketLink {
     ///
     /// The time limit is for words that have not arrived. Those that have are read however late that is.
     pub(super) fn bulk_ended(&self, why: &str) {
-        let until = Instant::now() + LAST_WORDS;
+        let until = Instant::now() + GOODBYE_LIMIT;
         while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
-            self.answer_bells();
+            self.drain_wakeups();
             let Some(mut reader) = self.reader.try_lock() else {
                 // Another thread reads, and comes to the end as well. No thread keeps the reader for long.
                 std::thread::sleep(READER_STEP);
@@ -147,7 +147,7 @@ impl SocketLink {
         }
     }
 
-    pub(super) fn why(&self) -> Closed {
+    pub(super) fn close_reason(&self) -> Closed {
         let unknown = || Closed {
             graceful: false,
             why: "the connection was closed".into(),

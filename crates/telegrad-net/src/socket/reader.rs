@@ -6,7 +6,8 @@ use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
 
 use super::Control;
 use crate::Spin;
-use crate::message::{INLINE_LIMIT, Incoming, Lent};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming};
+use crate::shm::RingReader;
 use crate::stream::StreamError;
 
 /// Room for the longest frame and as much again, so that a read rarely ends inside a frame.
@@ -14,6 +15,8 @@ const CAPACITY: usize = 2 * (HEADER_LEN + INLINE_LIMIT as usize);
 
 /// Cuts what the socket gives into frames.
 pub(crate) struct ControlReader {
+    /// The reading half of the ring, with shared memory.
+    ring: Option<RingReader>,
     /// Allocated zeroed, so that the system maps only the pages that traffic touches.
     buffer: Vec<u8>,
     start: usize,
@@ -30,8 +33,9 @@ pub(crate) enum Fill {
 }
 
 impl ControlReader {
-    pub(crate) fn new(spin: Duration) -> Self {
+    pub(crate) fn new(ring: Option<RingReader>, spin: Duration) -> Self {
         Self {
+            ring,
             buffer: vec![0; CAPACITY],
             start: 0,
             end: 0,
@@ -48,7 +52,7 @@ impl ControlReader {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        match control.try_read(&mut self.buffer[self.end..]) {
+        match control.try_read(self.ring.as_mut(), &mut self.buffer[self.end..]) {
             Ok(got) => {
                 self.end += got;
                 Fill::Some
@@ -61,7 +65,7 @@ impl ControlReader {
     /// The next complete frame.
     pub(crate) fn next_frame(
         &mut self,
-        lent: &dyn Lent,
+        lent: &dyn Borrower,
         max_message: u64,
     ) -> Result<Option<Incoming<'_>>, WireError> {
         let ready = &self.buffer[self.start..self.end];

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use telegrad_wire::{CallId, DType, FrameHeader, FrameKind, IS_LENT, Incarnation, TensorTable};
 
 use super::SocketLink;
-use crate::shm::{LOAN_LEN, Memory, Region, Ring};
+use crate::shm::{LOAN_LEN, Memory, RegionEnd, RingWriter};
 use crate::stream::Stream;
 use crate::{Closed, Identity, Incoming, Link, LinkOptions, MIN_CHUNK, Poller, Role, Roles, Sink, Turn};
 
@@ -45,15 +45,15 @@ impl Sink for Calls {
 
 /// The other end of the control lane.
 struct Peer {
-    ring: Ring,
+    ring: RingWriter,
     socket: Stream,
 }
 
 impl Peer {
     /// Writes a frame, and rings if that is asked for.
-    fn say(&self, frame: &[u8]) {
+    fn say(&mut self, frame: &[u8]) {
         assert_eq!(self.ring.write(frame), Ok(frame.len()));
-        assert!(self.ring.is_asked_for_bytes(), "the link rests");
+        assert!(self.ring.take_wakeup_request(), "the link sleeps");
         self.socket.try_write(&[0]).unwrap();
     }
 }
@@ -80,12 +80,12 @@ fn bells_taken_with_a_segment_are_passed_on() {
     let (roles, calls) = (Arc::new(Waiting::default()), Arc::new(Calls::default()));
     let poller = Poller::start(roles.clone(), Duration::ZERO).unwrap();
     let mut polling = roles.next();
-    let (region, fds) = Region::create().unwrap();
+    let (region, fds) = RegionEnd::create().unwrap();
     let (control, control_peer) = UnixStream::pair().unwrap();
     let (bulk, bulk_peer) = UnixStream::pair().unwrap();
-    let (peer, bulk_peer) = (
+    let (mut peer, bulk_peer) = (
         Peer {
-            ring: region.outgoing(),
+            ring: region.writer,
             socket: Stream::unix(control_peer),
         },
         Stream::unix(bulk_peer),
@@ -97,7 +97,7 @@ fn bells_taken_with_a_segment_are_passed_on() {
     };
     let link = SocketLink::new(
         (Stream::unix(control), Stream::unix(bulk)),
-        Some(Region::open(fds).unwrap()),
+        Some(RegionEnd::open(fds).unwrap()),
         identity,
         calls.clone(),
         LinkOptions {

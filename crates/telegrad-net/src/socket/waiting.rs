@@ -12,7 +12,7 @@ use crate::{Link, Waiting};
 
 /// How long a thread waits as one that others take into account: that reads for them, or for whom the poller
 /// reads in their place. One that waits for longer, as in a shutdown, would slow all others down.
-const PATIENCE: Duration = Duration::from_millis(10);
+const LEADER_LIMIT: Duration = Duration::from_millis(10);
 
 impl SocketLink {
     /// Waits until done or the deadline, reading where nobody else does.
@@ -29,23 +29,23 @@ impl SocketLink {
             let reader = if may_lead { self.reader.try_lock() } else { None };
             match reader {
                 Some(mut reader) => {
-                    self.led.store(true, SeqCst);
+                    self.has_leader.store(true, SeqCst);
                     self.set_interest(|interest| interest.reading = false);
                     let is_over = self.lead(&mut reader, waiting, deadline);
-                    self.led.store(false, SeqCst);
+                    self.has_leader.store(false, SeqCst);
                     drop(reader);
                     if !is_over {
-                        return self.settle(waiting, deadline);
+                        return self.wait_detached(waiting, deadline);
                     }
                 }
                 None => {
                     // A leader hands over to the poller when it leaves. Without one it is the poller
                     // that has the reader, perhaps on its last look: so ask it to go on looking.
                     self.hand_over();
-                    let patience = Instant::now() + PATIENCE;
+                    let patience = Instant::now() + LEADER_LIMIT;
                     waiting.park(Some(deadline.map_or(patience, |deadline| deadline.min(patience))));
                     if !waiting.done() && deadline.is_none_or(|deadline| deadline > patience) {
-                        return self.settle(waiting, deadline);
+                        return self.wait_detached(waiting, deadline);
                     }
                 }
             }
@@ -62,7 +62,7 @@ impl SocketLink {
 
     /// Leaves the reading to the poller, and waits as one that does not count: the next one that waits can read
     /// for itself.
-    fn settle(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
+    fn wait_detached(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
         self.watchers.fetch_add(1, SeqCst);
         self.waiters.fetch_sub(1, SeqCst);
         self.hand_over();
@@ -72,19 +72,19 @@ impl SocketLink {
 
     /// Has the poller read, unless a thread reads for itself, which hands over when it leaves.
     fn hand_over(&self) {
-        self.set_interest(|interest| interest.reading |= !self.led.load(SeqCst));
+        self.set_interest(|interest| interest.reading |= !self.has_leader.load(SeqCst));
     }
 
     /// Reads as the only one who waits, until done or the deadline; false when neither has come for long.
     fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) -> bool {
         let over = || waiting.done() || self.closed.get().is_some();
         let mut first_look = None;
-        self.control.attend();
+        self.control.cancel_wakeup();
         while !over() {
             let found = self.read_batch(reader) || {
                 let mut spin = reader.spin.clone();
                 let found = spin.poll_until(deadline, || (over() || self.read_batch(reader)).then_some(()));
-                spin.make_room();
+                spin.leave_contended_cpu();
                 reader.spin = spin;
                 found.is_some()
             };
@@ -102,7 +102,7 @@ impl SocketLink {
             } else {
                 *first_look.get_or_insert(now)
             };
-            let patience = since + PATIENCE;
+            let patience = since + LEADER_LIMIT;
             if now >= patience {
                 return false;
             }
@@ -133,8 +133,8 @@ impl SocketLink {
                 || Instant::now() < deadline
         };
         self.leader_sleeps.store(false, SeqCst);
-        self.answer_bells();
-        self.control.attend();
+        self.drain_wakeups();
+        self.control.cancel_wakeup();
         if let Some(wake) = wake {
             // Takes back a wake-up that came; none is there most of the time.
             let _ = rustix::io::read(wake, &mut [0_u8; 8]);

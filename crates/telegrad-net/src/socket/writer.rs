@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::Control;
 use crate::message::Sealed;
+use crate::shm::RingWriter;
 use crate::stream::StreamError;
 
 /// Waiting bytes from which on delaying them further saves nothing.
@@ -18,24 +19,27 @@ const DUE: usize = 8 * 1024;
 const KEEP: usize = 64 * 1024;
 
 /// Small frames on their way out.
-#[derive(Default)]
 pub(crate) struct ControlWriter {
     state: Mutex<State>,
-    /// Bytes not yet written, for a look without the lock.
+    /// Bytes not yet written, for checks without the lock.
     backlog: AtomicUsize,
 }
 
-#[derive(Default)]
 struct State {
     /// Frames that wait.
     waiting: Vec<u8>,
-    /// What is being written, and how much of it has been.
-    active: Vec<u8>,
-    written: usize,
-    /// A thread is writing `active`.
-    writing: bool,
-    /// The socket did not take all; the poller says when it will.
+    /// `None` while a thread writes.
+    active: Option<Box<Active>>,
+    /// The lane did not take all bytes; the poller reports when it has space.
     stuck: bool,
+}
+
+/// Frames being written, with the writing half: the thread that takes this is the only writer.
+struct Active {
+    /// The writing half of the ring, with shared memory.
+    ring: Option<RingWriter>,
+    bytes: Vec<u8>,
+    written: usize,
 }
 
 /// How far a write got.
@@ -52,6 +56,21 @@ pub(crate) enum Written {
 }
 
 impl ControlWriter {
+    pub(crate) fn new(ring: Option<RingWriter>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                waiting: Vec::new(),
+                active: Some(Box::new(Active {
+                    ring,
+                    bytes: Vec::new(),
+                    written: 0,
+                })),
+                stuck: false,
+            }),
+            backlog: AtomicUsize::new(0),
+        }
+    }
+
     /// Adds a frame.
     pub(crate) fn append(&self, frame: &Sealed) {
         let mut state = self.state.lock();
@@ -87,8 +106,8 @@ impl ControlWriter {
 
     /// Waits for the thread that is writing, if there is one: it is about to take what was appended
     /// along. Never long, because it does not wait for the socket.
-    pub(crate) fn settle(&self) {
-        while self.state.lock().writing {
+    pub(crate) fn wait_for_writer(&self) {
+        while self.state.lock().active.is_none() {
             rustix::thread::sched_yield();
         }
     }
@@ -96,43 +115,46 @@ impl ControlWriter {
     /// Writes until nothing waits or the socket is full.
     pub(crate) fn write(&self, control: &Control) -> Written {
         let mut state = self.state.lock();
-        if state.writing {
+        let Some(mut active) = state.active.take() else {
             return Written::ByOther;
-        }
-        loop {
-            if state.written == state.active.len() {
-                if state.active.capacity() > KEEP {
-                    state.active = Vec::new();
-                }
-                state.active.clear();
-                state.written = 0;
+        };
+        let outcome = loop {
+            if active.written == active.bytes.len() {
+                active.reset();
                 if state.waiting.is_empty() {
                     let was_stuck = std::mem::take(&mut state.stuck);
-                    return Written::All { was_stuck };
+                    break Written::All { was_stuck };
                 }
-                let State { waiting, active, .. } = &mut *state;
-                std::mem::swap(waiting, active);
+                std::mem::swap(&mut state.waiting, &mut active.bytes);
             }
-            // The lock is not held during the system call, so that others can append meanwhile.
-            state.writing = true;
-            let active = std::mem::take(&mut state.active);
-            let written = state.written;
+            // Others append during the system call, so the lock is not held.
             drop(state);
-            let result = control.try_write(&active[written..]);
+            let result = control.try_write(active.ring.as_mut(), &active.bytes[active.written..]);
             state = self.state.lock();
-            state.active = active;
-            state.writing = false;
             match result {
                 Ok(sent) => {
-                    state.written += sent;
+                    active.written += sent;
                     self.backlog.fetch_sub(sent, SeqCst);
                 }
                 Err(StreamError::WouldBlock) => {
                     state.stuck = true;
-                    return Written::Stuck;
+                    break Written::Stuck;
                 }
-                Err(error) => return Written::Ended(error),
+                Err(error) => break Written::Ended(error),
             }
+        };
+        state.active = Some(active);
+        outcome
+    }
+}
+
+impl Active {
+    /// Makes place for the next frames.
+    fn reset(&mut self) {
+        if self.bytes.capacity() > KEEP {
+            self.bytes = Vec::new();
         }
+        self.bytes.clear();
+        self.written = 0;
     }
 }

@@ -236,7 +236,7 @@ fn descriptors_that_make_no_sense(kind: Kind) {
         ),
         (
             descriptor(|header| header.length += 1),
-            "broken tensor table: tensors of 100000 bytes in a frame that has 100001 for them",
+            "invalid tensor table: tensors of 100000 bytes in a frame that has 100001 for them",
         ),
         (
             raw::descriptor(1, &FrameHeader::new(FrameKind::Reply, CallId(1)), b""),

@@ -6,8 +6,9 @@ use telegrad_autograd::candle::traced;
 use telegrad_wire::Wire;
 
 use super::recurrence::recurrence;
+use crate::error::{wrong_input, wrong_shape};
 use crate::real::with_type;
-use crate::{Error, Module, Result, Rng, init, linear};
+use crate::{Module, Result, Rng, init, linear};
 
 /// The names of a cell's parameters.
 pub(super) const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
@@ -78,23 +79,19 @@ impl LstmCell {
     ) -> Result<Self> {
         let [gates, hidden] = *weight_hh.dims() else {
             let expected = "a weight_hh [4·hidden, hidden]";
-            return Err(Error::shape("LstmCell", expected, weight_hh.shape()));
+            return Err(wrong_shape("LstmCell", expected, weight_hh.shape()));
         };
         if gates != 4 * hidden || hidden == 0 {
             let expected = "a weight_hh [4·hidden, hidden]";
-            return Err(Error::shape("LstmCell", expected, weight_hh.shape()));
+            return Err(wrong_shape("LstmCell", expected, weight_hh.shape()));
         }
         if weight_ih.rank() != 2 || weight_ih.dim(0)? != gates {
             let expected = format!("a weight_ih [{gates}, in]");
-            return Err(Error::shape("LstmCell", expected, weight_ih.shape()));
+            return Err(wrong_shape("LstmCell", expected, weight_ih.shape()));
         }
         for bias in [bias_ih, bias_hh] {
             if bias.dims() != [gates] {
-                return Err(Error::shape(
-                    "LstmCell",
-                    format!("a bias [{gates}]"),
-                    bias.shape(),
-                ));
+                return Err(wrong_shape("LstmCell", format!("a bias [{gates}]"), bias.shape()));
             }
         }
         Ok(Self {
@@ -136,7 +133,7 @@ impl LstmCell {
     /// When the shapes do not match.
     pub fn step(&self, x: &Tensor, state: &LstmState) -> Result<LstmState> {
         let [_, _] = *x.dims() else {
-            return Err(Error::shape("LstmCell", "an input [n, in]", x.shape()));
+            return Err(wrong_shape("LstmCell", "an input [n, in]", x.shape()));
         };
         Ok(self.run(&x.unsqueeze(0)?, Some(state))?.1)
     }
@@ -160,7 +157,7 @@ impl LstmCell {
             [time, n, width] if width == inputs && time > 0 => n,
             _ => {
                 let expected = format!("a sequence [time, n, {inputs}]");
-                return Err(Error::shape("LSTM", expected, x.shape()));
+                return Err(wrong_shape("LSTM", expected, x.shape()));
             }
         };
         let state = match state {
@@ -171,7 +168,7 @@ impl LstmCell {
             if part.dims() != [n, hidden] || part.dtype() != x.dtype() {
                 let expected = format!("a state [{n}, {hidden}] of {:?}", x.dtype());
                 let found = format!("{:?} of {:?}", part.dims(), part.dtype());
-                return Err(Error::input("LSTM", expected, found));
+                return Err(wrong_input("LSTM", expected, found));
             }
         }
         let [weight_ih, weight_hh, bias_ih, bias_hh] = self.params.each_ref().map(Param::tensor);

@@ -219,7 +219,7 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
 #[track_caller]
 fn optim_error<T>(result: Result<T>) -> OptimError {
     match result.err().expect("an error") {
-        Error::Other(error) => *error.downcast().expect("an error of the optimiser"),
+        Error::Optim(error) => *error,
         other => panic!("not of the optimiser: {other}"),
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_macros::remote;
-use telegrad_trace::{Collected, Event, Profile};
+use telegrad_profile::Profile;
+use telegrad_trace::{Collected, Event};
 use telegrad_wire::Rank;
 
 use super::{here, of_world};
@@ -298,7 +299,7 @@ impl Asked {
 
 /// Gives what this worker has recorded of a trace after the first `from` events. All traces of the same worker before
 /// `over_before` are over.
-#[remote(name = "telegrad::trace::collect", inline)]
+#[remote(name = "telegrad::trace::collect", inline, class = Collection)]
 pub(super) fn collect(trace: u64, from: u64, last: bool, over_before: u64) -> Result<Collected> {
     let worker = here()?;
     let told = worker.recorder.collect(trace, from, last);

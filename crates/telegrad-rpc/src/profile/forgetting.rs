@@ -66,13 +66,13 @@ fn again<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 /// Whether a profile goes on that this worker has taken.
-#[remote(name = "telegrad::trace::is_open", inline)]
+#[remote(name = "telegrad::trace::is_open", inline, class = Collection)]
 pub(super) fn is_open(trace: u64) -> Result<bool> {
     Ok(here()?.recorder.is_open(trace))
 }
 
 /// A profile is over whose end will not be heard of.
-#[remote(name = "telegrad::trace::forget", inline)]
+#[remote(name = "telegrad::trace::forget", inline, class = Collection)]
 pub(super) fn forget(trace: u64) -> Result<()> {
     let worker = here()?;
     let callees = worker.recorder.forget(trace);

@@ -233,7 +233,7 @@ fn a_peer_without_signatures_is_called_by_name_and_its_nonsense_is_an_error() {
     let half = Half::new(vec![listener.address().clone()]);
     assert_eq!(half.world.rpc_sync("w1", add, (1, 1)).unwrap(), 4);
     let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
-    let text = "the result of `foreign::name` from worker `w1` cannot be read: expected a string, found an unsigned integer";
+    let text = "cannot read the result of `foreign::name` from worker `w1`: expected a string, found an unsigned integer";
     assert_eq!(error.to_string(), text);
 }
 

@@ -243,7 +243,7 @@ fn a_member_that_sends_nonsense_loses_its_link_and_the_worker_goes_on() {
         bytes
     };
     let too_long = "a frame claims 1152921504606846976 bytes, the limit is ";
-    let unknown_kind = "unknown frame kind 200: the other side does not speak this protocol";
+    let unknown_kind = "unknown frame kind 200: the peer does not speak this protocol";
     for (bytes, on_bulk, reason) in [
         (claim.to_bytes(), false, too_long),
         (claim.to_bytes(), true, too_long),

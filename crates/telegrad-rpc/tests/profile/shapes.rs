@@ -85,7 +85,7 @@ fn of_whole_world(variable: &str) -> Vec<String> {
                 world.rpc_sync(1, pass_on, (tensor(),)).unwrap();
             }
         });
-    let profile = telegrad_trace::read(&[path]).unwrap();
+    let profile = telegrad_profile::read(&[path]).unwrap();
     let ours = |(name, _): &(&str, &str)| ["pass_on", "keep"].contains(name);
     let shapes = shapes(&profile).into_iter().filter(ours);
     shapes.map(|(_, shape)| shape.to_owned()).collect()

@@ -200,9 +200,9 @@ fn shutting_down_is_not_waiting() {
                 std::thread::sleep(SLOW);
             }
         });
-    let whole = telegrad_trace::read(&[path]).unwrap();
+    let whole = telegrad_profile::read(&[path]).unwrap();
     let calls = whole.events.iter().filter_map(Event::as_call);
-    assert!(calls.filter(|call| call.verb == telegrad_trace::SHUTDOWN).count() >= 6);
+    assert!(calls.filter(|call| call.is_shutdown).count() >= 6);
     let step = whole.step().unwrap();
     for usage in &step.workers[..2] {
         // They may have had to wait for a link.

@@ -1,6 +1,6 @@
 //! What a recorder keeps, for whom, and for how long.
 
-use super::books::{AT_ONCE, MAX_EVENTS, MAX_TRACES};
+use super::table::{AT_ONCE, MAX_EVENTS, MAX_TRACES};
 use super::*;
 use crate::{Kind, Span};
 
@@ -123,6 +123,7 @@ fn the_traces_of_a_worker_that_is_gone_are_forgotten() {
         received: 0,
         sent_bytes: 0,
         received_bytes: 0,
+        is_shutdown: false,
     });
     let at = Position {
         trace: theirs,

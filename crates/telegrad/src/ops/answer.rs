@@ -1,7 +1,7 @@
-//! Operators whose operands have come from elsewhere and whose result goes back.
+//! Operators on received operands whose result is only sent back.
 //!
-//! Most calls of them are small, and to make tensors of candle's takes longer than to compute. Where both operands have
-//! one shape and no gradient is wanted, the result takes the first one's place instead.
+//! Most calls are small, and creating candle's tensors takes longer than the computation. If both operands are raw and of
+//! equal shape, the result overwrites the first one.
 
 use bytemuck::Pod;
 use candle_core::Tensor;
@@ -11,11 +11,11 @@ use telegrad_wire::{
     Arrived, Buffer, DType, Decoder, Encoder, Layouts, RawTensor, TypeNumber, Wire, WireError,
 };
 
-/// A tensor, on the wire the same as candle's.
+/// A tensor with the same encoding as candle's.
 pub(super) enum Operand {
-    /// As it came.
+    /// As received.
     Raw(RawTensor),
-    /// One that candle knows.
+    /// A tensor of candle's.
     Tensor(Tensor),
 }
 
@@ -30,7 +30,7 @@ impl Wire for Operand {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         match decoder.arrived()? {
             Arrived::Raw(raw) => Ok(Self::Raw(raw)),
-            made @ Arrived::Made(_) => Ok(Self::Tensor(made.try_into()?)),
+            tensor @ Arrived::Made(_) => Ok(Self::Tensor(tensor.try_into()?)),
         }
     }
 
@@ -53,7 +53,7 @@ macro_rules! answers {
         pub(super) fn $name(a: Operand, b: Operand) -> Result<Operand> {
             match (a, b) {
                 (Operand::Raw(a), Operand::Raw(b)) if a.meta() == b.meta() && is_float(a.dtype()) => {
-                    let _recorded = is_recorded().then(|| recorded(stringify!($name), [&a, &b]));
+                    let _span = is_recorded().then(|| span(stringify!($name), [&a, &b]));
                     let (meta, a) = a.into_parts();
                     let (_, b) = b.into_parts();
                     let result = match meta.dtype {
@@ -75,8 +75,8 @@ answers! {
     div: /;
 }
 
-/// Records an operator while it is computed: its result is as large as its operands.
-fn recorded(name: &'static str, operands: [&RawTensor; 2]) -> Scope {
+/// Opens a span for an operator whose result has the size of its operands.
+fn span(name: &'static str, operands: [&RawTensor; 2]) -> Scope {
     let shapes = || {
         operands
             .iter()
@@ -92,7 +92,7 @@ fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }
 
-/// The first one's elements, each replaced by what `f` makes of it and the other's.
+/// Applies `f` to the elements of `a` and `b` pairwise, into the memory of `a`.
 fn in_place<T: Pod>(a: Buffer, b: Buffer, f: impl Fn(T, T) -> T) -> Buffer {
     let mut result = a.into_vec::<T>();
     for (x, y) in result.iter_mut().zip(b.into_vec()) {

@@ -1,9 +1,9 @@
-//! The operators' own derivatives: only what is wanted is computed, and only once.
+//! Derivatives of the operators. Only requested gradients are computed, each once.
 
 use candle_core::{DType, Error, Result, Shape, Tensor};
 use telegrad_autograd::candle::{Derivatives, Pass, operation, strided_operation, traced};
 
-/// An operator on one tensor. Its derivative is given the pass and gives the gradient of the operand.
+/// Applies an operator to one tensor. `derivative` returns the gradient of the operand.
 pub(super) fn unary(
     name: &'static str,
     x: &Tensor,
@@ -19,7 +19,7 @@ pub(super) fn unary(
     })
 }
 
-/// An operator on two tensors. Its derivative is given a gradient in any layout.
+/// Applies an operator to two tensors. `derivative` takes a gradient in any layout.
 pub(super) fn binary(
     name: &'static str,
     a: &Tensor,
@@ -36,7 +36,7 @@ pub(super) fn binary(
     })
 }
 
-/// The value of an operator that candle has for floating-point elements alone: it panics at others.
+/// Restricts an operator to floating-point elements; candle panics on others.
 pub(super) fn of_floats(
     name: &'static str,
     value: impl Fn(&Tensor) -> Result<Tensor>,
@@ -50,20 +50,23 @@ pub(super) fn of_floats(
     }
 }
 
-/// Whether a tensor has a gradient that these derivatives can find.
+/// Whether a tensor is tracked and these derivatives apply to it.
 fn is_tracked(x: &Tensor) -> bool {
     x.track_op() && x.dtype().is_float() && x.device().is_cpu()
 }
 
-/// What `nn` has kernels for with a derivative is computed so if a gradient is wanted.
-pub(super) fn either(
+/// Applies an activation: with its derivative if the tensor is tracked, else as a plain value.
+pub(super) fn either<E>(
     name: &'static str,
     x: &Tensor,
-    with_derivative: impl Fn(&Tensor) -> telegrad_nn::Result<Tensor>,
+    with_derivative: impl Fn(&Tensor) -> std::result::Result<Tensor, E>,
     value: impl Fn(&Tensor) -> Result<Tensor>,
-) -> telegrad_rpc::Result<Tensor> {
+) -> telegrad_rpc::Result<Tensor>
+where
+    telegrad_rpc::Error: From<E>,
+{
     if is_tracked(x) && matches!(x.dtype(), DType::F32 | DType::F64) {
-        // It records itself.
+        // `with_derivative` records itself.
         return Ok(with_derivative(x)?);
     }
     Ok(traced(name, &[x], || value(x))?)
@@ -83,7 +86,7 @@ pub(super) fn sub(pass: Pass) -> Derivatives {
 
 pub(super) fn mul(pass: Pass) -> Derivatives {
     each(&pass, |operand| match &pass.args[1 - operand] {
-        // candle is quicker with the one that shows an element more than once behind the other.
+        // candle is faster if the broadcast operand comes second.
         other if other.shape() == pass.grad.shape() => other.mul(&pass.grad),
         other => pass.grad.broadcast_mul(other),
     })
@@ -132,20 +135,19 @@ pub(super) fn mean(pass: &Pass) -> Result<Tensor> {
     (&pass.grad / x.elem_count() as f64)?.broadcast_as(x.shape())
 }
 
-/// The gradients of the operands that want one, which the function finds by their place: in the shape of the result, so they
-/// are summed over what an operand was broadcast along.
+/// Calls `gradient` with the index of each operand that requires a gradient, and sums over the broadcast dimensions.
 fn each(pass: &Pass, gradient: impl Fn(usize) -> Result<Tensor>) -> Derivatives {
     let wanted = pass.wanted.iter().zip(&pass.args).enumerate();
     wanted
-        .map(|(place, (&wanted, operand))| {
+        .map(|(index, (&wanted, operand))| {
             wanted
-                .then(|| summed_to(gradient(place)?, operand.shape()))
+                .then(|| summed_to(gradient(index)?, operand.shape()))
                 .transpose()
         })
         .collect()
 }
 
-/// A gradient summed over the dimensions that it has more, or longer, than this shape.
+/// Sums a gradient over the dimensions that `shape` lacks or has with length 1.
 fn summed_to(gradient: Tensor, shape: &Shape) -> Result<Tensor> {
     if gradient.shape() == shape {
         return Ok(gradient);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use telegrad::status::Stage;
-use telegrad::trace::is_shutdown;
+use telegrad::status::is_shutdown;
 
 use super::super::name_of;
 use super::{CallId, Chain, Chains, State};

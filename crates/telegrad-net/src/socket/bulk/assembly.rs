@@ -1,4 +1,4 @@
-//! A large message that is arriving, in pieces and through several lanes at once.
+//! A large message that is arriving, in pieces and through several lanes at readable_once.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use crate::{Credit, Spin};
 
 /// The memory of a message's tensors, and how much of it has been filled.
 ///
-/// The data are cut into chunks of one size, so each byte belongs to exactly one chunk. A chunk is claimed once, and
+/// The data are cut into chunks of one size, so each byte belongs to exactly one chunk. A chunk is claimed readable_once, and
 /// only who has the claim writes there.
 pub(crate) struct Assembly {
     header: FrameHeader,
@@ -81,7 +81,7 @@ impl Assembly {
     }
 
     /// The right to fill a chunk, which must have this length and not have been claimed before.
-    pub(crate) fn claim(self: &Arc<Self>, index: u64, len: u64) -> Result<Claim, String> {
+    pub(crate) fn claim(self: &Arc<Self>, index: u64, len: u64) -> Result<ChunkWriter, String> {
         let chunks = self.chunks();
         if index >= chunks {
             return Err(format!("chunk {index} of a message that has {chunks}"));
@@ -113,7 +113,7 @@ impl Assembly {
         }
         let refused = if progress.is_refused { len } else { 0 };
         drop(progress);
-        Ok(Claim {
+        Ok(ChunkWriter {
             assembly: self.clone(),
             segments,
             refused,
@@ -142,7 +142,7 @@ impl Assembly {
         unsafe { self.complete(&mut progress) }.map(Some)
     }
 
-    /// The message, once.
+    /// The message, readable_once.
     ///
     /// # Safety
     /// All bytes of all tensors must have been initialised, unless the message is refused, and all claims been used up.
@@ -193,7 +193,7 @@ fn reserve(metas: &[TensorMeta]) -> Option<Vec<Unfilled>> {
 }
 
 /// The right to fill one chunk. Dropped before it is used, it leaves the message incomplete for ever.
-pub(crate) struct Claim {
+pub(crate) struct ChunkWriter {
     assembly: Arc<Assembly>,
     /// Where the chunk's bytes go: parts of the memory of `assembly`.
     segments: Vec<(NonNull<MaybeUninit<u8>>, usize)>,
@@ -202,9 +202,9 @@ pub(crate) struct Claim {
 }
 
 // SAFETY: it is the only one that writes to its segments, so it may do so from any thread.
-unsafe impl Send for Claim {}
+unsafe impl Send for ChunkWriter {}
 
-impl Claim {
+impl ChunkWriter {
     /// Fills the chunk with what the stream brings; the message, if it was the last chunk of it.
     pub(crate) fn fill(
         mut self,
@@ -239,7 +239,7 @@ impl Claim {
     fn memory(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
         self.segments.iter().map(|&(start, len)| {
             // SAFETY: the segment lies within memory of `assembly`, which keeps it until every chunk is filled, and this
-            // one is not yet. Chunks do not overlap and each is claimed once, so no other thread refers to these bytes.
+            // one is not yet. Chunks do not overlap and each is claimed readable_once, so no other thread refers to these bytes.
             unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
         })
     }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use telegrad_wire::{FrameHeader, HEADER_LEN};
 
 use super::MIN_CHUNK;
-use super::assembly::{Assembly, Claim};
+use super::assembly::{Assembly, ChunkWriter};
 use crate::message::Incoming;
 
 /// Messages that may be announced at a time. Far more than what fits between the writer and the reader of a
@@ -32,12 +32,12 @@ struct State {
 }
 
 /// What becomes of a chunk.
-pub(crate) enum Place {
-    There(Claim),
+pub(crate) enum ChunkRoute {
+    Ready(ChunkWriter),
     /// Its descriptor is still on its way.
-    Unknown,
+    Unannounced,
     /// The link has ended.
-    Nowhere,
+    Closed,
 }
 
 impl Inbox {
@@ -83,19 +83,19 @@ impl Inbox {
     }
 
     /// The place of a chunk of `len` bytes.
-    pub(crate) fn claim(&self, number: u64, index: u64, len: u64) -> Result<Place, String> {
+    pub(crate) fn claim(&self, number: u64, index: u64, len: u64) -> Result<ChunkRoute, String> {
         let assembly = {
             let state = self.state.lock();
             match state.open.get(&number) {
                 Some(assembly) => assembly.clone(),
-                None if state.is_closed => return Ok(Place::Nowhere),
+                None if state.is_closed => return Ok(ChunkRoute::Closed),
                 None if number > state.announced && number - state.announced <= MAX_OPEN as u64 => {
-                    return Ok(Place::Unknown);
+                    return Ok(ChunkRoute::Unannounced);
                 }
                 None => return Err(format!("a chunk of message {number}, which is not under way")),
             }
         };
-        assembly.claim(index, len).map(Place::There)
+        assembly.claim(index, len).map(ChunkRoute::Ready)
     }
 
     /// Waits until a message has been announced, until `until` at most.

@@ -17,7 +17,7 @@ use crate::stream::{Stream, StreamError};
 const WRITE_SLICE: usize = 1 << 20;
 
 /// What is to be written, in as many pieces as there are chunks.
-pub(crate) struct Outbound {
+pub(crate) struct OutboundMessage {
     /// Header, body and table.
     head: Vec<u8>,
     tensors: Vec<Box<dyn TensorSource>>,
@@ -27,7 +27,7 @@ pub(crate) struct Outbound {
     chunk: Option<u64>,
 }
 
-impl Outbound {
+impl OutboundMessage {
     /// Goes in chunks of this many bytes if it is longer, and short enough to be announced.
     pub(crate) fn new(sealed: Sealed, chunk: u64) -> Self {
         let mut head = Vec::new();
@@ -126,7 +126,7 @@ impl Outbound {
 
 /// A piece of a message that one lane carries without interruption.
 pub(crate) struct Chunk {
-    message: Arc<Outbound>,
+    message: Arc<OutboundMessage>,
     /// What goes before the data; `None` for a message that goes whole, with its own head.
     header: Option<FrameHeader>,
     /// Where the receiver finds the data, instead of the data.
@@ -138,7 +138,7 @@ pub(crate) struct Chunk {
 
 /// How far a write got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub(crate) enum WriteProgress {
     All,
     /// As much as is written at a time.
     Some,
@@ -161,7 +161,7 @@ impl Chunk {
     }
 
     /// Writes a slice, or less when the socket has been full for a while.
-    pub(crate) fn write_some(&mut self, stream: &Stream) -> Result<Wrote, StreamError> {
+    pub(crate) fn write_some(&mut self, stream: &Stream) -> Result<WriteProgress, StreamError> {
         let mut left = WRITE_SLICE;
         let head = match (&self.header, self.loan) {
             (None, _) => Cow::Borrowed(&self.message.head),
@@ -179,7 +179,7 @@ impl Chunk {
         let wrote = write(to, &head[self.head_written..], &mut left, |sent| {
             self.head_written += sent;
         })?;
-        if wrote != Wrote::All {
+        if wrote != WriteProgress::All {
             return Ok(wrote);
         }
         while self.range.start < self.range.end {
@@ -191,11 +191,11 @@ impl Chunk {
                 result = write(to, bytes, &mut left, |sent| self.range.start += sent as u64);
             });
             let wrote = result?;
-            if wrote != Wrote::All {
+            if wrote != WriteProgress::All {
                 return Ok(wrote);
             }
         }
-        Ok(Wrote::All)
+        Ok(WriteProgress::All)
     }
 }
 
@@ -205,10 +205,10 @@ fn write(
     mut bytes: &[u8],
     left: &mut usize,
     mut sent: impl FnMut(usize),
-) -> Result<Wrote, StreamError> {
+) -> Result<WriteProgress, StreamError> {
     while !bytes.is_empty() {
         if *left == 0 {
-            return Ok(Wrote::Some);
+            return Ok(WriteProgress::Some);
         }
         match to(&bytes[..bytes.len().min(*left)]) {
             Ok(count) => {
@@ -216,9 +216,9 @@ fn write(
                 *left -= count;
                 sent(count);
             }
-            Err(StreamError::WouldBlock) => return Ok(Wrote::Stuck),
+            Err(StreamError::WouldBlock) => return Ok(WriteProgress::Stuck),
             Err(error) => return Err(error),
         }
     }
-    Ok(Wrote::All)
+    Ok(WriteProgress::All)
 }

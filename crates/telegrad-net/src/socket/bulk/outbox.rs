@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use super::super::SocketLink;
 use super::CHUNKS_PER_LANE;
 use super::lane::Lane;
-use super::outbound::{Chunk, Outbound};
-use super::writing::{WriteError, Writing};
+use super::outbound::{Chunk, OutboundMessage};
+use super::writer::{LaneWriter, WriteError};
 use crate::Link;
 use crate::stream::StreamError;
 
@@ -31,7 +31,7 @@ pub(crate) struct Outbox {
 
 struct State {
     /// Messages of which some has not been claimed, the one whose turn it is first.
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedMessage>,
     /// Lanes that nobody writes on. The one on top was used last: it is being read.
     free: Vec<Arc<Lane>>,
     /// Lanes that somebody writes on.
@@ -45,9 +45,9 @@ struct State {
     unsent: Option<Vec<u64>>,
 }
 
-struct Queued {
+struct QueuedMessage {
     ticket: u64,
-    message: Arc<Outbound>,
+    message: Arc<OutboundMessage>,
     /// What it was announced as.
     number: u64,
     /// How many of its chunks have been claimed.
@@ -76,18 +76,18 @@ impl Outbox {
     pub(crate) fn add(&self, link: &SocketLink, lane: Arc<Lane>) {
         self.state.lock().free.insert(0, lane);
         self.changed.notify_all();
-        self.staff(link);
+        self.start_writers(link);
     }
 
     /// Enters a message; the ticket stands for it.
-    pub(crate) fn enter(&self, message: Outbound) -> Result<u64, WriteError> {
+    pub(crate) fn enter(&self, message: OutboundMessage) -> Result<u64, WriteError> {
         let mut state = self.state.lock();
         if state.unsent.is_some() {
             return Err(ended());
         }
         state.tickets += 1;
         let ticket = state.tickets;
-        state.queue.push_back(Queued {
+        state.queue.push_back(QueuedMessage {
             ticket,
             message: Arc::new(message),
             number: 0,
@@ -108,7 +108,7 @@ impl Outbox {
         let mut watched = None;
         let mut state = self.state.lock();
         loop {
-            if !state.has(ticket)? {
+            if !state.is_queued(ticket)? {
                 return Ok(None);
             }
             if let Some(lane) = state.free.pop() {
@@ -118,7 +118,7 @@ impl Outbox {
             if watched.is_none() {
                 // Takes other locks.
                 drop(state);
-                watched = Some(Watched::new(link));
+                watched = Some(WatchGuard::new(link));
                 state = self.state.lock();
                 continue;
             }
@@ -133,14 +133,14 @@ impl Outbox {
             state.waiting -= 1;
             if late && state.free.is_empty() {
                 drop(state);
-                return self.give_up(link, ticket).map(|()| None);
+                return self.detach(link, ticket).map(|()| None);
             }
         }
     }
 
     /// The sender of a message leaves: what is left of it is for others to write. Fails when nothing of it has been
     /// written; then nothing will be.
-    pub(crate) fn give_up(&self, link: &SocketLink, ticket: u64) -> Result<(), WriteError> {
+    pub(crate) fn detach(&self, link: &SocketLink, ticket: u64) -> Result<(), WriteError> {
         {
             let mut state = self.state.lock();
             if let Some(at) = state.queue.iter().position(|queued| queued.ticket == ticket) {
@@ -151,13 +151,13 @@ impl Outbox {
                 state.queue[at].is_abandoned = true;
             }
         }
-        self.staff(link);
+        self.start_writers(link);
         Ok(())
     }
 
     /// Whether some of the message still has to be claimed.
-    pub(crate) fn has(&self, ticket: u64) -> Result<bool, WriteError> {
-        self.state.lock().has(ticket)
+    pub(crate) fn is_queued(&self, ticket: u64) -> Result<bool, WriteError> {
+        self.state.lock().is_queued(ticket)
     }
 
     /// The next chunk to write. The first one of a message announces it.
@@ -191,12 +191,12 @@ impl Outbox {
 
     /// A lane that is no longer written on.
     pub(crate) fn release(&self, link: &SocketLink, lane: Arc<Lane>) {
-        self.put_back(lane);
-        self.staff(link);
+        self.return_lane(lane);
+        self.start_writers(link);
     }
 
     /// A lane that nobody could be found to write on. True when something waits that nobody will write.
-    pub(crate) fn put_back(&self, lane: Arc<Lane>) -> bool {
+    pub(crate) fn return_lane(&self, lane: Arc<Lane>) -> bool {
         let mut state = self.state.lock();
         state.busy -= 1;
         state.free.push(lane);
@@ -207,7 +207,7 @@ impl Outbox {
     }
 
     /// Has roles write on lanes that are free, as far as that is worth it or has to be.
-    pub(crate) fn staff(&self, link: &SocketLink) {
+    pub(crate) fn start_writers(&self, link: &SocketLink) {
         let lanes = {
             let mut state = self.state.lock();
             let more = state.wanted().saturating_sub(state.busy + state.waiting);
@@ -216,9 +216,9 @@ impl Outbox {
             state.busy += lanes.len();
             lanes
         };
-        // Not under the lock: a role for which there is no thread gives its lane back at once.
+        // Not under the lock: a role for which there is no thread gives its lane back at readable_once.
         for lane in lanes {
-            Writing::new(link, lane).start(link);
+            LaneWriter::new(link, lane).start(link);
         }
     }
 
@@ -238,7 +238,7 @@ impl Outbox {
 }
 
 impl State {
-    fn has(&self, ticket: u64) -> Result<bool, WriteError> {
+    fn is_queued(&self, ticket: u64) -> Result<bool, WriteError> {
         match &self.unsent {
             Some(unsent) if unsent.contains(&ticket) => Err(ended()),
             _ => Ok(self.queue.iter().any(|queued| queued.ticket == ticket)),
@@ -247,7 +247,7 @@ impl State {
 
     /// How many should be writing.
     fn wanted(&self) -> usize {
-        let left = |queued: &Queued| queued.message.chunks() - queued.claimed;
+        let left = |queued: &QueuedMessage| queued.message.chunks() - queued.claimed;
         let chunks: u64 = self.queue.iter().map(left).sum();
         let abandoned = self.queue.iter().any(|queued| queued.is_abandoned);
         // More than there can be lanes is as good as any.
@@ -263,16 +263,16 @@ fn ended() -> WriteError {
 
 /// Has the control lane read while a sender is kept waiting: a peer that cannot get rid of its answers there reads no
 /// descriptors, and then no chunks either.
-pub(crate) struct Watched<'a>(&'a SocketLink);
+pub(crate) struct WatchGuard<'a>(&'a SocketLink);
 
-impl<'a> Watched<'a> {
+impl<'a> WatchGuard<'a> {
     pub(crate) fn new(link: &'a SocketLink) -> Self {
         link.watch(true);
         Self(link)
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchGuard<'_> {
     fn drop(&mut self) {
         self.0.watch(false);
     }
