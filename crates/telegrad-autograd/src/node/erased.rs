@@ -20,11 +20,7 @@ pub(crate) trait ErasedNode: Send + Sync + 'static {
     fn info(&self) -> AutogradInfo;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
-    fn track_departure(
-        &self,
-        crossing: &Crossing<'_>,
-        tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Departure>;
+    fn track_departure(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure>;
     fn untrack(&self, context: ContextId, tracked: &Tracked);
     fn track_arrival(
         &self,

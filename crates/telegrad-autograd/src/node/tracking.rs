@@ -56,10 +56,10 @@ impl<B: AutogradBackend> Node<B> {
     }
 
     /// Drops the tracked tensors of a message that was not sent after all, or whose call has no result.
-    pub(crate) fn untrack(&self, context: ContextId, recorded: &Tracked) {
+    pub(crate) fn untrack(&self, context: ContextId, tracked: &Tracked) {
         let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
-            state.graph(context).ok()?.sent.remove(&recorded.number)
+            state.graph(context).ok()?.sent.remove(&tracked.number)
         });
         // The context's lock is released: freeing a graph takes long.
         if let Some(mut sent) = sent {
@@ -72,7 +72,7 @@ impl<B: AutogradBackend> Node<B> {
     pub(crate) fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Tracked>,
+        tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
         let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(Arrived::Raw).collect());
@@ -93,18 +93,18 @@ impl<B: AutogradBackend> Node<B> {
             .into());
         }
         graph.note_peer(crossing, false);
-        let Some(recorded) = recorded else {
+        let Some(tracked) = tracked else {
             return plain(tensors);
         };
         let message = MessageId {
             from: crossing.peer,
-            number: recorded.number,
+            number: tracked.number,
         };
         // A peer that uses a number twice gets wrong gradients, but nothing here panics.
         let count = graph.arrivals.entry(message).or_default();
-        *count = recorded.tensors.len().max(*count);
+        *count = tracked.tensors.len().max(*count);
         let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
-        for (nth, position) in recorded.tensors.iter().enumerate() {
+        for (nth, position) in tracked.tensors.iter().enumerate() {
             // Positions beyond the message's tensors are ignored.
             let Some(slot) = arrived.get_mut(*position as usize) else {
                 continue;

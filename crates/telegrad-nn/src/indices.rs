@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use crate::error::wrong_input;
 use crate::{NnError, Result};
 
-/// The indices in a tensor in row-major order, all below a limit.
+/// Reads the indices of a tensor in row-major order, all below a limit.
 pub(crate) fn indices(layer: &'static str, ids: &Tensor, limit: usize) -> Result<Vec<usize>> {
     if !matches!(ids.dtype(), DType::U8 | DType::U32 | DType::I64 | DType::I32) {
         let found = format!("{:?}", ids.dtype());
