@@ -98,7 +98,7 @@ fn the_page_gets_the_steps_of_a_training_loop() {
             event(span + 3, 1, 0, Kind::Operator, "log", (start + 200, start + 210)),
         ]);
     }
-    let view = view(&profile_of(events));
+    let view = super::view(&profile_of(events));
     let steps = view["steps"].as_array().unwrap();
     let found: Vec<_> = steps
         .iter()
@@ -136,7 +136,7 @@ fn the_page_gets_the_steps_of_a_training_loop() {
         event(1, 0, 0, Kind::Scope, "x", (0, 10)),
         event(2, 0, 0, Kind::Operator, "y", (20, 30)),
     ]);
-    let view = view(&unenclosed);
+    let view = super::view(&unenclosed);
     let critical = serde_json::json!({ "event": [0, -1, 1], "took": [10_000, 10_000, 10_000] });
     assert_eq!(view["step"]["critical"], critical);
     assert_eq!(view["steps"], serde_json::json!([]));
