@@ -54,7 +54,7 @@ fn report(profile: &Profile, file: &Path) {
     for (worker, why) in &profile.missing {
         say(&incomplete(worker, why));
     }
-    profile.doubts().iter().for_each(|doubt| say(doubt));
+    profile.clock_warnings().iter().for_each(|doubt| say(doubt));
 }
 
 /// The note about a worker whose events are not complete.

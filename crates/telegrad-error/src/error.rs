@@ -1,6 +1,7 @@
 //! Errors of calls and worlds.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use telegrad_rendezvous::RendezvousError;
@@ -199,6 +200,9 @@ pub enum Error {
     #[cfg(feature = "candle")]
     #[error(transparent)]
     Tensor(#[from] Box<candle_core::Error>),
+    /// One error of several callers, as of those in one round; see [`Error::original`].
+    #[error(transparent)]
+    Shared(Arc<Error>),
     /// An error of the user's own.
     #[error(transparent)]
     Other(BoxError),
@@ -210,9 +214,17 @@ impl Error {
         Self::Other(error.into())
     }
 
+    /// The error itself, also if it is [shared](Error::Shared).
+    pub fn original(&self) -> &Self {
+        match self {
+            Self::Shared(error) => error.original(),
+            error => error,
+        }
+    }
+
     /// The error of the worker where a call failed.
     pub fn remote(&self) -> Option<&RemoteError> {
-        match self {
+        match self.original() {
             Self::Remote(error) => Some(error),
             _ => None,
         }
@@ -220,7 +232,7 @@ impl Error {
 
     /// The error of autograd on this worker.
     pub fn autograd(&self) -> Option<&AutogradError> {
-        match self {
+        match self.original() {
             Self::Autograd(error) => Some(error),
             _ => None,
         }
@@ -229,7 +241,7 @@ impl Error {
     /// The error of a layer or a loss on this worker.
     #[cfg(feature = "candle")]
     pub fn nn(&self) -> Option<&NnError> {
-        match self {
+        match self.original() {
             Self::Nn(error) => Some(error),
             _ => None,
         }
@@ -238,7 +250,7 @@ impl Error {
     /// The error of an optimiser on this worker.
     #[cfg(feature = "candle")]
     pub fn optim(&self) -> Option<&OptimError> {
-        match self {
+        match self.original() {
             Self::Optim(error) => Some(error),
             _ => None,
         }

@@ -1,23 +1,24 @@
-//! Two threads that talk to each other all the time tend to end up on one processor.
+//! Moves a polling thread off a processor that it shares with its peer.
 //!
-//! The kernel puts whoever is woken where its waker runs, and leaves two threads that poll there for many
-//! milliseconds: to it they look like any two busy threads. Each answer then costs two changes of thread,
-//! more than all the rest of a call through shared memory. So the thread that waits goes elsewhere.
+//! Two threads that talk to each other all the time tend to end up on one processor. The kernel places a woken
+//! thread where its waker runs. Two threads that poll there look like any two busy threads, and stay for many
+//! milliseconds. Each answer then costs two context switches, more than the rest of a call through shared
+//! memory.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// How long after a move the next one may come. It doubles with every move that follows soon after: where
-/// all processors are busy, moving does not help.
+/// Pause between two moves. It doubles with every move that follows soon after: where all processors are busy,
+/// moving does not help.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// When this process last moved a thread, and how long it waits until the next time.
+/// The last move of a thread of this process, and the pause after it.
 static LAST_MOVE: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
 
-/// Moves this thread to another processor, unless that was done only just now.
+/// Moves this thread to another processor, unless one was moved recently.
 pub(crate) fn leave_cpu() {
     let now = Instant::now();
     let Ok(mut moved) = LAST_MOVE.try_lock() else {
@@ -30,7 +31,7 @@ pub(crate) fn leave_cpu() {
     };
     *moved = Some((now, pause));
     drop(moved);
-    // Where none of it is allowed, the thread stays: nothing depends on it.
+    // Optional: where the system refuses, the thread stays.
     let Ok(allowed) = sched_getaffinity(None) else {
         return;
     };

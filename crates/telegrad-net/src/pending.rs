@@ -1,4 +1,4 @@
-//! Joins the connections that arrive one by one to links.
+//! Assembles links from connections that arrive one by one.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -9,25 +9,25 @@ use rustc_hash::FxHashMap;
 use crate::socket::SocketLink;
 use crate::stream::Stream;
 
-/// Links of one listener by the number that their lanes have in common.
+/// Links of one listener, by the number that their lanes share.
 #[derive(Default)]
 pub(crate) struct PendingLinks {
     links: Mutex<FxHashMap<u64, State>>,
-    /// A link has come about, or will not.
+    /// A link is open, or has failed.
     changed: Condvar,
 }
 
 enum State {
-    /// The control lane, and since when it waits for its bulk lane.
+    /// The control lane has arrived, and waits for its bulk lane since then.
     AwaitsBulk(Stream, Instant),
-    /// Both are there, and their link is being made.
+    /// Both lanes have arrived; the link is being made.
     Opening,
-    /// There may be further lanes.
+    /// The link is open, and may get further lanes.
     Open(Weak<SocketLink>),
 }
 
 impl PendingLinks {
-    /// A control lane has come; its bulk lane has this long.
+    /// Adds a control lane, and drops those whose bulk lane did not arrive within `limit`.
     pub(crate) fn add_control(&self, link: u64, control: Stream, limit: Duration) {
         let mut links = self.links.lock();
         let now = Instant::now();
@@ -39,7 +39,7 @@ impl PendingLinks {
         links.insert(link, State::AwaitsBulk(control, now));
     }
 
-    /// The bulk lane has come, for which the control lane waits.
+    /// Takes the control lane for which a bulk lane has arrived.
     pub(crate) fn take_control(&self, link: u64) -> Option<Stream> {
         let mut links = self.links.lock();
         match links.get_mut(&link) {
@@ -56,13 +56,13 @@ impl PendingLinks {
         self.changed.notify_all();
     }
 
-    /// There will be no link.
+    /// Removes a link that failed.
     pub(crate) fn remove(&self, link: u64) {
         self.links.lock().remove(&link);
         self.changed.notify_all();
     }
 
-    /// The link that one more lane is for. Waits for one that is being made: its other end may have it already.
+    /// The link to which one more lane belongs. Waits while it is being made: its other end may have it already.
     pub(crate) fn wait_for(&self, link: u64, deadline: Instant) -> Option<Arc<SocketLink>> {
         let mut links = self.links.lock();
         loop {

@@ -123,7 +123,7 @@ fn is_wanted(value: OsString) -> bool {
 
 /// Writes down what the worker does, where its world is recorded as a whole.
 fn record_whole(worker: &Arc<Worker>, world: u64) {
-    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER) else {
+    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER_ENV) else {
         return;
     };
     let Identity {
@@ -131,9 +131,9 @@ fn record_whole(worker: &Arc<Worker>, world: u64) {
         rank,
         incarnation,
     } = &worker.identity;
-    match telegrad_trace::write_worker(folder.as_ref(), world, (*rank, name, incarnation.0)) {
+    match telegrad_trace::Sink::create(folder.as_ref(), world, (*rank, name, incarnation.0)) {
         Ok(sink) => {
-            let shapes = std::env::var_os(telegrad_trace::SHAPES);
+            let shapes = std::env::var_os(telegrad_trace::SHAPES_ENV);
             worker.recorder.write_to(sink, shapes.is_some_and(is_wanted));
         }
         Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),

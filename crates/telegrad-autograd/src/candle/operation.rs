@@ -130,7 +130,7 @@ impl Operation {
             grad: grad.detach(),
         });
         match &gradients {
-            Ok(gradients) => scope.made(|| {
+            Ok(gradients) => scope.add_tensor_bytes(|| {
                 let others: Vec<_> = self.args.iter().chain([result, grad]).collect();
                 let made = gradients.iter().flatten();
                 made.map(|made| own_memory(made, &others)).sum()

@@ -39,7 +39,7 @@ pub fn traced_as<E: Display>(
     let scope = scope_with(kind, name, || operands.iter().map(shape).collect());
     let result = compute();
     match &result {
-        Ok(made) => scope.made(|| own_memory(made, operands)),
+        Ok(made) => scope.add_tensor_bytes(|| own_memory(made, operands)),
         Err(error) => scope.fail(|| error.to_string()),
     }
     result

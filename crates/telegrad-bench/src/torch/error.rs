@@ -13,7 +13,7 @@ pub(crate) enum PeerError {
         "cannot start Python as `{}`: {source}; install Python with torch (Debian: apt install python3-torch), or \
          name one that has it with --python", python.display()
     )]
-    NoPython { python: PathBuf, source: io::Error },
+    NoPython { python: PathBuf, r#source: io::Error },
 
     #[error(
         "`{}` cannot use torch.distributed.rpc: {output}; install torch (Debian: apt install python3-torch; in a venv: \

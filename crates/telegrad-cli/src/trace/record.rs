@@ -65,7 +65,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     output.check()?;
     let folder = tempfile::Builder::new().prefix("telegrad-trace-").tempdir()?;
     let mut command = command(args)?;
-    command.env(trace::FOLDER, folder.path());
+    command.env(trace::FOLDER_ENV, folder.path());
     let signals = ending()?;
     let program = command.get_program().to_owned();
     let mut child = command
@@ -107,7 +107,7 @@ fn command(args: Args) -> Result<Command, Error> {
         program
     };
     if args.shapes {
-        command.env(trace::SHAPES, "1");
+        command.env(trace::SHAPES_ENV, "1");
     }
     Ok(command)
 }

@@ -98,7 +98,7 @@ fn notes(profile: &Profile) -> Vec<String> {
         let (worker, why) = (printable(worker), printable(why));
         incomplete(&worker, &why)
     });
-    dropped.chain(profile.doubts()).chain(missing).collect()
+    dropped.chain(profile.clock_warnings()).chain(missing).collect()
 }
 
 fn table(profile: &Profile, sort: SortBy, limit: usize) -> String {

@@ -1,4 +1,4 @@
-//! `telegrad doctor` on worlds of this process (S46).
+//! `telegrad doctor` on worlds of this process (S59).
 //!
 //! Deadlocked worlds stay so until the process ends, so that slow machines have enough time.
 

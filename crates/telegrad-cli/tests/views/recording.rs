@@ -1,4 +1,4 @@
-//! `telegrad trace record` of worlds that succeed, fail or are interrupted (S44).
+//! `telegrad trace record` of worlds that succeed, fail or are interrupted (S57).
 
 mod signals;
 
@@ -185,7 +185,7 @@ fn events_of_a_killed_worker_are_recorded() {
     let (messages, status) = recording.end();
     rest.join().unwrap();
     assert!(!status.success(), "{messages}");
-    let expected = "events of `server` are missing: its recording breaks off";
+    let expected = "events of `server` are missing: its recording is incomplete";
     assert!(messages.contains(expected), "{messages}");
     let [client, server] = counts(&trace(&folder.path().join("t.json")));
     assert!(client > 20 && server > 20, "{client} {server}");
@@ -215,9 +215,11 @@ fn a_worker_whose_disk_is_full_continues_with_a_message() {
     let why = client.unwrap_or_else(|| panic!("{missing:?}"))[1]
         .as_str()
         .unwrap();
-    assert!(why.starts_with("it could write no more: File too large"), "{why}");
+    assert!(why.starts_with("its recording stopped: File too large"), "{why}");
     assert_eq!(
-        messages.matches("what it does is recorded no further").count(),
+        messages
+            .matches("recording stopped: the file cannot be written")
+            .count(),
         missing.len(),
         "{messages}"
     );
@@ -276,7 +278,7 @@ fn an_unmerged_recording_is_kept_when_the_merge_fails() {
             "{messages}"
         );
         assert!(
-            messages.contains("is not a recording: line 1 makes no sense"),
+            messages.contains("is not a recording: line 1 is invalid"),
             "{messages}"
         );
         let kept = written(folder.path()).expect("the folder is kept");

@@ -143,7 +143,7 @@ fn events_of_survivors_are_recorded() {
     world.kill();
     let messages = world.end();
     assert!(
-        messages.contains("events of `b` are missing: its recording breaks off"),
+        messages.contains("events of `b` are missing: its recording is incomplete"),
         "{messages}"
     );
     let summary = printed(&mut telegrad(

@@ -1,8 +1,8 @@
 //! Borrowed memory as part of the heap.
 //!
-//! Tensor libraries keep their bytes in a `Vec`, and the memory of a `Vec` goes back to the global
-//! allocator. Where that is [`TensorAlloc`](crate::TensorAlloc), it looks here first: so a tensor can be
-//! used where the other process has put it.
+//! Tensor libraries keep their bytes in a `Vec`, which returns its memory to the global allocator. If that is
+//! [`TensorAlloc`](crate::TensorAlloc), it looks up the address here first. A library can therefore use a
+//! tensor where the other process put it.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -15,19 +15,19 @@ use rustc_hash::FxBuildHasher;
 use super::Borrowed;
 use crate::alloc::is_installed;
 
-/// Borrowed memory starts at a page.
+/// Size of a page; borrowed memory starts at one.
 pub(crate) const PAGE: usize = 4096;
 
-/// What is part of the heap, by address. Behind a lock of the standard library, because that never
-/// allocates: the allocator itself comes here.
+/// Adopted memory by address. Behind a lock of the standard library, which never allocates: the allocator
+/// itself takes it.
 static ADOPTED: Mutex<Adopted> = Mutex::new(HashMap::with_hasher(FxBuildHasher));
 
 type Adopted = HashMap<usize, Borrowed, FxBuildHasher>;
 
-/// How many there are, for a look without the lock.
+/// Number of adopted blocks, for checks without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the global allocator would know what to do.
+/// Whether the global allocator can return adopted memory.
 pub(crate) fn can_adopt() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(is_installed)
@@ -37,16 +37,16 @@ pub(crate) fn can_adopt() -> bool {
 pub(crate) fn adopt(memory: Borrowed) -> NonNull<u8> {
     let start = memory.address();
     COUNT.fetch_add(1, SeqCst);
-    let mut adopted = with_room();
+    let mut adopted = lock_with_capacity();
     let other = adopted.insert(start.as_ptr().addr(), memory);
     drop(adopted);
     debug_assert!(other.is_none(), "the same memory was lent twice");
     start
 }
 
-/// The map, with room for one more. It never grows, and so frees nothing, while it is locked: the allocator
-/// would come here for the lock.
-fn with_room() -> MutexGuard<'static, Adopted> {
+/// Locks the map, with capacity for one more entry. The map never grows, and so frees nothing, while it is
+/// locked: freeing would take the lock again.
+fn lock_with_capacity() -> MutexGuard<'static, Adopted> {
     loop {
         let adopted = lock();
         let capacity = adopted.capacity();
@@ -61,7 +61,7 @@ fn with_room() -> MutexGuard<'static, Adopted> {
             std::mem::swap(&mut *adopted, &mut larger);
         }
         drop(adopted);
-        // What is left of the smaller one is freed here.
+        // Frees the smaller map, without the lock.
         drop(larger);
     }
 }
@@ -70,20 +70,20 @@ fn lock() -> MutexGuard<'static, Adopted> {
     ADOPTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Whether this is memory that was adopted.
+/// Whether memory at this address was adopted.
 pub(crate) fn is_adopted(start: *mut u8) -> bool {
-    // Whoever gives a block back has got it from a thread that counted it.
+    // A caller with an adopted block got it from a thread that had counted it.
     start.addr().is_multiple_of(PAGE) && COUNT.load(Relaxed) > 0 && lock().contains_key(&start.addr())
 }
 
-/// Gives memory back to whoever lent it; false when it was not adopted.
+/// Returns adopted memory to its lender; false if it was not adopted.
 #[inline]
 pub(crate) fn release_adopted(start: *mut u8) -> bool {
-    // Every block that is freed comes here.
-    start.addr().is_multiple_of(PAGE) && COUNT.load(Relaxed) > 0 && give_back(start)
+    // On the path of every deallocation.
+    start.addr().is_multiple_of(PAGE) && COUNT.load(Relaxed) > 0 && release(start)
 }
 
-fn give_back(start: *mut u8) -> bool {
+fn release(start: *mut u8) -> bool {
     let memory = lock().remove(&start.addr());
     if memory.is_some() {
         COUNT.fetch_sub(1, SeqCst);

@@ -299,10 +299,7 @@ fn somebody_silent_in_the_place_of_a_worker_costs_no_more_than_the_time_limit() 
     let started = Instant::now();
     let limited = half.world.with_timeout(Duration::from_millis(200));
     let text = limited.rpc_sync("w1", name, ()).unwrap_err().to_string();
-    assert!(
-        text.contains("nothing but 0 bytes came within the time limit of the handshake"),
-        "{text}"
-    );
+    assert!(text.contains("the handshake timed out after 0 bytes"), "{text}");
     assert!(
         started.elapsed() < Duration::from_secs(5),
         "{:?}",

@@ -500,7 +500,7 @@ fn a_world_that_is_recorded_as_a_whole_leaves_a_file_for_each_worker() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
         .run(|world| {
             if world.rank() == 0 {
                 record_function!("main");

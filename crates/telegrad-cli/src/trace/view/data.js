@@ -48,7 +48,7 @@ function readProfile(data) {
     title: data.title ?? "Telegrad trace", duration: (data.duration ?? 0) / 1e3, bounds, workers, workerByRank, nameOf, events, eventsByLink, eventsByKey,
     lanes: workers.flatMap((worker) => worker.rows.flatMap((row) => row.lanes)), failures: events.filter(isBad).length,
     averages: (data.averages ?? []).map((average) => inMicros(average, ["self", "total", "mean", "p50", "p99"])),
-    traffic: data.traffic ?? [], missing: data.missing ?? [], doubts: data.doubts ?? [], steps: readSteps(data, events, nameOf),
+    traffic: data.traffic ?? [], missing: data.missing ?? [], doubts: data.clock_warnings ?? [], steps: readSteps(data, events, nameOf),
     /** Number of steps that are not on this page. */
     leftOut: Math.max((data.all_steps ?? 0) - (data.steps ?? []).length, 0),
   };

@@ -365,7 +365,7 @@ fn a_recording_reports_missing_data() {
         "Events of 1 worker are missing",
         "<b>c</b>: it was killed",
         "Some clocks could not be aligned",
-        "no call tells how far the clocks of these workers are apart from the others', unless they are of one host: `b`",
+        "no calls connect these workers to the others, so that their clocks cannot be compared unless they are on one host: `b`",
     ] {
         assert!(notice.contains(text), "no {text} in {notice}");
     }

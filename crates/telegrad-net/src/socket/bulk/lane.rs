@@ -13,29 +13,29 @@ use super::reader::LaneSource;
 use crate::poller::Poller;
 use crate::stream::Stream;
 
-/// How long a blocking write goes on without progress before it looks at its deadline.
+/// How long a blocking write waits without progress before its deadline is checked.
 const WRITE_STEP: Duration = Duration::from_millis(50);
 
 /// Both directions of a bulk lane.
 pub(crate) struct Lane {
     pub(crate) stream: Stream,
-    /// The key with the poller, and what keeps it calling.
+    /// Key and source of the lane's registration with the poller.
     watch: Mutex<Option<(usize, Arc<LaneSource>)>>,
     /// A role reads the lane; there is never a second one.
     is_read: AtomicBool,
-    /// Both sides are known to have it.
+    /// Whether both sides are known to use the lane.
     is_confirmed: AtomicBool,
 }
 
-/// Readable, readable_once: the end of a connection cannot be masked, and would otherwise be reported again
-/// and again while the last frames before it are being read.
+/// Readable, one-shot: the end of a connection cannot be masked, and would otherwise be reported again and again
+/// while the last frames before it are being read.
 fn readable_once() -> EventFlags {
     EventFlags::IN | EventFlags::ONESHOT
 }
 
 impl Lane {
     pub(crate) fn new(stream: Stream, is_confirmed: bool) -> Self {
-        // Fails only on a socket that is closed already, and then so does the first write.
+        // Fails only on a closed socket, where the first write fails too.
         let _ = stream.set_write_timeout(WRITE_STEP);
         Self {
             stream,
@@ -45,12 +45,12 @@ impl Lane {
         }
     }
 
-    /// Has the poller start a reader whenever something arrives.
+    /// Makes the poller start a reader whenever bytes arrive.
     pub(crate) fn watch(self: &Arc<Self>, link: &Arc<SocketLink>) -> std::io::Result<()> {
         let source = Arc::new(LaneSource::new(link, self));
         let weak: Weak<LaneSource> = Arc::downgrade(&source);
-        // Held across the registration: a reader that starts and ends before this is over must find
-        // the key when it hands the lane back.
+        // Locked during the registration: a reader that starts and ends meanwhile must find the key when it returns
+        // the lane.
         let mut watch = self.watch.lock();
         let key = link.poller.add(self.stream.as_fd(), weak, readable_once())?;
         *watch = Some((key, source));
@@ -61,17 +61,17 @@ impl Lane {
         self.is_confirmed.load(SeqCst)
     }
 
-    /// The other side has it too; true the first time.
+    /// Marks the lane as used by both sides; true the first time.
     pub(crate) fn confirm(&self) -> bool {
         !self.is_confirmed.swap(true, SeqCst)
     }
 
-    /// Whether whoever asks is to read the lane from here on.
+    /// Claims the reading of the lane; false if a role reads it already.
     pub(crate) fn claim_reader(&self) -> bool {
         !self.is_read.swap(true, SeqCst)
     }
 
-    /// Leaves the reading to the poller again.
+    /// Ends the reading by a role: the poller watches again.
     pub(crate) fn return_to_poller(&self, poller: &Poller) {
         self.is_read.store(false, SeqCst);
         if let Some((key, _)) = &*self.watch.lock() {
@@ -79,13 +79,13 @@ impl Lane {
         }
     }
 
-    /// Ends the lane and takes it off the poller.
+    /// Ends the lane and removes it from the poller.
     pub(crate) fn close(&self, poller: &Poller) {
         self.stream.shutdown();
         self.unwatch(poller);
     }
 
-    /// Takes the lane off the poller.
+    /// Removes the lane from the poller.
     pub(crate) fn unwatch(&self, poller: &Poller) {
         if let Some((key, _)) = self.watch.lock().take() {
             poller.remove(key, self.stream.as_fd());

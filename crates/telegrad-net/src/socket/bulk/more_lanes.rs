@@ -1,4 +1,4 @@
-//! More lanes for a link that turns out to need them.
+//! Opening more lanes for a link that needs them.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use crate::dial::open_lane;
 use crate::stream::Stream;
 use crate::{Address, Hello, Lane, LinkOptions, Role, Turn};
 
-/// How long one lane may take to come about. The link works without it.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Time limit for opening one lane. The link works without it.
+const OPEN_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the side that dialled needs to dial again.
+/// The dialling side's means to open more lanes.
 pub(crate) struct MoreLanes {
     pub(crate) address: Address,
     pub(crate) hello: Hello,
     pub(crate) options: LinkOptions,
-    /// How many there are to be on top of the first.
+    /// Lanes to open, on top of the first.
     pub(crate) count: usize,
 }
 
@@ -35,14 +35,14 @@ impl MoreLanes {
 }
 
 impl LaneOpener {
-    /// Takes a lane into use, from its first word on.
+    /// Adds a lane, and sends its first frame.
     fn take(&self, stream: Stream) -> Result<(), String> {
         let Some(link) = self.link.upgrade() else {
             return Ok(());
         };
         let word = FrameHeader::new(FrameKind::Welcome, CallId(0)).to_bytes();
         stream
-            .write_all_until(&word, Instant::now() + LIMIT)
+            .write_all_until(&word, Instant::now() + OPEN_LIMIT)
             .map_err(|error| error.describe())?;
         link.bulk
             .add(&link, stream, true)
@@ -50,7 +50,7 @@ impl LaneOpener {
     }
 }
 
-/// Opens lanes, one each turn. A link for which that fails goes on with those that it has.
+/// Opens lanes, one each turn. After a failure the link continues with its existing lanes.
 struct LaneOpener {
     link: Weak<SocketLink>,
     more: MoreLanes,
@@ -69,13 +69,13 @@ impl Role for LaneOpener {
             options,
             ..
         } = &self.more;
-        let opened = open_lane(address, hello, options, Instant::now() + LIMIT)
+        let opened = open_lane(address, hello, options, Instant::now() + OPEN_LIMIT)
             .map_err(|error| error.to_string())
             .and_then(|(stream, _)| self.take(stream));
         match opened {
             Ok(()) => Turn::Again,
             Err(why) => {
-                tracing::warn!(%address, why, "large messages have to do with fewer lanes");
+                tracing::warn!(%address, why, "failed to open a bulk lane, continuing with fewer");
                 Turn::Done
             }
         }

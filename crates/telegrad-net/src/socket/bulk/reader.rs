@@ -1,4 +1,4 @@
-//! LaneReader one lane, while there is something to read.
+//! Reading of one bulk lane.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::shm::{LOAN_LEN, Loan};
 use crate::stream::{Stream, StreamError};
 use crate::{Link, Role, Spin, Turn};
 
-/// How long the reading thread stays after a frame before it leaves the lane to the poller again.
+/// How long the role waits for another frame before it returns the lane to the poller.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// How long to wait for a descriptor before looking at the control lane, which perhaps nobody else reads.
-const LOOK: Duration = Duration::from_millis(1);
+/// How long to wait for a descriptor before reading the control lane, which may have no other reader.
+const DESCRIPTOR_STEP: Duration = Duration::from_millis(1);
 
-/// How much of a body is allocated before it has arrived.
+/// Bytes of a body that are allocated at a time, as they arrive.
 const BODY_STEP: usize = 1 << 20;
 
-/// What the poller knows of a bulk lane.
+/// The poller's source of a bulk lane.
 pub(crate) struct LaneSource {
     link: Weak<SocketLink>,
     lane: Weak<Lane>,
@@ -43,7 +43,7 @@ impl LaneSource {
 
 impl Source for LaneSource {
     fn ready(&self, _: EventFlags) -> bool {
-        // From here on the role reads; it hands the lane back when nothing comes any more.
+        // The role reads from here on; it returns the lane when no more bytes come.
         if let (Some(link), Some(lane)) = (self.link.upgrade(), self.lane.upgrade())
             && lane.claim_reader()
         {
@@ -62,33 +62,33 @@ impl Source for LaneSource {
     }
 }
 
-/// Reads a bulk lane while there is something to read.
+/// The role that reads a bulk lane while bytes arrive.
 struct LaneReader {
-    /// Not held while it waits: a link that nobody else holds ends, and the wait with it.
+    /// Weak, so that a link without other owners ends, and with it this role.
     link: Weak<SocketLink>,
     lane: Arc<Lane>,
     inbox: Arc<Inbox>,
     max_message: u64,
     spin: Spin,
-    /// The header of a chunk whose place was not known yet. Nothing behind it is read before it is.
+    /// The header of a chunk whose descriptor has not arrived. No bytes after it are read before that.
     chunk: Option<FrameHeader>,
-    /// The lane has been handed back, or the link has ended.
+    /// The lane was returned to the poller, or the link has ended.
     is_over: bool,
 }
 
-/// What a turn brought.
+/// The outcome of a turn.
 enum ReadOutcome {
     Message(Incoming<'static>),
-    /// Part of one.
+    /// Part of a message.
     Part,
-    /// The first word on a lane that the other side has dialled.
+    /// The first frame on a lane that the peer dialled.
     Confirmed,
-    /// A chunk without a descriptor.
+    /// A chunk whose descriptor has not arrived.
     Unannounced(FrameHeader),
     Nothing,
 }
 
-/// Why there is nothing.
+/// Why a read failed.
 enum ReadError {
     Ended(String),
     Invalid(String),
@@ -117,18 +117,18 @@ impl Role for LaneReader {
                 return Turn::Again;
             }
             Ok(ReadOutcome::Unannounced(header)) => {
-                // It was sent before. Whoever reads the control lane is about to, and if nobody does, this does.
+                // The descriptor was sent before. If no other thread reads the control lane, this one does.
                 let number = header.call.0;
                 self.chunk = Some(header);
                 link.poll();
                 drop(link);
-                self.inbox.wait_for(number, Instant::now() + LOOK);
+                self.inbox.wait_for(number, Instant::now() + DESCRIPTOR_STEP);
                 return Turn::Again;
             }
             Ok(ReadOutcome::Nothing) => self.lane.return_to_poller(&link.poller),
-            Err(ReadError::Ended(_)) if !self.lane.is_confirmed() => link.bulk.forget(&link, &self.lane),
+            Err(ReadError::Ended(_)) if !self.lane.is_confirmed() => link.bulk.remove(&link, &self.lane),
             Err(ReadError::Ended(why)) => link.bulk_ended(&why),
-            Err(ReadError::Invalid(why)) => link.end(false, &format!("the peer sent nonsense: {why}")),
+            Err(ReadError::Invalid(why)) => link.end_for_violation(&why),
         }
         self.is_over = true;
         Turn::Done
@@ -151,15 +151,15 @@ impl LaneReader {
         read_exact(stream, &mut header[got..])?;
         let header = FrameHeader::from_bytes(&header, self.max_message)?;
         match header.kind {
-            // The other side has this lane, as it was told it might.
+            // The peer confirms the lane.
             FrameKind::Welcome if !self.lane.is_confirmed() => Ok(ReadOutcome::Confirmed),
-            _ if !self.lane.is_confirmed() => Err("a lane that nobody has welcomed".to_owned())?,
+            _ if !self.lane.is_confirmed() => Err("a frame on a lane before its welcome".to_owned())?,
             FrameKind::Chunk => self.read_chunk(header),
             _ => self.read_whole(header),
         }
     }
 
-    /// A message that comes in one piece: the rest of it.
+    /// Reads the rest of a whole message.
     fn read_whole(&mut self, header: FrameHeader) -> Result<ReadOutcome, ReadError> {
         let stream = &self.lane.stream;
         let (mut body, is_whole) = read_growing(stream, header.body_len as usize, &mut self.spin)?;
@@ -197,7 +197,7 @@ impl LaneReader {
         }))
     }
 
-    /// A chunk whose bytes lie in memory that the other side shows: copies them, and gives the memory back.
+    /// Copies a chunk from memory that the peer lends, and returns the loan.
     fn read_lent(
         &mut self,
         writer: ChunkWriter,
@@ -211,7 +211,7 @@ impl LaneReader {
         let loan = Loan::from_bytes(&loan);
         let len = usize::try_from(length).map_err(|_| LoanError::Invalid);
         match len.and_then(|len| link.borrow(&loan, len)) {
-            Ok(borrowed) => Ok(writer.copy(borrowed.fetched())?),
+            Ok(borrowed) => Ok(writer.copy(borrowed.populated())?),
             Err(LoanError::NoMemory) => {
                 link.control.decline(&loan);
                 Ok(writer.refuse()?)
@@ -226,12 +226,12 @@ impl Drop for LaneReader {
         if !self.is_over
             && let Some(link) = self.link.upgrade()
         {
-            link.end(false, "there is no thread to receive large messages");
+            link.end(false, "no thread is available to receive large messages");
         }
     }
 }
 
-/// The stream has ended where something was to follow.
+/// The stream has ended inside a frame.
 impl From<StreamError> for ReadError {
     fn from(error: StreamError) -> Self {
         Self::Ended(format!("{}, in the middle of a frame", error.describe()))
@@ -258,8 +258,8 @@ fn read_exact(stream: &Stream, mut buf: &mut [u8]) -> Result<(), StreamError> {
     Ok(())
 }
 
-/// Reads `len` bytes into memory that grows as they come, so that a false claim costs nothing. Without memory for all
-/// of them, the rest is read and forgotten; whether they are whole.
+/// Reads `len` bytes into memory that grows as they arrive, so that a false length costs nothing. Without memory for
+/// all of them, discards the rest and returns false.
 fn read_growing(stream: &Stream, len: usize, spin: &mut Spin) -> Result<(Vec<u8>, bool), StreamError> {
     let mut bytes = Vec::new();
     while bytes.len() < len {

@@ -1,4 +1,4 @@
-//! LaneWriter on one lane: by the thread that sends, by a role beside it, or by one that goes on after it.
+//! Writing on one bulk lane: by the sending thread, by a role beside it, or by a role that continues for it.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -12,14 +12,14 @@ use crate::{Role, Turn};
 
 /// Why a message was not written.
 pub(crate) enum WriteError {
-    /// Others were writing until the deadline.
+    /// Other messages occupied the lanes until the deadline.
     Deadline,
     Ended(StreamError),
 }
 
 impl Outbox {
-    /// Writes a message, with the help of others. At the deadline the rest of it goes on in the background: half a
-    /// message would be of no use to anybody, and half a chunk would make its lane useless.
+    /// Sends a message, with the help of roles. At the deadline a role continues in the background: half a message would
+    /// be useless to the receiver, and half a chunk would make its lane useless.
     pub(crate) fn send(
         &self,
         link: &SocketLink,
@@ -51,12 +51,12 @@ impl Outbox {
     }
 }
 
-/// Has a lane, and writes what is next.
+/// Holds a lane, and writes the next chunks.
 pub(crate) struct LaneWriter {
     link: Weak<SocketLink>,
-    /// None when the lane has been given back, or the link is lost.
+    /// `None` once the lane has been returned, or the link is lost.
     lane: Option<Arc<Lane>>,
-    /// What is being written. It cannot be left to anybody who does not have the lane.
+    /// The chunk being written. Only this writer can finish it.
     chunk: Option<Chunk>,
 }
 
@@ -69,12 +69,12 @@ impl LaneWriter {
         }
     }
 
-    /// Goes on as a role.
+    /// Continues as a role.
     pub(crate) fn start(self, link: &SocketLink) {
         link.poller.roles().start(Box::new(self));
     }
 
-    /// Writes a slice of what is next; `None` when there is nothing.
+    /// Writes a slice of the next chunk; `None` if there is none.
     fn step(&mut self, link: &SocketLink) -> Result<Option<WriteProgress>, StreamError> {
         if self.chunk.is_none() {
             self.chunk = link.bulk.outbox.claim(link);
@@ -89,7 +89,7 @@ impl LaneWriter {
         match wrote {
             Ok(WriteProgress::All) => self.chunk = None,
             Ok(_) => {}
-            // The lane is lost, and with it the link: no thread may take it, and its reader comes to the end.
+            // The lane is lost, and with it the link: it is not returned, and its reader reaches the end.
             Err(_) => {
                 lane.stream.shutdown();
                 (self.lane, self.chunk) = (None, None);
@@ -124,15 +124,15 @@ impl Role for LaneWriter {
     }
 }
 
-/// Without a thread, or when the sender panics.
+/// Ends the link if a chunk or message stays incomplete: without a thread, or when the sender panics.
 impl Drop for LaneWriter {
     fn drop(&mut self) {
         let (Some(lane), Some(link)) = (self.lane.take(), self.link.upgrade()) else {
             return;
         };
-        // Before the lane is free for others: after half a chunk nobody would understand them.
+        // Before the lane is free for others: half a chunk makes the following frames unreadable.
         if self.chunk.is_some() || link.bulk.outbox.return_lane(lane) {
-            link.end(false, "a message could be sent only in part");
+            link.end(false, "a message was sent only in part");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Peers that got through the handshake and then say what makes no sense.
+//! Peers that finish the handshake and then violate the protocol.
 
 use std::io::Write;
 
@@ -15,8 +15,8 @@ on_sockets! {
     parts_longer_than_the_whole,
     a_tensor_table_that_does_not_add_up,
     nothing_is_delivered_after_a_goodbye,
-    chunks_that_belong_nowhere,
-    descriptors_that_make_no_sense,
+    chunks_without_an_announced_message,
+    invalid_descriptors,
 }
 
 enum Lane {
@@ -24,7 +24,7 @@ enum Lane {
     Bulk,
 }
 
-/// Sends `bytes` on a lane; how the link ended.
+/// Sends `bytes` on a lane; returns why the link ended.
 fn say(kind: Kind, lane: Lane, bytes: &[u8]) -> String {
     let mut raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
     match lane {
@@ -34,7 +34,7 @@ fn say(kind: Kind, lane: Lane, bytes: &[u8]) -> String {
     let closed = raw.end.inbox.closed();
     assert!(!closed.graceful);
     assert_eq!((raw.end.inbox.len(), raw.end.inbox.closings()), (0, 1));
-    // Both lanes end, whichever was at fault.
+    // Both lanes end, whichever carried the bytes.
     read_to_end(&mut raw.peer.control);
     read_to_end(&mut raw.peer.bulk);
     closed.why.to_string()
@@ -52,7 +52,7 @@ fn a_control_frame_that_claims_an_exbibyte(kind: Kind) {
         "a frame claims {} bytes, the limit is {INLINE_LIMIT}",
         1_u64 << 60
     );
-    assert_eq!(why, format!("the peer sent nonsense: {claim}"));
+    assert_eq!(why, format!("the peer violated the protocol: {claim}"));
 }
 
 fn a_bulk_frame_that_claims_an_exbibyte(kind: Kind) {
@@ -62,8 +62,8 @@ fn a_bulk_frame_that_claims_an_exbibyte(kind: Kind) {
         1_u64 << 60,
         16_u64 << 30
     );
-    assert_eq!(why, format!("the peer sent nonsense: {claim}"));
-    // A claim within the limit that the tensors do not bear out.
+    assert_eq!(why, format!("the peer violated the protocol: {claim}"));
+    // A length within the limit that the tensors do not have.
     let why = say(
         kind,
         Lane::Bulk,
@@ -84,7 +84,7 @@ fn an_unknown_frame_kind(kind: Kind) {
         bytes[60] = 200;
         let why = say(kind, lane, &bytes);
         assert!(
-            why.starts_with("the peer sent nonsense: unknown frame kind 200"),
+            why.starts_with("the peer violated the protocol: unknown frame kind 200"),
             "{why}"
         );
     }
@@ -136,7 +136,7 @@ fn nothing_is_delivered_after_a_goodbye(kind: Kind) {
     assert_eq!(raw.end.inbox.len(), 0);
 }
 
-/// Announces messages of 100,000 bytes, sends `chunks`; how the link ended.
+/// Announces messages of 100,000 bytes and sends `chunks`; returns why the link ended.
 fn send_chunks(kind: Kind, announced: u64, chunks: &[Vec<u8>]) -> String {
     let mut raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
     for number in 1..=announced {
@@ -144,7 +144,7 @@ fn send_chunks(kind: Kind, announced: u64, chunks: &[Vec<u8>]) -> String {
         raw.peer.control.write_all(&head).unwrap();
     }
     for chunk in chunks {
-        // Fails when it has ended by then.
+        // Fails if the link has ended by then.
         let _ = raw.peer.bulk.write_all(chunk);
     }
     let closed = raw.end.inbox.closed();
@@ -154,7 +154,7 @@ fn send_chunks(kind: Kind, announced: u64, chunks: &[Vec<u8>]) -> String {
     closed.why.to_string()
 }
 
-fn chunks_that_belong_nowhere(kind: Kind) {
+fn chunks_without_an_announced_message(kind: Kind) {
     const CHUNK: usize = MIN_CHUNK as usize;
     let (first, last) = (vec![1; CHUNK], vec![2; 100_000 - CHUNK]);
     let chunk = |index, data: &[u8]| raw::chunk(1, index, data);
@@ -168,25 +168,29 @@ fn chunks_that_belong_nowhere(kind: Kind) {
         (
             0,
             vec![raw::chunk(0, 0, &first)],
-            "a chunk of message 0, which is not under way",
+            "a chunk belongs to message 0, which is not announced",
         ),
         (
             1,
             vec![raw::chunk(1 << 40, 0, &first)],
-            "a chunk of message 1099511627776, which is not under way",
+            "a chunk belongs to message 1099511627776, which is not announced",
         ),
         (
             1,
             vec![whole.concat(), chunk(1, &last)],
-            "a chunk of message 1, which is not under way",
+            "a chunk belongs to message 1, which is not announced",
         ),
-        (2, vec![chunk(2, &first)], "chunk 2 of a message that has 2"),
+        (2, vec![chunk(2, &first)], "chunk 2 of a message with 2 chunks"),
         (
             2,
             vec![chunk(usize::MAX, &first)],
-            "chunk 18446744073709551615 of a message that has 2",
+            "chunk 18446744073709551615 of a message with 2 chunks",
         ),
-        (2, vec![chunk(0, &first), chunk(0, &first)], "chunk 0 comes twice"),
+        (
+            2,
+            vec![chunk(0, &first), chunk(0, &first)],
+            "chunk 0 was sent twice",
+        ),
         (2, vec![chunk(0, &last)], "chunk 0 has 34464 bytes, not 65536"),
         (2, vec![chunk(1, &first)], "chunk 1 has 65536 bytes, not 34464"),
         (2, vec![chunk(1, &[])], "chunk 1 has 0 bytes, not 34464"),
@@ -194,12 +198,12 @@ fn chunks_that_belong_nowhere(kind: Kind) {
     ] {
         assert_eq!(
             send_chunks(kind, announced, &chunks),
-            format!("the peer sent nonsense: {what}")
+            format!("the peer violated the protocol: {what}")
         );
     }
 }
 
-fn descriptors_that_make_no_sense(kind: Kind) {
+fn invalid_descriptors(kind: Kind) {
     let inner = |change: fn(&mut FrameHeader)| {
         let mut header = FrameHeader::new(FrameKind::Reply, CallId(1));
         (header.length, header.table_len, header.tensors) = (10 + 100_000, 10, 1);
@@ -218,17 +222,17 @@ fn descriptors_that_make_no_sense(kind: Kind) {
     for (bytes, what) in [
         (
             raw::frame(FrameKind::Descriptor, 1, b"short"),
-            "a descriptor without a header",
+            "a descriptor has no header",
         ),
         (
             raw::descriptor(2, &inner(|_| ()), &table),
-            "message 2 is announced after 0",
+            "message 2 is announced after message 0",
         ),
-        (twice, "message 1 is announced after 1"),
-        (small_chunks, "chunks of 10 bytes, the least is 65536"),
+        (twice, "message 1 is announced after message 1"),
+        (small_chunks, "chunks of 10 bytes, below the minimum of 65536"),
         (
             descriptor(|header| header.body_len = 1),
-            "a descriptor of 10 bytes for 11",
+            "a descriptor has 10 bytes, its header announces 11",
         ),
         (
             descriptor(|header| header.length = 1 << 60),
@@ -240,12 +244,12 @@ fn descriptors_that_make_no_sense(kind: Kind) {
         ),
         (
             raw::descriptor(1, &FrameHeader::new(FrameKind::Reply, CallId(1)), b""),
-            "a descriptor of a message without data",
+            "a descriptor announces a message without data",
         ),
     ] {
         assert_eq!(
             say(kind, Lane::Control, &bytes),
-            format!("the peer sent nonsense: {what}")
+            format!("the peer violated the protocol: {what}")
         );
     }
 }

@@ -1,16 +1,16 @@
-//! What held up whom, and whom it did not.
+//! Critical paths through waits, and waits that delay no other event.
 
-use super::steps::{of, path};
+use super::steps::{path, profile_of};
 use super::*;
 
-/// What a worker did in all of it: busy, waiting and idle, in microseconds.
+/// Returns the busy, waiting and idle time of a worker in microseconds.
 fn usage(events: Vec<Event>, worker: usize) -> [u64; 3] {
-    let usage = of(events).step().unwrap().workers.remove(worker);
+    let usage = profile_of(events).step().unwrap().workers.remove(worker);
     [usage.busy, usage.waiting, usage.idle].map(|time| time / 1000)
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_holds_up_nobody_once_its_request_has_left() {
+fn a_call_without_wait_is_critical_until_its_request_has_left() {
     let mut events = vec![
         event(1, 0, 0, Kind::Scope, "step", (0, 100)),
         event(2, 1, 0, call(1, (15, 60)), "f", (10, 60)),
@@ -18,21 +18,21 @@ fn a_call_that_nobody_waits_for_holds_up_nobody_once_its_request_has_left() {
         event(4, 1, 0, Kind::Operator, "matmul", (20, 40)),
     ];
     let by_itself = [(1, 0, 10), (2, 10, 15), (1, 15, 20), (4, 20, 40), (1, 40, 100)];
-    assert_eq!(path(&of(events.clone()).step().unwrap()), by_itself);
-    // Its result was there before anybody asked for it.
+    assert_eq!(path(&profile_of(events.clone()).step().unwrap()), by_itself);
+    // Its reply arrived before the wait.
     let mut late = events.clone();
     late.push(event(5, 1, 0, Kind::Wait { call: 2 }, "wait for f", (70, 71)));
-    assert_eq!(path(&of(late).step().unwrap()), by_itself);
+    assert_eq!(path(&profile_of(late).step().unwrap()), by_itself);
     events.push(event(5, 1, 0, Kind::Wait { call: 2 }, "wait for f", (50, 61)));
     assert_eq!(
-        path(&of(events).step().unwrap()),
+        path(&profile_of(events).step().unwrap()),
         [(1, 0, 10), (2, 10, 25), (3, 25, 55), (2, 55, 60), (1, 60, 100)]
     );
 }
 
 #[test]
-fn a_call_that_was_never_sent_took_its_callers_time() {
-    let profile = of(vec![
+fn an_unsent_call_took_the_time_of_its_caller() {
+    let profile = profile_of(vec![
         event(1, 0, 0, Kind::Scope, "step", (0, 100)),
         event(2, 1, 0, call(1, (0, 0)), "f", (10, 60)),
     ]);
@@ -42,8 +42,8 @@ fn a_call_that_was_never_sent_took_its_callers_time() {
     );
 }
 
-/// A value that takes long to make, and a call on it that comes before it is there.
-fn on_a_value() -> Vec<Event> {
+/// The slow creation of an object, and a method call that arrives before the object exists.
+fn method_before_object() -> Vec<Event> {
     vec![
         event(1, 0, 0, Kind::Scope, "step", (0, 100)),
         event(2, 1, 0, call(1, (6, 12)), "new", (5, 12)),
@@ -56,9 +56,9 @@ fn on_a_value() -> Vec<Event> {
 }
 
 #[test]
-fn a_path_goes_from_a_call_on_a_value_to_what_made_that() {
+fn the_path_moves_from_a_method_to_the_creation_of_its_object() {
     assert_eq!(
-        path(&of(on_a_value()).step().unwrap()),
+        path(&profile_of(method_before_object()).step().unwrap()),
         [
             (1, 0, 5),
             (2, 5, 9),
@@ -71,16 +71,16 @@ fn a_path_goes_from_a_call_on_a_value_to_what_made_that() {
 }
 
 #[test]
-fn what_has_not_begun_does_not_wait_in_anybodys_stead() {
-    let mut events = on_a_value();
+fn a_wait_before_its_parent_begins_is_not_waiting() {
+    let mut events = method_before_object();
     assert_eq!(usage(events.clone(), 1), [61 + 18, 0, 21]);
-    // Nobody knows what made the value: nothing ran there meanwhile.
+    // The creation of the object is unknown: the worker was idle meanwhile.
     events.retain(|event| event.span != 3);
     assert_eq!(usage(events, 1), [18, 0, 82]);
 }
 
 #[test]
-fn a_function_that_goes_on_on_another_thread_waits_there() {
+fn an_async_function_may_wait_on_another_thread() {
     let elsewhere = |event: Event| Event { thread: 7, ..event };
     let events = vec![
         event(1, 0, 0, execution(1, (0, 0)), "async", (0, 100)),
