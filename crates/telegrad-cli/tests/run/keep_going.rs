@@ -10,7 +10,7 @@ fn the_others_go_on_and_the_exit_code_tells_of_the_failure() {
     let script = "test $RANK = 1 && exit 3; read x < $0; echo done $x";
     let world = run_sh("--names a,b --keep-going", &fifo.in_script(script));
     let said = "telegrad: worker `b` (rank 1) exited with status 3";
-    assert_eq!(world.error_line(), format!("{said}; 1 other goes on"));
+    assert_eq!(world.error_line(), format!("{said}; 1 other continues"));
     // Only now can the other one end: it has outlived the failure.
     fifo.write("now\n");
     assert_eq!(world.line(), "a | done now");
@@ -26,13 +26,13 @@ fn all_failures_are_named_in_the_order_of_their_ends() {
     let last = "`worker2` (rank 2) was killed by signal 9 (SIGKILL)";
     assert_eq!(
         world.error_line(),
-        format!("telegrad: worker {last}; 2 others go on")
+        format!("telegrad: worker {last}; 2 others continue")
     );
     fifo.write("now\n");
     let first = "`worker0` (rank 0) exited with status 7";
     assert_eq!(
         world.error_line(),
-        format!("telegrad: worker {first}; 1 other goes on")
+        format!("telegrad: worker {first}; 1 other continues")
     );
     world.signal(Signal::TERM);
     let outcome = world.wait();

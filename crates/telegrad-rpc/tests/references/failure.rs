@@ -286,7 +286,7 @@ fn a_reference_whose_giver_dies_too_early_is_lost(cluster: Cluster) {
         let text = "worker `w1` has no value for `references::Counter::get`: \
                     it is gone, because whoever referred to it counts as gone here";
         assert_eq!(error.to_string(), text);
-        MUTE.mend();
+        MUTE.repair();
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         assert!(matches!(error, Error::ReferenceLost { .. }), "{error:?}");

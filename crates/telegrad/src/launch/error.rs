@@ -1,4 +1,4 @@
-//! How a launch ends when it does not end well.
+//! Errors of a launch.
 
 use std::fmt;
 use std::io;
@@ -6,19 +6,19 @@ use std::io;
 use signal_hook::low_level::signal_name;
 use thiserror::Error;
 
-/// Why a world did not start, or did not end well.
+/// An error of a launch: the world did not start, or a worker failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// A world without workers.
     #[error("a world needs at least one worker")]
     NoWorkers,
-    /// A name that no worker can have.
+    /// Invalid name of a worker.
     #[error("worker name `{name}` {problem}")]
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// Two workers with one name.
@@ -26,9 +26,9 @@ pub enum LaunchError {
     DuplicateName {
         /// The name.
         name: String,
-        /// The rank that has it.
+        /// The first rank with the name.
         first: usize,
-        /// The rank that wants it too.
+        /// The second rank with the name.
         second: usize,
     },
     /// The program could not be started.
@@ -39,34 +39,34 @@ pub enum LaunchError {
     Start {
         /// The program.
         program: String,
-        /// The worker it was to be.
+        /// Name of the worker.
         name: String,
-        /// The rank of that worker.
+        /// Rank of the worker.
         rank: usize,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A worker failed; with [`Launch::keep_going`](super::Launch::keep_going), perhaps several.
-    #[error("{}{}", Failures(failures), Stubborn(stubborn))]
+    #[error("{}{}", Failures(failures), Killed(killed))]
     Failed {
-        /// The workers that failed, in the order of their ends.
+        /// The failed workers, in the order of their ends.
         failures: Vec<Failure>,
-        /// The workers that were asked to end and had to be killed.
-        stubborn: Vec<String>,
+        /// Workers that did not end within the grace period and were killed.
+        killed: Vec<String>,
     },
-    /// The launcher was told to end by a signal, and the workers did not all end well.
-    #[error("ended by signal {signal}{}{}", SignalName(*signal), Stubborn(stubborn))]
+    /// A signal interrupted the launcher, and not all workers exited with status 0.
+    #[error("ended by signal {signal}{}{}", SignalName(*signal), Killed(killed))]
     Interrupted {
-        /// The signal that the launcher got.
+        /// Number of the signal.
         signal: i32,
-        /// The workers that were asked to end and had to be killed.
-        stubborn: Vec<String>,
+        /// Workers that did not end within the grace period and were killed.
+        killed: Vec<String>,
     },
-    /// This process is part of a world that is not the one its program describes.
+    /// The process belongs to another world than the program describes.
     #[error("{0}")]
     OtherWorld(String),
-    /// The system refused something that the launcher itself needs.
-    #[error("the launcher cannot go on: {0}")]
+    /// A system call of the launcher failed.
+    #[error("system call of the launcher failed: {0}")]
     System(#[source] io::Error),
 }
 
@@ -77,8 +77,9 @@ impl From<LaunchError> for crate::Error {
 }
 
 impl LaunchError {
-    /// What a command that launched this world should exit with: the status of the first worker that
-    /// failed if it has one, 128 + n after signal n as shells do, otherwise 1.
+    /// Exit code for a command that launched this world.
+    ///
+    /// The status of the first failed worker if it exited, 128 + n after signal n to the launcher, as in shells, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let code = match self {
@@ -96,7 +97,7 @@ impl LaunchError {
     }
 }
 
-/// Why a program does not start; the system's own words do not say where it was looked for.
+/// The reason why a program did not start. The system's own text does not mention `PATH`.
 fn reason(program: &str, source: &io::Error) -> String {
     if source.kind() == io::ErrorKind::NotFound && !program.contains('/') {
         "there is no such program in PATH".into()
@@ -105,14 +106,14 @@ fn reason(program: &str, source: &io::Error) -> String {
     }
 }
 
-/// A worker that failed.
+/// A failed worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The worker's name.
+    /// Name of the worker.
     pub name: String,
-    /// Its rank.
+    /// Rank of the worker.
     pub rank: usize,
-    /// How it ended.
+    /// How its process ended.
     pub ending: Ending,
 }
 
@@ -122,12 +123,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// It exited with this status.
     Status(i32),
-    /// This signal ended it.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
@@ -168,10 +169,10 @@ impl fmt::Display for Failures<'_> {
     }
 }
 
-/// The end of an error text that says who had to be killed, if anybody.
-struct Stubborn<'a>(&'a [String]);
+/// The end of an error text that lists killed workers.
+struct Killed<'a>(&'a [String]);
 
-impl fmt::Display for Stubborn<'_> {
+impl fmt::Display for Killed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, name) in self.0.iter().enumerate() {
             let before = if i == 0 {
