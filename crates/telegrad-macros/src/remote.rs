@@ -5,7 +5,7 @@ mod checks;
 mod signature;
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, Error, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, LitStr, Signature};
 
@@ -123,6 +123,7 @@ fn registration(
     let signature = signature::of(sig);
     let parameters = signature::parameters(sig);
     let inline = arguments.inline;
+    let class = arguments.class.clone().unwrap_or_else(|| format_ident!("User"));
     let invoke = match &arguments.answered_by {
         None => quote!(#path::invoke(#callee, #path::sending!(#callee), invocation)),
         Some(answering) => quote! {
@@ -146,6 +147,7 @@ fn registration(
                     signature: #signature,
                     parameters: &[#(#parameters),*],
                     inline: #inline,
+                    class: #path::Class::#class,
                     type_id: || #path::type_id_of(&#callee),
                     access: || #path::access_of(#callee),
                     describe: |layouts| #path::describe(#callee, #path::sending!(#callee), layouts),

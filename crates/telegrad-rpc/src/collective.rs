@@ -11,7 +11,6 @@ use std::task::{Poll, Waker};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_macros::remote;
-pub(crate) use telegrad_trace::is_gathering;
 use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Reference, Wire, WireError};
 
 use crate::context::CallContext;
@@ -216,13 +215,13 @@ impl Gatherings {
 }
 
 /// Runs on rank 0: brings one member's value, and ends with everybody's.
-#[remote(name = "telegrad::gather")]
+#[remote(name = "telegrad::gather", class = Gathering)]
 pub(crate) async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
     take_part(number, value, Gathering::take_values).await
 }
 
 /// Runs on rank 0: ends when all members have called it.
-#[remote(name = "telegrad::barrier")]
+#[remote(name = "telegrad::barrier", class = Gathering)]
 pub(crate) async fn barrier(number: u64) -> Result<()> {
     take_part(number, Blob::default(), |_| ()).await
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use telegrad_trace::Span;
 use telegrad_wire::CallId;
 
+use crate::class::Class;
 use crate::error::RemoteErrorKind;
 use crate::layer::{Scope, in_scope};
 use crate::recording;
@@ -23,6 +24,7 @@ pub(crate) struct CallContext {
     pub(crate) worker: Weak<Worker>,
     pub(crate) caller: Arc<WorkerInfo>,
     pub(crate) function: &'static str,
+    pub(crate) class: Class,
     /// The caller's number for it.
     pub(crate) call: CallId,
     /// The value that it is made on.
@@ -53,7 +55,8 @@ impl CallContext {
     pub(crate) fn new(
         worker: Weak<Worker>,
         caller: Arc<WorkerInfo>,
-        (function, call, object): (&'static str, CallId, Option<RefId>),
+        (function, class): (&'static str, Class),
+        (call, object): (CallId, Option<RefId>),
         (since, deadline): (Instant, Option<Instant>),
         (scope, span): (Option<Scope>, Option<Arc<Span>>),
     ) -> Arc<Self> {
@@ -62,6 +65,7 @@ impl CallContext {
             worker,
             caller,
             function,
+            class,
             call,
             object,
             since,

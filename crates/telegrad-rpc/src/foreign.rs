@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use telegrad_net::{Address, Identity, host_id};
+use telegrad_rendezvous::Store;
 use telegrad_wire::{Incarnation, WorldId};
 
 use crate::error::Result;
 use crate::init::{meet, random};
 use crate::member::Card;
 use crate::options::Options;
-use crate::rendezvous::{self, Store};
 use crate::roster::Roster;
 
 /// A place among the members of a world, until it is dropped.
@@ -31,8 +31,9 @@ impl Seat {
     /// As [`init_with`](crate::init_with).
     pub fn take(name: &str, options: &Options, addresses: Vec<Address>) -> Result<Self> {
         let deadline = Instant::now() + options.rendezvous_timeout;
-        let method = rendezvous::resolve(&options.init_method, options.rank, options.world_size, &|_| None)?;
-        let store = rendezvous::open(&method, None, deadline)?.store;
+        let method =
+            telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &|_| None)?;
+        let store = telegrad_rendezvous::open(&method, None, deadline)?.store;
         let card = Card {
             identity: Identity {
                 name: name.into(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Address, Identity, Listener, host_id, listen};
+use telegrad_rendezvous::{MeetingPoint, Membership, RendezvousError, Store};
 use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, peer_text};
 
 use crate::deadline::after;
@@ -19,7 +20,6 @@ use crate::member::Card;
 use crate::members::Members;
 use crate::met::Met;
 use crate::options::{Options, Transport};
-use crate::rendezvous::{self, Place, RendezvousError, Resolved, Store};
 use crate::roster::Roster;
 use crate::status;
 use crate::worker::Worker;
@@ -47,14 +47,15 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
         return Err(Error::Init(problem));
     }
     let env = |variable: &str| std::env::var(variable).ok();
-    let resolved = rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
+    let resolved =
+        telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
     let deadline = after(options.rendezvous_timeout);
     let prefix = format!("world/{}/", Met::generation(&resolved));
     loop {
         match join(name, &mut options, &resolved, &prefix, deadline) {
             // What rank 0 hosted may have been the end of an earlier world at the same place.
             Err(Error::Rendezvous(error))
-                if resolved.rank > 0 && matches!(*error, RendezvousError::Gone { .. }) => {}
+                if resolved.rank > 0 && matches!(*error, RendezvousError::ServerLost { .. }) => {}
             other => return other,
         }
     }
@@ -63,11 +64,11 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
 fn join(
     name: &str,
     options: &mut Options,
-    resolved: &Resolved,
+    resolved: &Membership,
     prefix: &str,
     deadline: Instant,
 ) -> Result<World> {
-    let mut opened = rendezvous::open(resolved, options.store.take(), deadline)?;
+    let mut opened = telegrad_rendezvous::open(resolved, options.store.take(), deadline)?;
     let identity = Identity {
         name: name.into(),
         rank: resolved.rank,
@@ -122,7 +123,7 @@ fn is_wanted(value: OsString) -> bool {
 
 /// Writes down what the worker does, where its world is recorded as a whole.
 fn record_whole(worker: &Arc<Worker>, world: u64) {
-    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER) else {
+    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER_ENV) else {
         return;
     };
     let Identity {
@@ -130,9 +131,9 @@ fn record_whole(worker: &Arc<Worker>, world: u64) {
         rank,
         incarnation,
     } = &worker.identity;
-    match telegrad_trace::write_worker(folder.as_ref(), world, (*rank, name, incarnation.0)) {
+    match telegrad_trace::Sink::create(folder.as_ref(), world, (*rank, name, incarnation.0)) {
         Ok(sink) => {
-            let shapes = std::env::var_os(telegrad_trace::SHAPES);
+            let shapes = std::env::var_os(telegrad_trace::SHAPES_ENV);
             worker.recorder.write_to(sink, shapes.is_some_and(is_wanted));
         }
         Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),
@@ -172,7 +173,7 @@ pub(crate) fn meet(
         match store.get_all(std::slice::from_ref(&sheet), deadline) {
             Ok(sheet) => return Ok(sheet.concat()),
             // The cards show who is missing.
-            Err(RendezvousError::Missing { .. }) => {}
+            Err(RendezvousError::MissingKeys { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -186,7 +187,7 @@ pub(crate) fn meet(
         }
         // The last card has come just now, and the sheet not yet.
         Ok(_) => vec![keys[0].clone()],
-        Err(RendezvousError::Missing { keys, .. }) => keys,
+        Err(RendezvousError::MissingKeys { keys, .. }) => keys,
         Err(error) => return Err(error.into()),
     };
     // A further attempt under this rank must not find it taken.
@@ -228,11 +229,11 @@ fn claim(store: &dyn Store, card: &Card, key: &str, deadline: Instant) -> Result
 /// Listens wherever other members may want to reach this worker; the fastest first.
 fn open_listeners(
     worker: &Arc<Worker>,
-    resolved: &Resolved,
+    resolved: &Membership,
     store: &dyn Store,
     options: &Options,
 ) -> Result<Vec<Listener>> {
-    let one_process = matches!(resolved.place, Place::Mem(_));
+    let one_process = matches!(resolved.meeting_point, MeetingPoint::Mem(_));
     let wanted = |transport| match options.transport {
         Transport::Auto => transport == Transport::Mem || !one_process,
         chosen => chosen == transport,

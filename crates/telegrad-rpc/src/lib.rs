@@ -31,7 +31,6 @@ mod error;
 mod options;
 mod worker_info;
 mod init;
-mod rendezvous;
 mod world;
 mod worker;
 mod members;
@@ -40,6 +39,7 @@ mod met;
 mod member;
 mod call;
 mod callers;
+mod class;
 mod function;
 mod registry;
 mod rref;
@@ -75,11 +75,11 @@ pub use layer::{Crossing, Layer, Noted, Recorded};
 pub use options::LinkLayer;
 pub use options::{Options, Transport};
 pub use profile::{ProcessProfile, profile};
-pub use rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use round::{Round, RoundError};
 pub use rref::{LocalValue, LocalValueMut, RRef, ReferenceInfo, ReferenceState};
 pub use sleep::{Elapsed, Sleep, sleep, timeout};
 pub use telegrad_macros::remote;
+pub use telegrad_rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use worker_info::{To, WorkerInfo};
 pub use world::World;
 
@@ -87,6 +87,7 @@ pub use world::World;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__sending as sending;
+    pub use crate::class::Class;
     pub use crate::registry::{
         Registration, Stays, Travels, Want, access_of, describe, invoke, type_id_of, value_of,
     };

@@ -4,8 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-
-use crate::rendezvous::{Opened, Resolved, Store, StoreServer};
+use telegrad_rendezvous::{Membership, OpenedStore, Store, StoreServer};
 
 /// A worker's seat at the place where the members meet, kept for as long as the worker lives: nobody
 /// else can take it meanwhile.
@@ -26,11 +25,11 @@ static ENDED: LazyLock<Mutex<FxHashMap<Seat, u64>>> = LazyLock::new(Mutex::defau
 
 impl Met {
     /// The number of the next world in this seat.
-    pub(crate) fn generation(resolved: &Resolved) -> u64 {
+    pub(crate) fn generation(resolved: &Membership) -> u64 {
         ENDED.lock().get(&seat(resolved)).map_or(1, |ended| ended + 1)
     }
 
-    pub(crate) fn new(opened: &mut Opened, resolved: &Resolved) -> Self {
+    pub(crate) fn new(opened: &mut OpenedStore, resolved: &Membership) -> Self {
         let (store, server) = (opened.store.clone(), opened.server.take());
         Self {
             _store: store,
@@ -54,6 +53,6 @@ impl Drop for Met {
     }
 }
 
-fn seat(resolved: &Resolved) -> Seat {
-    (resolved.place.to_string(), resolved.rank)
+fn seat(resolved: &Membership) -> Seat {
+    (resolved.meeting_point.to_string(), resolved.rank)
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use telegrad_net::{Link, MAX_LANES, MIN_CHUNK};
+use telegrad_rendezvous::StoreServer;
 use telegrad_trace::Clock;
 
 use crate::layer::Layer;
-use crate::rendezvous::StoreServer;
 
 /// Everything about a worker but its name. `..Default::default()` leaves the rest as it should be.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ mod forgetting;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use telegrad_trace::{Collected, Kind, Options, Position, Profile, Span, Status};
+use telegrad_profile::{Options, Profile};
+use telegrad_trace::{Collected, Kind, Position, Span, Status};
 use telegrad_wire::Rank;
 
 use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::registry::Registration;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -82,7 +82,7 @@ impl ProcessProfile {
         if worker.is_closed() {
             return Err(Error::ShutDown);
         }
-        let number = worker.recorder.watch(options.shapes);
+        let number = worker.recorder.start_recording(options.shapes);
         Ok(Self {
             world: World::of(worker),
             number,
@@ -91,7 +91,7 @@ impl ProcessProfile {
 
     /// What has been recorded. What still goes on is not in it.
     pub fn finish(self) -> Profile {
-        let collected = self.world.worker().recorder.unwatch(self.number);
+        let collected = self.world.worker().recorder.stop_recording(self.number);
         let rank = self.world.rank();
         let part = (rank, self.world.name().to_owned(), collected);
         let mut profile = of_world(&self.world, vec![part], Vec::new());
@@ -101,14 +101,14 @@ impl ProcessProfile {
             .get_worker_infos()
             .into_iter()
             .filter(|info| info.rank != rank);
-        profile.know(others.map(|info| (info.rank, info.name)));
+        profile.add_named_workers(others.map(|info| (info.rank, info.name)));
         profile
     }
 }
 
 impl Drop for ProcessProfile {
     fn drop(&mut self) {
-        self.world.worker().recorder.unwatch(self.number);
+        self.world.worker().recorder.stop_recording(self.number);
     }
 }
 
@@ -123,9 +123,4 @@ fn of_world(world: &World, parts: Vec<(Rank, String, Collected)>, missing: Vec<(
 fn here() -> Result<Arc<Worker>> {
     let worker = CallContext::current().and_then(|call| call.worker.upgrade());
     worker.ok_or(Error::ShutDown)
-}
-
-/// Whether a function is there to put profiles together.
-pub(crate) fn is_collection(function: &Registration) -> bool {
-    function.is(&collecting::collect) || function.is(&forgetting::is_open) || function.is(&forgetting::forget)
 }

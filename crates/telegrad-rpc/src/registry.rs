@@ -15,6 +15,7 @@ use telegrad_wire::{
     Catalogue, Decoder, Encoder, Layouts, Payload, Signature, TypeLayout, TypeNumber, Wire, WireError,
 };
 
+use crate::class::Class;
 use crate::error::{Error, RemoteErrorKind};
 use crate::function::{Access, Callable, Ran, Receiver};
 use crate::recording;
@@ -29,6 +30,8 @@ pub struct Registration {
     pub parameters: &'static [&'static str],
     /// It takes microseconds and never waits, so the thread that reads a request may run it.
     pub inline: bool,
+    /// Its class.
+    pub class: Class,
     /// The type of the function item, by which the caller finds this.
     pub type_id: fn() -> TypeId,
     /// How it uses the value that it is called on.
@@ -242,13 +245,6 @@ impl Registry {
     }
 }
 
-impl Registration {
-    /// Whether it is the entry of this function.
-    pub(crate) fn is<F: 'static>(&self, _: &F) -> bool {
-        (self.type_id)() == TypeId::of::<F>()
-    }
-}
-
 /// The type of a function item.
 pub fn type_id_of<F: 'static>(_: &F) -> TypeId {
     TypeId::of::<F>()
@@ -405,6 +401,7 @@ macro_rules! register {
                 signature: "",
                 parameters: &[],
                 inline: false,
+                class: $crate::__private::Class::User,
                 type_id: || $crate::__private::type_id_of(&$function),
                 access: || $crate::__private::access_of($function),
                 describe: |layouts| {

@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 use telegrad_wire::{Decoder, Encoder, Layouts, TypeLayout, TypeNumber, Wire, WireError};
 
 pub(crate) use claim::Claim;
-pub(crate) use fetch::{FETCH, check_expected, is_fetch};
+pub(crate) use fetch::{FETCH, check_expected};
 pub(crate) use handle::Handle;
 pub(crate) use info::references;
 pub use info::{ReferenceInfo, ReferenceState};
 pub use local_value::{LocalValue, LocalValueMut};
 pub(crate) use protocol::{ForkId, Handover, Life, RefId};
-pub(crate) use references::{References, hand_over, is_control};
+pub(crate) use references::{References, hand_over};
 pub(crate) use value::{Entered, Value};
 
 use crate::block_on::block_on;

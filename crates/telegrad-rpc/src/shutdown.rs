@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use telegrad_wire::{Rank, Wire};
 
-pub(crate) use self::rounds::{Gone, Rounds};
+pub(crate) use self::rounds::{DONE, Gone, QUIET, Rounds};
 use self::rounds::{Verdict, done, quiet, unreported};
 use crate::call::RpcFuture;
 use crate::context::CallContext;
@@ -218,7 +218,7 @@ impl Leaving<'_> {
         F: FreeFn<M, Value: Wire>,
     {
         let request = Request {
-            verb: telegrad_trace::SHUTDOWN,
+            verb: "shutdown",
             to: To::Rank(leader),
             function: Registry::get().of::<F>()?,
             options: CallOptions {
@@ -266,7 +266,12 @@ impl Patience {
             return false;
         };
         let serves = worker.activity.serving.load(SeqCst) > 0;
-        let calls = || worker.pending_calls().iter().any(|(_, call)| call.is_work());
+        let calls = || {
+            worker
+                .pending_calls()
+                .iter()
+                .any(|(_, call)| call.class.is_work())
+        };
         let total = worker.activity.total();
         if serves || !all_are_done && calls() || total != self.seen {
             (self.since, self.seen) = (Instant::now(), total);

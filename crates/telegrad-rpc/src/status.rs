@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use telegrad_wire::Wire;
 
-use crate::collective::is_gathering;
 use crate::debug_info::DebugInfo;
 use crate::rref::RefId;
+use crate::shutdown::{DONE, QUIET};
 use crate::worker::Worker;
 
 pub(crate) use latency::Histogram;
@@ -103,6 +103,11 @@ pub struct Served {
 /// A value that references refer to: who asked for it to be made, and its number there.
 pub type ValueId = (u64, u64);
 
+/// Whether calls of the function of this name belong to a graceful shutdown.
+pub fn is_shutdown(function: &str) -> bool {
+    matches!(function, DONE | QUIET)
+}
+
 fn value_id(reference: RefId) -> ValueId {
     (reference.0.by.0, reference.0.number)
 }
@@ -121,7 +126,7 @@ impl Status {
                 within: call.within.map(|(caller, call)| (caller, call.0)),
                 is_awaited: call.awaited.load(Relaxed),
                 is_held_up: call.held_up.load(Relaxed),
-                is_gathering: is_gathering(call.function),
+                is_gathering: call.class.is_gathering(),
             });
         }
         let mut served: Vec<_> = worker
@@ -135,7 +140,7 @@ impl Status {
                 stage: context.stage.get(),
                 object: context.object.map(value_id),
                 makes: makes.map(value_id),
-                is_gathering: is_gathering(context.function),
+                is_gathering: context.class.is_gathering(),
             })
             .collect();
         made.sort_by_key(|made| made.call);

@@ -145,7 +145,7 @@ fn a_missing_variable_is_named_with_what_would_do_instead() {
                 ..Options::default()
             },
         );
-        let otherwise = "env:// was to find rank 0 through it; tcp://host:port needs no variable";
+        let otherwise = "env:// needs it to find rank 0; set it, or use tcp://host:port";
         assert_eq!(text, format!("MASTER_ADDR is not set, and {otherwise}"));
     });
     Cluster::processes(1)
@@ -196,17 +196,11 @@ fn lanes_and_chunks_out_of_range_say_what_is_allowed() {
 #[test]
 fn an_init_method_that_cannot_be_used_says_why() {
     let text = failure("a", member("ftp://somewhere", 0, 1));
-    let why = "it starts with none of env://, tcp://, file:// and mem://";
-    assert_eq!(
-        text,
-        format!("the init method `ftp://somewhere` cannot be used: {why}")
-    );
+    let why = "it must start with env://, tcp://, file:// or mem://";
+    assert_eq!(text, format!("invalid init method `ftp://somewhere`: {why}"));
     let text = failure("a", member("tcp://127.0.0.1:0", 1, 2));
-    let why = "with port 0 the system chooses a port on rank 0, and rank 1 cannot know which";
-    assert_eq!(
-        text,
-        format!("the init method `tcp://127.0.0.1:0` cannot be used: {why}")
-    );
+    let why = "port 0 lets rank 0 choose a free port, which rank 1 cannot know; give both the same port";
+    assert_eq!(text, format!("invalid init method `tcp://127.0.0.1:0`: {why}"));
 }
 
 #[test]

@@ -294,8 +294,7 @@ fn what_cannot_be_read_says_where_and_why(cluster: Cluster) {
         );
         let error = world.rpc_sync(1, give, (true,)).unwrap_err();
         assert!(matches!(error, Error::Receive { .. }), "{error:?}");
-        let text =
-            "the result of `errors::give` from worker `w1` cannot be read: expected a traveller, found 0";
+        let text = "cannot read the result of `errors::give` from worker `w1`: expected a traveller, found 0";
         assert_eq!(error.to_string(), text);
     });
 }

@@ -197,7 +197,7 @@ impl Part {
         for _ in 0..share.div_ceil(ARMFUL) {
             if let Err(error) = self.work() {
                 let text = error.to_string();
-                let expected = [dying, "whoever handed the reference on was lost"];
+                let expected = [dying, "the worker that passed the reference on was lost"];
                 assert!(expected.iter().any(|part| text.contains(part)), "{text}");
                 self.shelves.retain(|shelf| shelf.owner_name() != dying);
             }

@@ -1,4 +1,4 @@
-//! Subscribers that call other workers, and subscribers that panic: calls do not mind (S45, S47).
+//! Subscribers that call other workers, and subscribers that panic: calls do not mind (S58, S62).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -16,6 +16,8 @@ use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 use server::Server;
 
+use crate::raise_on_drop::RaiseOnDrop;
+
 /// Time limit of a wait. Shorter than a test's limit, because this error has more detail.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -120,6 +122,14 @@ impl Board {
     /// Raises a signal.
     pub fn raise(&self, signal: &str) {
         self.post(signal, "");
+    }
+
+    /// Returns a value that raises a signal when it is dropped.
+    pub fn raise_on_drop(&self, signal: &'static str) -> RaiseOnDrop {
+        RaiseOnDrop {
+            board: self.clone(),
+            signal,
+        }
     }
 
     /// Waits for a signal.

@@ -191,6 +191,22 @@ impl Cluster {
         self.run_members(std::any::type_name::<F>(), move |member| member.take_part(&body));
     }
 
+    /// Runs the body on rank 0. The other members only serve.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_on_rank_0<F: Fn(World, Board) + Send + Sync + 'static>(self, body: F) {
+        let on_rank_0 = move |world: World, board| {
+            if world.rank() == 0 {
+                body(world, board);
+            }
+        };
+        self.run_members(std::any::type_name::<F>(), move |member| {
+            let board = member.board();
+            member.take_part(&|world| on_rank_0(world, board.clone()));
+        });
+    }
+
     /// As [`run`](Self::run), for tests of initialisation and shutdown: the body creates and ends the world.
     ///
     /// # Panics

@@ -36,15 +36,19 @@ mod output;
 mod report;
 mod test_name;
 mod board;
+mod raise_on_drop;
 mod layered_link;
 mod faults;
 mod wait_until;
+mod block_on;
+mod tensor;
 mod left;
 mod log;
 mod break_connections;
 mod stop_process;
 mod within;
 
+pub use block_on::block_on;
 pub use board::Board;
 pub use break_connections::break_connections;
 pub use cluster::{Cluster, Meeting};
@@ -53,7 +57,9 @@ pub use layered_link::{LayeredLink, losing_requests_of};
 pub use left::Left;
 pub use log::Log;
 pub use member::Member;
+pub use raise_on_drop::RaiseOnDrop;
 pub use stop_process::{Stopped, stop_process};
+pub use tensor::{byte_tensor, float_tensor};
 pub use wait_until::wait_until;
 pub use within::within;
 
@@ -93,9 +99,23 @@ macro_rules! on_threads_and_processes {
     };
 }
 
-/// Runs each test on one kind of cluster, in a module of its own. See [`on_every_cluster!`].
+/// Runs each test on the given kinds of cluster, each in a module of its own. See [`on_every_cluster!`].
+///
+/// ```
+/// # use telegrad_testkit::Cluster;
+/// telegrad_testkit::on_cluster! { unix: Cluster::threads(2).unix(), tcp: Cluster::threads(2).tcp() => everybody_is_there }
+///
+/// fn everybody_is_there(cluster: Cluster) {
+///     cluster.run(|world| assert_eq!(world.size(), 2));
+/// }
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! on_cluster {
+    ($module:ident: $cluster:expr, $($modules:ident: $clusters:expr),+ => $($test:ident)*) => {
+        $crate::on_cluster! { $module: $cluster => $($test)* }
+        $crate::on_cluster! { $($modules: $clusters),+ => $($test)* }
+    };
     ($module:ident: $cluster:expr => $($test:ident)*) => {
         mod $module {
             use super::*;

@@ -1,72 +1,46 @@
-//! What a distributed program does, and when.
+//! Events, spans and recorders: what a worker records while it runs.
 //!
-//! This is a crate of its own because whoever reads a recording (`telegrad trace`) needs no workers, and because
-//! everything from calls to layers records: it stands below them all and knows only what travels.
+//! This is a crate of its own because every layer from calls to neural networks records, so that it stands below all of them. It
+//! depends on `telegrad-wire` alone. `telegrad-profile` analyses what is recorded.
 //!
-//! Read it in this order: an [`Event`] is something that took time on a worker. A [`Recorder`] keeps those of one worker;
-//! [`Span`] is one that goes on, `current` is where a thread is, [`Here`] tells others, [`Scope`] is something that it does there. A [`Profile`] is what the recorders of a world
-//! have found, put together and brought to one clock (`align`). What it shows: [`Profile::key_averages`], [`Profile::steps`],
-//! and as a file `chrome` and `lines`. What goes on can also be seen while it does: `subscribers`.
+//! The line format of the files that workers write ([`SinkLine`], and [`Event`] as JSON) belongs to this crate, because the [`Sink`]
+//! writes it while the program runs; `telegrad-profile` reads it.
+//!
+//! Read it in this order: an [`Event`] is something that took time on a worker. A [`Recorder`] keeps the events of one worker.
+//! A [`Span`] is an event that has not ended. `thread_state` tracks the span that a thread is in, [`Here`] carries that to other
+//! threads, and a [`Scope`] is a span of one thread. `subscribers` shows spans to `tracing` while they last. A [`Sink`] writes
+//! events to a file.
 
 mod event;
+mod position;
 mod clock;
 mod recorder;
-mod watching;
+mod recorders;
 mod span;
-mod current;
+mod thread_state;
 mod here;
 mod scope;
 mod subscribers;
-mod shown;
-mod align;
-mod sound;
-mod worker;
-mod profile;
-mod phases;
-mod doubts;
-mod index;
-mod names;
-mod text;
-mod table;
-mod averages;
-mod step;
-mod intervals;
-mod activity;
-mod critical;
-mod chrome;
-mod lanes;
-mod lines;
-mod view;
 mod sink;
-mod merge;
-mod file;
 
-pub use averages::{Average, Averages, SortBy};
 pub use clock::Clock;
-pub use current::{Entered, at_home, hide, is_recorded, is_showing, outside};
-pub use event::{Call, Event, Execution, Kind, Position, SHUTDOWN, Status, is_gathering, is_shutdown};
-pub use file::{TraceError, read, read_worlds};
+pub use event::{Call, Event, Execution, Kind, Status};
 pub use here::{Here, here};
-pub use phases::Phases;
-pub use profile::{Options, Profile};
+pub use position::Position;
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use scope::{Scope, scope, scope_of, scope_with};
-pub use sink::{FOLDER, SHAPES, Sink, write_worker};
+pub use sink::{FOLDER_ENV, SHAPES_ENV, Sink, SinkLine, worker_of_file};
 pub use span::Span;
-pub use step::{Segment, Step, Usage};
-pub use subscribers::{Cause, Origin, Propagate, TARGET, propagate};
-pub use telegrad_wire::printable;
-pub use text::wrap;
-pub use view::View;
-pub use worker::{Alignment, Drift, Worker};
+pub use subscribers::{Cause, Origin, Propagate, SubscriberSpan, TARGET, propagate};
+pub use thread_state::{Entered, assign, assign_if_unassigned, hide, is_in_subscriber, is_recorded};
 
-/// Records what follows, to the end of the block, under a name of your choice.
+/// Records a span with this name until the end of the block.
 ///
-/// Outside of profiles it costs next to nothing. The name is anything that becomes a `Cow<'static, str>`.
+/// The name is anything that converts to `Cow<'static, str>`. While nothing records, the macro costs next to nothing.
 ///
-/// It is about one thread, and cannot be kept over an `.await` in a future that is to be sent to another: the compiler says so of
-/// `async` functions that other workers call. Between two `.await`s, give it a block of its own. In a future that stays on its
-/// thread it is possible, but what that thread does for others meanwhile is recorded under it, too.
+/// The span belongs to one thread and must not be held across an `.await`. In a future that moves between threads, as those of
+/// `async` functions that other workers call, the compiler rejects that; put a block between two `.await`s instead. In a future
+/// that stays on its thread it compiles, but then the span also covers what the thread does for other tasks meanwhile.
 ///
 /// ```
 /// fn train_step() {
@@ -78,6 +52,6 @@ pub use worker::{Alignment, Drift, Worker};
 #[macro_export]
 macro_rules! record_function {
     ($name:expr) => {
-        let _recorded = $crate::scope($crate::Kind::Scope, || ::std::borrow::Cow::from($name));
+        let _scope = $crate::scope($crate::Kind::Scope, || ::std::borrow::Cow::from($name));
     };
 }

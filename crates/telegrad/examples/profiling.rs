@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use telegrad::data::Images;
 use telegrad::nn::{Conv2d, Conv2dOptions, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential};
 use telegrad::prelude::*;
-use telegrad::trace::SortBy;
-use telegrad::{profile, record_function, trace};
+use telegrad::profile::SortBy;
+use telegrad::{profile, record_function};
 
 const BATCH: u32 = 64;
 const WARM_UP: usize = 3;
@@ -85,10 +85,10 @@ fn train(world: &World) -> Result<()> {
         step(batch)?;
     }
 
-    let options = trace::Options {
+    let options = profile::Options {
         name: format!("{STEPS} steps"),
         shapes: true,
-        ..trace::Options::default()
+        ..profile::Options::default()
     };
     let (losses, profile) = profile(world, options, || {
         profiled.iter().map(step).collect::<Result<Vec<_>>>()

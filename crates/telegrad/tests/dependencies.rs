@@ -10,8 +10,17 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-macros", &[]),
     ("telegrad-wire", &["telegrad-macros"]),
+    ("telegrad-rendezvous", &["telegrad-wire"]),
+    (
+        "telegrad-error",
+        &["telegrad-macros", "telegrad-wire", "telegrad-rendezvous"],
+    ),
     ("telegrad-net", &["telegrad-wire"]),
     ("telegrad-trace", &["telegrad-macros", "telegrad-wire"]),
+    (
+        "telegrad-profile",
+        &["telegrad-macros", "telegrad-wire", "telegrad-trace"],
+    ),
     (
         "telegrad-otel",
         &["telegrad-macros", "telegrad-wire", "telegrad-trace"],
@@ -21,8 +30,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-rendezvous",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
         ],
     ),
     (
@@ -30,8 +42,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
             "telegrad-rpc",
         ],
     ),
@@ -40,8 +54,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
             "telegrad-rpc",
             "telegrad-autograd",
         ],
@@ -51,8 +67,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
             "telegrad-rpc",
             "telegrad-autograd",
         ],
@@ -62,8 +80,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
             "telegrad-rpc",
         ],
     ),
@@ -72,8 +92,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
             "telegrad-rpc",
             "telegrad-autograd",
             "telegrad-nn",
@@ -85,13 +107,32 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
+            "telegrad-profile",
             "telegrad-rpc",
             "telegrad-autograd",
             "telegrad-nn",
             "telegrad-optim",
             "telegrad",
+        ],
+    ),
+    (
+        "telegrad-bench",
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-error",
+            "telegrad-net",
+            "telegrad-trace",
+            "telegrad-profile",
+            "telegrad-rpc",
+            "telegrad-autograd",
+            "telegrad-nn",
+            "telegrad-optim",
+            "telegrad",
+            "telegrad-cli",
         ],
     ),
 ];

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use telegrad::nn::{Conv2d, Conv2dOptions, Flatten, Linear, Relu, Rng, Sequential};
 use telegrad::prelude::*;
-use telegrad::trace::{self, Event, Profile};
+use telegrad::profile::Profile;
+use telegrad::trace::{self, Event};
 use telegrad::{ops, profile};
 use telegrad_testkit::{Cluster, on_cluster};
 
@@ -25,10 +26,10 @@ fn with_layers(cluster: Cluster) -> Cluster {
     cluster.options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
 }
 
-fn options() -> trace::Options {
-    trace::Options {
+fn options() -> profile::Options {
+    profile::Options {
         shapes: true,
-        ..trace::Options::default()
+        ..profile::Options::default()
     }
 }
 
@@ -38,7 +39,7 @@ struct Front {
 }
 
 impl Module for Front {
-    fn forward(&self, x: &Tensor) -> nn::Result<Tensor> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         nn::relu(&self.convolution.forward(x)?)
     }
 
@@ -170,7 +171,7 @@ fn a_training_step_is_recorded_from_layers_to_the_optimiser(cluster: Cluster) {
         let row = averages.0.iter().find(|row| row.name == remote);
         let row = row.unwrap_or_else(|| panic!("no {remote} in\n{averages}"));
         assert_eq!((row.worker.as_str(), row.tensor_bytes), ("w1", 7 * 5 * 4));
-        let heaviest = averages.sorted(trace::SortBy::Tensors);
+        let heaviest = averages.sorted(profile::SortBy::Tensors);
         assert!(
             heaviest
                 .0

@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Expr, ExprLit, Lit, LitStr, Meta, Token};
+use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitStr, Meta, Token, parse_quote};
 
 /// The arguments of one `#[remote]`.
 #[derive(Default)]
@@ -13,6 +13,8 @@ pub(super) struct Arguments {
     pub(super) inline: bool,
     /// The function that answers calls instead.
     pub(super) answered_by: Option<Expr>,
+    /// The class of a function of the framework, a variant of `Class`.
+    pub(super) class: Option<Ident>,
     /// The span of `skip`, if present.
     pub(super) skip: Option<Span>,
 }
@@ -68,6 +70,10 @@ impl Arguments {
             }
             Meta::NameValue(pair) if pair.path.is_ident("answered_by") => {
                 self.answered_by = Some(pair.value.clone());
+            }
+            Meta::NameValue(pair) if pair.path.is_ident("class") => {
+                let class = &pair.value;
+                self.class = Some(parse_quote!(#class));
             }
             other if other.path().is_ident("name") => {
                 return Err(Error::new_spanned(other, "write `name = \"…\"`"));

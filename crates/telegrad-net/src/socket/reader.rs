@@ -6,23 +6,26 @@ use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
 
 use super::Control;
 use crate::Spin;
-use crate::message::{INLINE_LIMIT, Incoming, Lent};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming};
+use crate::shm::RingReader;
 use crate::stream::StreamError;
 
-/// Room for the longest frame and as much again, so that a read rarely ends inside a frame.
+/// Twice the longest frame, so that a read rarely ends inside a frame.
 const CAPACITY: usize = 2 * (HEADER_LEN + INLINE_LIMIT as usize);
 
-/// Cuts what the socket gives into frames.
+/// Splits received bytes into frames.
 pub(crate) struct ControlReader {
+    /// The reading half of the ring, with shared memory.
+    ring: Option<RingReader>,
     /// Allocated zeroed, so that the system maps only the pages that traffic touches.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Kept here because it learns from the waits of whoever reads.
+    /// Kept here because it adapts to the waits of all reading threads.
     pub(crate) spin: Spin,
 }
 
-/// What a read brought.
+/// The outcome of a read.
 pub(crate) enum Fill {
     Some,
     Nothing,
@@ -30,8 +33,9 @@ pub(crate) enum Fill {
 }
 
 impl ControlReader {
-    pub(crate) fn new(spin: Duration) -> Self {
+    pub(crate) fn new(ring: Option<RingReader>, spin: Duration) -> Self {
         Self {
+            ring,
             buffer: vec![0; CAPACITY],
             start: 0,
             end: 0,
@@ -39,16 +43,16 @@ impl ControlReader {
         }
     }
 
-    /// Reads what is there now. All complete frames must have been taken before.
+    /// Reads available bytes. All complete frames must have been taken before.
     pub(crate) fn fill(&mut self, control: &Control) -> Fill {
-        // At most one incomplete frame is left; it moves to the front only when it has to.
+        // At most one incomplete frame is left; it moves to the front only if space is short.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.buffer.len() - self.start < CAPACITY / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        match control.try_read(&mut self.buffer[self.end..]) {
+        match control.try_read(self.ring.as_mut(), &mut self.buffer[self.end..]) {
             Ok(got) => {
                 self.end += got;
                 Fill::Some
@@ -58,10 +62,10 @@ impl ControlReader {
         }
     }
 
-    /// The next complete frame.
+    /// Takes the next complete frame.
     pub(crate) fn next_frame(
         &mut self,
-        lent: &dyn Lent,
+        lent: &dyn Borrower,
         max_message: u64,
     ) -> Result<Option<Incoming<'_>>, WireError> {
         let ready = &self.buffer[self.start..self.end];
@@ -77,18 +81,18 @@ impl ControlReader {
         Incoming::parse(header, frame, (lent, max_message)).map(|message| Some(Incoming { more, ..message }))
     }
 
-    /// Forgets what has been read.
+    /// Discards the buffer.
     pub(crate) fn discard(&mut self) {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Reads what is there now and forgets it.
+    /// Reads and discards available bytes.
     pub(crate) fn skip(&mut self, control: &Control) -> Fill {
         self.discard();
         self.fill(control)
     }
 
-    /// Whether part of a frame is there.
+    /// Whether the buffer ends inside a frame.
     pub(crate) fn is_inside_frame(&self) -> bool {
         self.start < self.end
     }

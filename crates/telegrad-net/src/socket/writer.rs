@@ -1,57 +1,76 @@
 //! The sending half of the control lane.
 //!
-//! Frames are appended to a buffer and written by whoever is there: while one thread is inside
-//! the system call, others only append, and the writer takes what they left along. So under load
-//! many frames share one call, without a thread whose job it is to write.
+//! Frames are appended to a buffer and written by any thread. While one thread is inside the system call, others
+//! only append, and the writing thread takes their frames along. Under load many frames thus share one call, without
+//! a thread for writing.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::Control;
 use crate::message::Sealed;
+use crate::shm::RingWriter;
 use crate::stream::StreamError;
 
-/// Waiting bytes from which on delaying them further saves nothing.
+/// Queued bytes from which on further delay saves nothing.
 const DUE: usize = 8 * 1024;
 
-/// A written-out buffer larger than this is not kept for the next time.
+/// Largest buffer that is kept after it was written.
 const KEEP: usize = 64 * 1024;
 
-/// Small frames on their way out.
-#[derive(Default)]
+/// Queue and writer of small frames.
 pub(crate) struct ControlWriter {
     state: Mutex<State>,
-    /// Bytes not yet written, for a look without the lock.
+    /// Bytes not yet written, for checks without the lock.
     backlog: AtomicUsize,
 }
 
-#[derive(Default)]
 struct State {
-    /// Frames that wait.
+    /// Queued frames.
     waiting: Vec<u8>,
-    /// What is being written, and how much of it has been.
-    active: Vec<u8>,
-    written: usize,
-    /// A thread is writing `active`.
-    writing: bool,
-    /// The socket did not take all; the poller says when it will.
+    /// `None` while a thread writes.
+    active: Option<Box<Active>>,
+    /// The lane did not take all bytes; the poller reports when it has space.
     stuck: bool,
 }
 
-/// How far a write got.
+/// Frames being written, with the writing half: the thread that takes this is the only writer.
+struct Active {
+    /// The writing half of the ring, with shared memory.
+    ring: Option<RingWriter>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+/// The outcome of a write.
 pub(crate) enum Written {
     All {
-        /// The socket had been full before.
+        /// Whether the lane had been full before.
         was_stuck: bool,
     },
-    /// The socket is full.
+    /// The lane is full.
     Stuck,
-    /// Another thread is at it and takes everything along.
+    /// Another thread writes, and takes all queued frames along.
     ByOther,
     Ended(StreamError),
 }
 
 impl ControlWriter {
+    pub(crate) fn new(ring: Option<RingWriter>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                waiting: Vec::new(),
+                active: Some(Box::new(Active {
+                    ring,
+                    bytes: Vec::new(),
+                    written: 0,
+                })),
+                stuck: false,
+            }),
+            backlog: AtomicUsize::new(0),
+        }
+    }
+
     /// Adds a frame.
     pub(crate) fn append(&self, frame: &Sealed) {
         let mut state = self.state.lock();
@@ -60,7 +79,7 @@ impl ControlWriter {
         self.backlog.fetch_add(state.waiting.len() - before, SeqCst);
     }
 
-    /// Adds a frame that is complete.
+    /// Adds a serialized frame.
     pub(crate) fn append_bytes(&self, frame: &[u8]) {
         let mut state = self.state.lock();
         state.waiting.extend_from_slice(frame);
@@ -80,59 +99,62 @@ impl ControlWriter {
         self.backlog() >= DUE
     }
 
-    /// Whether the socket is full, as far as anybody knows.
+    /// Whether the lane was full at the last write.
     pub(crate) fn is_stuck(&self) -> bool {
         self.state.lock().stuck
     }
 
-    /// Waits for the thread that is writing, if there is one: it is about to take what was appended
-    /// along. Never long, because it does not wait for the socket.
-    pub(crate) fn settle(&self) {
-        while self.state.lock().writing {
+    /// Waits until no thread writes: a writing thread takes appended frames along. Never long, because it does not
+    /// wait for the socket.
+    pub(crate) fn wait_for_writer(&self) {
+        while self.state.lock().active.is_none() {
             rustix::thread::sched_yield();
         }
     }
 
-    /// Writes until nothing waits or the socket is full.
+    /// Writes until the queue is empty or the lane is full.
     pub(crate) fn write(&self, control: &Control) -> Written {
         let mut state = self.state.lock();
-        if state.writing {
+        let Some(mut active) = state.active.take() else {
             return Written::ByOther;
-        }
-        loop {
-            if state.written == state.active.len() {
-                if state.active.capacity() > KEEP {
-                    state.active = Vec::new();
-                }
-                state.active.clear();
-                state.written = 0;
+        };
+        let outcome = loop {
+            if active.written == active.bytes.len() {
+                active.reset();
                 if state.waiting.is_empty() {
                     let was_stuck = std::mem::take(&mut state.stuck);
-                    return Written::All { was_stuck };
+                    break Written::All { was_stuck };
                 }
-                let State { waiting, active, .. } = &mut *state;
-                std::mem::swap(waiting, active);
+                std::mem::swap(&mut state.waiting, &mut active.bytes);
             }
-            // The lock is not held during the system call, so that others can append meanwhile.
-            state.writing = true;
-            let active = std::mem::take(&mut state.active);
-            let written = state.written;
+            // Others append during the system call, so the lock is not held.
             drop(state);
-            let result = control.try_write(&active[written..]);
+            let result = control.try_write(active.ring.as_mut(), &active.bytes[active.written..]);
             state = self.state.lock();
-            state.active = active;
-            state.writing = false;
             match result {
                 Ok(sent) => {
-                    state.written += sent;
+                    active.written += sent;
                     self.backlog.fetch_sub(sent, SeqCst);
                 }
                 Err(StreamError::WouldBlock) => {
                     state.stuck = true;
-                    return Written::Stuck;
+                    break Written::Stuck;
                 }
-                Err(error) => return Written::Ended(error),
+                Err(error) => break Written::Ended(error),
             }
+        };
+        state.active = Some(active);
+        outcome
+    }
+}
+
+impl Active {
+    /// Empties the buffer for the next frames.
+    fn reset(&mut self) {
+        if self.bytes.capacity() > KEEP {
+            self.bytes = Vec::new();
         }
+        self.bytes.clear();
+        self.written = 0;
     }
 }

@@ -14,7 +14,7 @@ use telegrad_wire::{
 };
 
 use super::{OtherProgram, Promise};
-use crate::collective::is_gathering;
+use crate::class::Class;
 use crate::error::{Error, RemoteError, RemoteErrorKind};
 use crate::layer::Recorded;
 use crate::recording;
@@ -42,6 +42,7 @@ const LAST_LOOK: Duration = Duration::from_millis(1);
 pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) function: &'static str,
+    pub(crate) class: Class,
     pub(crate) started: Instant,
     pub(crate) limit: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
@@ -99,7 +100,7 @@ impl Purpose {
 impl Call {
     pub(crate) fn new(
         id: CallId,
-        function: &'static str,
+        (function, class): (&'static str, Class),
         started: Instant,
         (limit, deadline): (Option<Duration>, Option<Instant>),
         purpose: Purpose,
@@ -112,6 +113,7 @@ impl Call {
         Self {
             id,
             function,
+            class,
             started,
             limit,
             deadline,
@@ -157,11 +159,6 @@ impl Call {
         let result = self.awaited(f);
         self.held_up.store(false, Relaxed);
         result
-    }
-
-    /// Whether it has something done, unlike those that say what becomes of references, and those that wait for all members.
-    pub(crate) fn is_work(&self) -> bool {
-        !matches!(self.purpose, Purpose::Telling { .. }) && !is_gathering(self.function)
     }
 
     /// Whether its time has run out.
@@ -397,7 +394,7 @@ impl Calls {
             recording::answered(span, &result);
         }
         if let Some(latency) = &self.latency
-            && call.is_work()
+            && call.class.is_work()
         {
             latency.count(call.started.elapsed());
         }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use telegrad_macros::remote;
-use telegrad_trace::{Collected, Event, Profile};
+use telegrad_profile::Profile;
+use telegrad_trace::{Collected, Event};
 use telegrad_wire::Rank;
 
 use super::{here, of_world};
@@ -117,7 +118,7 @@ impl<'a> Asking<'a> {
             let is_time = last || Instant::now() < deadline;
             for (rank, answer) in answers {
                 match answer {
-                    Ok(told) if told.given_up => {
+                    Ok(told) if told.evicted => {
                         self.missing.insert(rank, GIVEN_UP.into());
                         self.ended.insert(rank);
                     }
@@ -196,7 +197,7 @@ impl<'a> Asking<'a> {
         let limit = deadline.saturating_duration_since(Instant::now()).max(LEAST);
         // For people: it is part of what is said of those that do not answer.
         let limit = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        let over_before = recorder.over_before(self.trace);
+        let over_before = recorder.oldest_open_before(self.trace);
         let world = self.world.within(limit);
         let asked = world.rpc_async(rank, collect, (self.trace, told, last, over_before));
         Ok(Asked::There(asked?))
@@ -298,7 +299,7 @@ impl Asked {
 
 /// Gives what this worker has recorded of a trace after the first `from` events. All traces of the same worker before
 /// `over_before` are over.
-#[remote(name = "telegrad::trace::collect", inline)]
+#[remote(name = "telegrad::trace::collect", inline, class = Collection)]
 pub(super) fn collect(trace: u64, from: u64, last: bool, over_before: u64) -> Result<Collected> {
     let worker = here()?;
     let told = worker.recorder.collect(trace, from, last);

@@ -5,7 +5,7 @@ use telegrad_wire::{Decoder, TypeLayout, Wire};
 
 use super::Value;
 use crate::error::RemoteErrorKind;
-use crate::registry::{Registration, Trouble};
+use crate::registry::Trouble;
 
 /// The name of [`fetch`].
 pub(crate) const FETCH: &str = "telegrad::fetch";
@@ -13,7 +13,7 @@ pub(crate) const FETCH: &str = "telegrad::fetch";
 /// The value that a reference refers to: stands for it in requests, and is served without being run.
 ///
 /// A caller that runs another program sends the layout that it expects in place of the arguments, which are nil.
-#[remote(name = "telegrad::fetch", inline)]
+#[remote(name = "telegrad::fetch", inline, class = Fetch)]
 pub(super) fn fetch() {}
 
 /// Refuses to send a value with another layout than the caller expects (S9).
@@ -35,11 +35,6 @@ pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<()
             Err(Trouble::Around(RemoteErrorKind::BadResult, text))
         }
     }
-}
-
-/// Whether a function stands for fetching a value.
-pub(crate) fn is_fetch(function: &Registration) -> bool {
-    function.is(&fetch)
 }
 
 #[cfg(test)]

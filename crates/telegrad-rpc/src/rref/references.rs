@@ -15,7 +15,6 @@ use telegrad_wire::{Payload, Reference, WireError, peer_text};
 use bin::Bin;
 use books::{After, Books};
 use telling::Clock;
-pub(crate) use telling::is_control;
 
 use super::claim::Claim;
 use super::handle::Handle;

@@ -4,19 +4,16 @@ use std::sync::Arc;
 
 use telegrad_net::{Flush, Link, Outgoing, SendError};
 use telegrad_trace::Span;
-use telegrad_wire::{
-    CallId, ContextId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Payload, Wire, WireError,
-};
+use telegrad_wire::{CallId, ContextId, Encoder, FrameKind, HAS_SECTION, Payload, Wire, WireError};
 
 use super::running::Running;
-use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::executor::Executor;
 use crate::layer::Crossing;
 use crate::recording;
 use crate::registry::{Output, Registration, Trouble, Want};
-use crate::rref::{Claim, RefId, Value, hand_over, is_control};
+use crate::rref::{Claim, RefId, Value, hand_over};
 use crate::section::Section;
 use crate::status::Stage;
 use crate::worker::Worker;
@@ -68,7 +65,7 @@ struct Serving {
 
 impl Serving {
     fn new(worker: Arc<Worker>, function: &Registration) -> Self {
-        let counts = !is_gathering(function.name);
+        let counts = function.class.is_counted();
         if counts {
             worker.activity.start_serving();
         }
@@ -227,9 +224,7 @@ impl Responder {
                 None
             }
         };
-        if is_control(self.function) {
-            outgoing.header.flags |= IS_CONTROL;
-        }
+        outgoing.header.flags |= self.function.class.frame_flags();
         self.answered = true;
         if let Some(span) = span {
             recording::replies(span, &outgoing.payload);

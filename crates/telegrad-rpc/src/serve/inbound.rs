@@ -9,6 +9,7 @@ use telegrad_wire::{CallId, ContextId, Decoder, FrameKind, HAS_SECTION, WireErro
 use super::destination::{Destination, Making, Responder};
 use super::job::{Job, Needs};
 use super::running::Running;
+use crate::class::Class;
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::layer::Scope;
@@ -88,7 +89,10 @@ impl Inbound {
         let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
         let now = Instant::now();
         let deadline = limit.and_then(|limit| now.checked_add(limit));
-        let name = found.as_ref().map_or("?", |(function, ..)| function.name);
+        let function = found
+            .as_ref()
+            .map(|(function, ..)| (function.name, function.class));
+        let (name, class) = function.unwrap_or(("?", Class::User));
         let scope = self.scope(&worker, ContextId(header.context));
         let span = match (arrival, &found) {
             (Some(arrival), Ok((function, ..))) => {
@@ -100,7 +104,8 @@ impl Inbound {
         let context = CallContext::new(
             self.worker.clone(),
             self.caller.clone(),
-            (name, header.call, section.object),
+            (name, class),
+            (header.call, section.object),
             (now, deadline),
             (scope, span),
         );

@@ -11,12 +11,13 @@ use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 use super::async_task::AsyncTask;
 use super::destination::Destination;
 use super::panicked;
+use crate::class::Class;
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind};
 use crate::layer::{Crossing, Recorded};
 use crate::recording;
 use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
-use crate::rref::{Claim, Entered, Handle, Value, check_expected, is_fetch};
+use crate::rref::{Claim, Entered, Handle, Value, check_expected};
 use crate::status::{Reached, Stage};
 
 /// A request, and what it is waiting for.
@@ -60,7 +61,8 @@ impl Job<'_> {
     pub(crate) fn is_quick(&self) -> bool {
         let value = self.needs.object.as_ref().and_then(Claim::get);
         // Whatever it takes to fetch a value is up to the value.
-        !is_fetch(self.function) || value.is_some_and(|value| value.as_ref().is_ok_and(Value::is_quick))
+        self.function.class != Class::Fetch
+            || value.is_some_and(|value| value.as_ref().is_ok_and(Value::is_quick))
     }
 
     /// Runs the function, unless something has to be waited for.
@@ -233,7 +235,7 @@ fn step(
     let mut claim = None;
     context.enter(|| {
         let run = || match &mut object {
-            Some((entered, claim)) if is_fetch(function) => {
+            Some((entered, claim)) if function.class == Class::Fetch => {
                 Step::Done(fetched(claim, entered, &mut args).map(Output::Message))
             }
             object => (function.invoke)(Invocation {

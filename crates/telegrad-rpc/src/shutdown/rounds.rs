@@ -17,6 +17,10 @@ use crate::error::{Error, Result};
 use crate::worker::Worker;
 use crate::worker_info::WorkerInfo;
 
+/// The names of the functions that a shutdown calls.
+pub(crate) const DONE: &str = "telegrad::done";
+pub(crate) const QUIET: &str = "telegrad::quiet";
+
 /// The reports of the members that shut down.
 #[derive(Default)]
 pub(crate) struct Rounds(Mutex<State>);
@@ -204,7 +208,7 @@ impl State {
 
 /// Runs on the leader: reports that the caller is done, and ends when all living members are, with the
 /// number of the round.
-#[remote(name = "telegrad::done")]
+#[remote(name = "telegrad::done", class = Shutdown)]
 pub(crate) async fn done() -> Result<u64> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
@@ -214,7 +218,7 @@ pub(crate) async fn done() -> Result<u64> {
 
 /// Runs on the leader: reports that the caller is quiet, after this many calls, and ends when all
 /// living members are.
-#[remote(name = "telegrad::quiet")]
+#[remote(name = "telegrad::quiet", class = Shutdown)]
 pub(crate) async fn quiet(round: u64, calls: u64) -> Result<Verdict> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();

@@ -6,22 +6,19 @@ use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, Outgoing, SendError};
 use telegrad_trace::Span;
-use telegrad_wire::{
-    CallId, Encoder, FrameKind, HAS_SECTION, IS_CONTROL, Payload, TypeLayout, Wire, WireError,
-};
+use telegrad_wire::{CallId, Encoder, FrameKind, HAS_SECTION, Payload, TypeLayout, Wire, WireError};
 
 use super::Worker;
 use crate::call::{Call, Outbound, Purpose, RpcFuture, next_look};
-use crate::collective::is_gathering;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::layer::{Crossing, scope_of};
 use crate::member::{Absent, Member};
 use crate::options::CallOptions;
-use crate::recording::{self, is_hidden, waits};
+use crate::recording::{self, waits};
 use crate::registry::Registration;
-use crate::rref::{Handle, Life, hand_over, is_control};
+use crate::rref::{Handle, Life, hand_over};
 use crate::section::Section;
 use crate::worker_info::To;
 
@@ -167,11 +164,11 @@ impl Worker {
                     if times.are_over() {
                         return Err(timeout(times));
                     }
-                    let _waits = match is_hidden(function) {
-                        false => waits(self, 0, || {
+                    let _waits = match function.class.is_recorded() {
+                        true => waits(self, 0, || {
                             format!("wait for a link to {}", member.info.name).into()
                         }),
-                        true => telegrad_trace::Scope::none(),
+                        false => telegrad_trace::Scope::none(),
                     };
                     let made = member.connect(self, times.deadline.unwrap_or(times.started + CONNECT_LIMIT));
                     made.map_err(|absent| unreachable(absent, member, object))?
@@ -215,9 +212,7 @@ impl Worker {
                 let payload = payload.inspect_err(|_| not_sent());
                 message.payload = payload.map_err(cannot_send)?;
             }
-            if is_control(function) {
-                message.header.flags |= IS_CONTROL;
-            }
+            message.header.flags |= function.class.frame_flags();
             // The time begins when the request is ready to go, and the clock is asked once: however long the user's code took to
             // encode the arguments, both sides agree on when it ends. Where a link had to be made it has begun with that.
             let (times, left) = match known {
@@ -239,7 +234,7 @@ impl Worker {
             } = times;
             let call = Arc::new(Call::new(
                 id,
-                function.name,
+                (function.name, function.class),
                 started,
                 (limit, deadline),
                 purpose.clone(),
@@ -261,7 +256,7 @@ impl Worker {
             self.sweep_at(next_look(deadline, started));
             match self.send(&outbound, &call, message, options, (left, deadline)) {
                 Ok(()) => {
-                    if !is_gathering(function.name) {
+                    if function.class.is_counted() {
                         self.activity.made.fetch_add(1, SeqCst);
                     }
                     return Ok((outbound, call));

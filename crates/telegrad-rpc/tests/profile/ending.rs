@@ -1,4 +1,4 @@
-//! That profiles end, everywhere, whatever has become of those who took part (S42, S45).
+//! That profiles end, everywhere, whatever has become of those who took part (S45, S54).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Profiles among workers that are lost, stand still, or are busy, and over connections that break (S42).
+//! Profiles among workers that are lost, stand still, or are busy, and over connections that break (S54).
 
 use telegrad_rpc::ReferenceState;
 use telegrad_testkit::{break_connections, on_cluster, stop_process, wait_until};

@@ -10,9 +10,10 @@ mod whose;
 
 use std::time::Duration;
 
+use telegrad_profile::{Options, Profile};
 use telegrad_rpc::{ProcessProfile, RRef, Result, World, join_all, profile, remote};
 use telegrad_testkit::{Board, Cluster, on_every_cluster};
-use telegrad_trace::{Clock, Event, Kind, Options, Profile, Status, record_function};
+use telegrad_trace::{Clock, Event, Kind, Status, record_function};
 
 /// What a leaf is to do.
 const WELL: u32 = 0;
@@ -499,14 +500,14 @@ fn a_world_that_is_recorded_as_a_whole_leaves_a_file_for_each_worker() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
         .run(|world| {
             if world.rank() == 0 {
                 record_function!("main");
                 world.rpc_sync(1, relay, (WELL, 1)).unwrap();
             }
         });
-    let profile = telegrad_trace::read(&[path]).unwrap();
+    let profile = telegrad_profile::read(&[path]).unwrap();
     let names: Vec<_> = profile.workers.iter().map(|worker| &*worker.name).collect();
     assert_eq!(names, ["w0", "w1", "w2"]);
     let events = events(&profile);

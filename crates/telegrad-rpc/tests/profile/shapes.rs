@@ -78,14 +78,14 @@ fn of_whole_world(variable: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
-        .env(telegrad_trace::SHAPES, variable)
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
+        .env(telegrad_trace::SHAPES_ENV, variable)
         .run(|world| {
             if world.rank() == 0 {
                 world.rpc_sync(1, pass_on, (tensor(),)).unwrap();
             }
         });
-    let profile = telegrad_trace::read(&[path]).unwrap();
+    let profile = telegrad_profile::read(&[path]).unwrap();
     let ours = |(name, _): &(&str, &str)| ["pass_on", "keep"].contains(name);
     let shapes = shapes(&profile).into_iter().filter(ours);
     shapes.map(|(_, shape)| shape.to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Whatever a thread waits for, it does not work meanwhile (S42).
+//! Whatever a thread waits for, it does not work meanwhile (S51).
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -190,7 +190,7 @@ fn shutting_down_is_not_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
         .run(|world| {
             if world.rank() == 2 {
                 world.rpc_sync(1, leaf, (WELL, 1)).unwrap();
@@ -200,9 +200,9 @@ fn shutting_down_is_not_waiting() {
                 std::thread::sleep(SLOW);
             }
         });
-    let whole = telegrad_trace::read(&[path]).unwrap();
+    let whole = telegrad_profile::read(&[path]).unwrap();
     let calls = whole.events.iter().filter_map(Event::as_call);
-    assert!(calls.filter(|call| call.verb == telegrad_trace::SHUTDOWN).count() >= 6);
+    assert!(calls.filter(|call| call.is_shutdown).count() >= 6);
     let step = whole.step().unwrap();
     for usage in &step.workers[..2] {
         // They may have had to wait for a link.

@@ -160,8 +160,8 @@ fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cl
 fn a_value_is_local_only_to_its_owner(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
-        let text = "the `references::Counter` that this reference refers to is on worker `w1`: \
-                    it can be used as a local value only there, not on `w0`";
+        let text = "the `references::Counter` of this reference is on worker `w1`, not here on `w0`: \
+                    get a copy with `to_here`, or call a function on it with `rpc_sync`";
         let error = counter.local_value().map(drop).unwrap_err();
         assert!(matches!(error, Error::NotOwner { .. }), "{error:?}");
         assert_eq!(error.to_string(), text);
@@ -191,7 +191,7 @@ fn a_reference_to_another_type_is_refused(cluster: Cluster) {
         assert_eq!(error.to_string(), format!("{start}{reason}"));
         let error = world.rpc_sync(1, disguise, ()).map(drop).unwrap_err();
         assert!(matches!(error, Error::Receive { .. }), "{error:?}");
-        let start = "the result of `references::errors::disguise` from worker `w1` cannot be read: ";
+        let start = "cannot read the result of `references::errors::disguise` from worker `w1`: ";
         assert_eq!(error.to_string(), format!("{start}{reason}"));
     });
 }
@@ -269,7 +269,8 @@ fn inline_functions_do_not_wait_for_values(cluster: Cluster) {
     on_rank_0(cluster.unix(), |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
         let text = "`references::errors::look_inline` failed on worker `w1`: \
-                    an inline function must not wait for other calls, nor a subscriber that is shown something";
+                    cannot wait here: inline functions and subscribers run on the thread that receives the reply. \
+                    Remove `inline` from the function, or make the call from another thread";
         let error = world.rpc_sync(1, look_inline, (slow.clone(),)).unwrap_err();
         assert_eq!(error.to_string(), text);
         let error = world.rpc_sync(1, fetch_inline, (slow.clone(),)).unwrap_err();
@@ -320,7 +321,7 @@ fn a_world_that_ends_at_once_fails_those_who_wait_for_its_values(cluster: Cluste
             let fetching = slow.to_here_async().unwrap();
             wait_until(&world, || world.debug_info().blocked == 1);
             world.shutdown_now();
-            let seen = "ShuttingDown: worker `w0` does not run `remote` any more";
+            let seen = "ShuttingDown: worker `w0` is shutting down and did not run `remote`";
             assert_eq!(board.read("seen"), seen);
             // To a call the world is a worker that is gone, also to one that it made to itself.
             for (error, function) in [

@@ -100,8 +100,7 @@ fn a_killed_holder_lets_go(cluster: Cluster) {
 #[track_caller]
 fn assert_owner_lost(error: &Error) {
     assert!(matches!(error, Error::OwnerLost { .. }), "{error:?}");
-    let start =
-        "the `references::Counter` that this reference refers to is gone, with its owner, worker `w1`: ";
+    let start = "the `references::Counter` of this reference was lost with its owner, worker `w1`: ";
     assert!(error.to_string().starts_with(start), "{error}");
 }
 
@@ -172,13 +171,13 @@ fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
         // Nobody else is given what is lost.
         let error = world.rpc_async(2, take, (counter.clone(),)).unwrap_err();
         let start = "cannot send the arguments of `references::failure::take` to worker `w2`: \
-                     a value of type `a reference` cannot be sent: the `references::Counter` that this \
-                     reference refers to is gone, with its owner, worker `w1`: ";
+                     a value of type `a reference` cannot be sent: the `references::Counter` of this \
+                     reference was lost with its owner, worker `w1`: ";
         assert!(error.to_string().starts_with(start), "{error}");
         // The same for the one that the reference had been handed on to.
         let error = world.rpc_sync(2, use_given, ()).unwrap_err();
         assert!(
-            error.to_string().contains("is gone, with its owner, worker `w1`"),
+            error.to_string().contains("was lost with its owner, worker `w1`"),
             "{error}"
         );
         assert_eq!(counter.owner_name(), "w1");
@@ -290,8 +289,8 @@ fn a_reference_whose_giver_dies_too_early_is_lost(cluster: Cluster) {
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         assert!(matches!(error, Error::ReferenceLost { .. }), "{error:?}");
-        let text = "worker `w1` no longer has the `references::Counter` that this reference refers to: \
-                    whoever handed the reference on was lost before the owner knew of it";
+        let text = "worker `w1` has freed the `references::Counter` of this reference: \
+                    the worker that passed the reference on was lost before the owner learnt of the new holder";
         assert_eq!(error.to_string(), text);
     });
 }
@@ -317,7 +316,7 @@ fn an_owner_that_leaves_takes_its_values_with_it(cluster: Cluster) {
                 // That may have been before its goodbye was taken note of.
                 wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
                 let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
-                let text = "the `references::Counter` that this reference refers to is gone, with its owner, \
+                let text = "the `references::Counter` of this reference was lost with its owner, \
                             worker `w1`: worker `w1` has dropped its world";
                 assert_eq!(error.to_string(), text);
                 drop(counter);

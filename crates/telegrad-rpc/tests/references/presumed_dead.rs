@@ -76,8 +76,7 @@ fn see_what_w0_says(world: &World, counter: &RRef<Counter>) {
     // So neither does w0 exist for this one any more.
     wait_until(world, || world.references()[0].state == ReferenceState::Lost);
     let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
-    let start =
-        "the `references::Counter` that this reference refers to is gone, with its owner, worker `w0`: ";
+    let start = "the `references::Counter` of this reference was lost with its owner, worker `w0`: ";
     assert_refused(&error, start);
 }
 

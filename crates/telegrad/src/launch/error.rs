@@ -6,22 +6,22 @@ use std::io;
 use signal_hook::low_level::signal_name;
 use thiserror::Error;
 
-/// An error of a launch: the world did not start, or a worker failed.
+/// Why a world could not be started, or which of its workers failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A world without workers.
+    /// The launch has no workers.
     #[error("a world needs at least one worker")]
     NoWorkers,
-    /// Invalid name of a worker.
+    /// A worker name is not valid.
     #[error("worker name `{name}` {problem}")]
     BadName {
         /// The name.
         name: String,
-        /// The reason.
+        /// The rule that it breaks.
         problem: String,
     },
-    /// Two workers with one name.
+    /// Two workers have the same name.
     #[error("worker name `{name}` is used twice, for ranks {first} and {second}")]
     DuplicateName {
         /// The name.
@@ -39,35 +39,35 @@ pub enum LaunchError {
     Start {
         /// The program.
         program: String,
-        /// Name of the worker.
+        /// The name of the worker.
         name: String,
-        /// Rank of the worker.
+        /// The rank of the worker.
         rank: usize,
-        /// Error of the system.
+        /// The system's error, part of this error's text and not returned by `source()`.
         source: io::Error,
     },
-    /// A worker failed; with [`Launch::keep_going`](super::Launch::keep_going), perhaps several.
+    /// A worker failed; several may with [`Launch::keep_going`](super::Launch::keep_going).
     #[error("{}{}", Failures(failures), Killed(killed))]
     Failed {
-        /// The failed workers, in the order of their ends.
+        /// The workers that failed, in the order in which they ended.
         failures: Vec<Failure>,
-        /// Workers that did not end within the grace period and were killed.
+        /// The workers killed because they did not end when asked.
         killed: Vec<String>,
     },
-    /// A signal interrupted the launcher, and not all workers exited with status 0.
+    /// A signal ended the launcher, and a worker failed or had to be killed.
     #[error("ended by signal {signal}{}{}", SignalName(*signal), Killed(killed))]
     Interrupted {
-        /// Number of the signal.
+        /// The signal.
         signal: i32,
-        /// Workers that did not end within the grace period and were killed.
+        /// The workers killed because they did not end when asked.
         killed: Vec<String>,
     },
-    /// The process belongs to another world than the program describes.
+    /// This process belongs to another world than its program describes.
     #[error("{0}")]
     OtherWorld(String),
-    /// A system call of the launcher failed.
-    #[error("system call of the launcher failed: {0}")]
-    System(#[source] io::Error),
+    /// A system call of the launcher failed. The text contains the system's error, which `source()` does not return.
+    #[error("a system call of the launcher failed: {0}")]
+    System(io::Error),
 }
 
 impl From<LaunchError> for crate::Error {
@@ -77,9 +77,9 @@ impl From<LaunchError> for crate::Error {
 }
 
 impl LaunchError {
-    /// Exit code for a command that launched this world.
+    /// The exit code for a command that launched this world.
     ///
-    /// The status of the first failed worker if it exited, 128 + n after signal n to the launcher, as in shells, otherwise 1.
+    /// The status of the first worker that failed if it has one, 128 + n after signal n as in shells, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let code = match self {
@@ -97,7 +97,7 @@ impl LaunchError {
     }
 }
 
-/// The reason why a program did not start. The system's own text does not mention `PATH`.
+/// Why a program did not start; the system's own text does not mention `PATH`.
 fn reason(program: &str, source: &io::Error) -> String {
     if source.kind() == io::ErrorKind::NotFound && !program.contains('/') {
         "there is no such program in PATH".into()
@@ -106,14 +106,14 @@ fn reason(program: &str, source: &io::Error) -> String {
     }
 }
 
-/// A failed worker.
+/// A worker that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Name of the worker.
+    /// The worker's name.
     pub name: String,
-    /// Rank of the worker.
+    /// Its rank.
     pub rank: usize,
-    /// How its process ended.
+    /// How it ended.
     pub ending: Ending,
 }
 
@@ -123,12 +123,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The end of a process.
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this status.
+    /// The process exited with this status.
     Status(i32),
-    /// It was killed by this signal.
+    /// This signal ended the process.
     Signal(i32),
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for Failures<'_> {
     }
 }
 
-/// The end of an error text that lists killed workers.
+/// The list of killed workers at the end of an error text; nothing if there are none.
 struct Killed<'a>(&'a [String]);
 
 impl fmt::Display for Killed<'_> {

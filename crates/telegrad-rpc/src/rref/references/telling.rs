@@ -10,7 +10,7 @@ use super::References;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::options::CallOptions;
-use crate::registry::{Registration, Registry};
+use crate::registry::Registry;
 use crate::rref::protocol::{Answer, Batch, Life};
 use crate::timer::{self, Sweep};
 use crate::worker::{Request, Worker};
@@ -184,13 +184,8 @@ impl References {
     }
 }
 
-/// Whether a function is what workers tell each other about references with.
-pub(crate) fn is_control(function: &Registration) -> bool {
-    function.is(&told)
-}
-
 /// Told by another worker about its references and ours.
-#[remote(name = "telegrad::references", inline)]
+#[remote(name = "telegrad::references", inline, class = Control)]
 fn told(batch: Batch) -> Result<Vec<Answer>> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = call.worker.upgrade().ok_or(Error::ShutDown)?;
