@@ -44,7 +44,7 @@ pub enum LaunchError {
         /// The rank of the worker.
         rank: usize,
         /// The system's error, part of this error's text and not returned by `source()`.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A worker failed; several may with [`Launch::keep_going`](super::Launch::keep_going).
     #[error("{}{}", Failures(failures), Killed(killed))]
