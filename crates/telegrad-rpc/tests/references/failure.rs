@@ -285,7 +285,7 @@ fn a_reference_whose_giver_dies_too_early_is_lost(cluster: Cluster) {
         let text = "worker `w1` has no value for `references::Counter::get`: \
                     it was freed, because all workers that referred to it count as lost here";
         assert_eq!(error.to_string(), text);
-        MUTE.mend();
+        MUTE.repair();
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         assert!(matches!(error, Error::ReferenceLost { .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! One worker process.
+//! The process of one worker.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,13 +18,13 @@ use super::{Ending, Launch, LaunchError};
 
 /// A started process, leader of a process group of its own.
 ///
-/// The group is what makes it possible to end also what the worker has started, and it keeps the
-/// terminal from sending Ctrl-C to the workers too, who would then get it twice.
+/// The group allows to kill the processes that the worker started too. It also keeps the terminal from sending Ctrl-C to the
+/// workers, which would then receive it twice.
 ///
-/// A process that has ended is not reaped at once: as long as it is there, its id and so its group
-/// cannot become somebody else's, and killing the group is safe.
+/// An ended process is not reaped at once: until then, the system does not reuse its id and that of its group, and killing
+/// the group is safe.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct ChildProcess {
     name: String,
     rank: usize,
     child: Child,
@@ -33,11 +33,11 @@ pub(super) struct Worker {
     /// Standard output and standard error.
     streams: [Stream; 2],
     ending: Option<(Ending, Instant)>,
-    /// Reaped, or given up: nothing more to wait for.
-    gone: bool,
+    /// Reaped or abandoned.
+    finished: bool,
 }
 
-impl Worker {
+impl ChildProcess {
     pub(super) fn start(
         launch: &Launch,
         rank: usize,
@@ -88,14 +88,14 @@ impl Worker {
         let [out, err] = lines;
         let [out_pipe, err_pipe] = pipes;
         let streams = [Stream::new(out_pipe, out), Stream::new(err_pipe, err)];
-        Ok(Worker {
+        Ok(ChildProcess {
             name: name.into(),
             rank,
             child,
             pidfd,
             streams,
             ending: None,
-            gone: false,
+            finished: false,
         })
     }
 
@@ -107,28 +107,28 @@ impl Worker {
         self.rank
     }
 
-    /// How and when the process ended, if it has.
+    /// How and when the process ended, if it has ended.
     pub(super) fn ending(&self) -> Option<(Ending, Instant)> {
         self.ending
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
     }
 
-    /// What to wait on for the end of the process, until it has ended.
+    /// The descriptor to poll for the end of the process, until it has ended.
     pub(super) fn exit_fd(&self) -> Option<BorrowedFd<'_>> {
-        (self.ending.is_none() && !self.gone).then(|| self.pidfd.as_fd())
+        (self.ending.is_none() && !self.finished).then(|| self.pidfd.as_fd())
     }
 
-    /// What to wait on for output, until all of it is there.
+    /// The descriptor to poll for output, until the end of the stream.
     pub(super) fn output_fd(&self, stream: usize) -> Option<BorrowedFd<'_>> {
         self.streams[stream].fd()
     }
 
-    /// Notes the end of the process, once `exit_fd` is ready.
+    /// Records how the process ended, once `exit_fd` is ready.
     pub(super) fn check_exit(&mut self) -> io::Result<()> {
-        // NOWAIT leaves the process to be reaped later; see the type.
+        // NOWAIT defers reaping; see the type.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Some(status) = waitid(WaitId::PidFd(self.pidfd.as_fd()), options)? {
             let ending = match status.terminating_signal() {
@@ -140,56 +140,55 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads what `output_fd` is ready with; gives whole lines.
+    /// Reads once from a ready `output_fd`; returns whole lines.
     pub(super) fn read(&mut self, stream: usize) -> Vec<u8> {
         let mut text = Vec::new();
         self.streams[stream].read(&mut text);
         text
     }
 
-    /// Signals the worker and what it has started. A process group that is gone is not an error.
+    /// Signals the process group. An empty group is not an error.
     pub(super) fn signal(&self, signal: Signal) {
-        if !self.gone {
+        if !self.finished {
             let _ = kill_process_group(Pid::from_child(&self.child), signal);
         }
     }
 
-    /// Leaves the worker: kills what is left of its process group, reaps the process if it has ended
-    /// (one that `SIGKILL` did not end is not waited for), and gives the lines that are still on its
-    /// streams.
+    /// Kills the rest of the process group, reaps the process if it has ended, and returns the lines left on its streams.
+    ///
+    /// Does not wait for a process that `SIGKILL` did not end.
     pub(super) fn finish(&mut self) -> io::Result<[Vec<u8>; 2]> {
         self.signal(Signal::KILL);
-        self.gone = true;
+        self.finished = true;
         self.child.try_wait()?;
         Ok(self.streams.each_mut().map(Stream::finish))
     }
 }
 
-/// When the launcher leaves early, its workers do not stay behind.
-impl Drop for Worker {
+/// Kills the process if the launcher returns early.
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        if !self.gone {
+        if !self.finished {
             self.signal(Signal::KILL);
             let _ = self.child.wait();
         }
     }
 }
 
-/// Has the system kill the process with `SIGKILL` when the thread that starts it ends.
+/// Makes the system send `SIGKILL` to the process when the thread that starts it ends.
 fn die_with_this_thread(command: &mut Command) {
     let launcher = getpid();
     let prepare = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A launcher that died before the line above has sent no signal.
+        // A launcher that died before the call above caused no signal.
         if getppid() == Some(launcher) {
             Ok(())
         } else {
             Err(io::ErrorKind::BrokenPipe.into())
         }
     };
-    // SAFETY: the closure runs in the child between fork and exec, where only the forking thread
-    // exists and another may have held any lock. It makes two system calls and compares two
-    // integers; it takes no lock, does not allocate (an `io::Error` of an `ErrorKind` or of an error
-    // number is stored in place) and does not panic.
+    // SAFETY: the closure runs in the child between fork and exec, where only the forking thread exists and another thread
+    // may have held any lock. It makes two system calls and compares two integers; it takes no lock, does not allocate (an
+    // `io::Error` of an `ErrorKind` or an error number is stored inline) and does not panic.
     unsafe { command.pre_exec(prepare) };
 }
