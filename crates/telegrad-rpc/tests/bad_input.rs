@@ -304,6 +304,6 @@ fn a_fallback_from_shared_memory_is_logged() {
     Log::wait_for(&[
         "no memory is shared",
         "does-not",
-        "its transport is Unix sockets incomplete",
+        "its transport is Unix sockets alone",
     ]);
 }

@@ -376,7 +376,7 @@ fn a_server_can_record_everything_it_does(cluster: Cluster) {
             assert_eq!(served.iter().filter(|execution| execution.caller == 0).count(), 3);
             assert!(events.iter().all(|event| event.worker == 1));
             let scopes = events.iter().filter(|event| event.kind == Kind::Scope).count();
-            assert_eq!(scopes, 6, "only behaviour ran here: {events:#?}");
+            assert_eq!(scopes, 6, "only what ran here: {events:#?}");
         }
         let made = |profile: &Profile| {
             events(profile)
