@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""One section of `telegrad bench`, measured on torch.distributed.rpc.
+"""One section of `telegrad-bench`, measured on torch.distributed.rpc.
 
-    python3 torch_rpc.py --check            # can this Python do it?
+    python3 torch_rpc.py --check            # checks that this Python has torch's RPC
     python3 torch_rpc.py latency --quick    # prints one JSON object per value
 
-Starts the processes of a world, each of which runs `torch_rpc_worker.py`. Metric names, parameters and what is
-measured are those of `telegrad bench`, which starts this file and joins the lines of both.
+Starts the processes of a world, each of which runs `torch_rpc_worker.py`. Metrics and parameters are those of
+`telegrad-bench`, which starts this file and joins the lines of both. One value differs: functions of the program are
+`call=python_udf` here and `call=user_function` there.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 
-# The sizes of the worlds each section is run in.
+# World sizes of each section.
 WORLDS = {
     "latency": [2],
     "throughput": [2],
@@ -37,7 +38,7 @@ QUICK_WORLD = 9
 
 
 def check():
-    """Fails if torch or its RPC is missing; else says which version it is."""
+    """Prints the version of torch; fails if torch or its RPC is missing."""
     import torch
     import torch.distributed.rpc
 
@@ -46,7 +47,7 @@ def check():
 
 
 def end_with_input():
-    """Ends this process when its standard input, a pipe that nobody writes to, does: whoever held it is gone."""
+    """Ends this process when its standard input, a pipe without data, is closed: the benchmark has ended."""
     def watch():
         while os.read(0, 4096):
             pass
@@ -66,9 +67,9 @@ def free_ports(count):
 
 
 def run_world(args, world):
-    """Runs the processes of one world; ends all of them as soon as one fails."""
+    """Runs the processes of one world; kills all of them when one fails."""
     rpc_port, store_port = free_ports(2)
-    # One thread each, as ours have: the processes share the cores.
+    # One compute thread per process, as in Telegrad's workers: the processes share the cores.
     env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TP_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo")
     worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_rpc_worker.py")
     processes = []
@@ -96,16 +97,16 @@ def run_world(args, world):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("section", nargs="?", choices=list(WORLDS))
-    parser.add_argument("--check", action="store_true", help="only say whether torch is there")
+    parser.add_argument("--check", action="store_true", help="only check for torch")
     parser.add_argument("--quick", action="store_true", help="fewer calls, smaller worlds")
     parser.add_argument("--max-mb", type=int, default=256, help="largest payload")
     parser.add_argument("--tcp", action="store_true", help="TCP only, no shared memory")
-    parser.add_argument("--end-with-input", action="store_true", help="end when standard input does")
+    parser.add_argument("--end-with-input", action="store_true", help="end at the end of standard input")
     args = parser.parse_args()
     if args.check:
         return check()
     if not args.section:
-        parser.error("a section is needed")
+        parser.error("name a section, or use --check")
     if args.end_with_input:
         end_with_input()
     for world in WORLDS[args.section]:

@@ -22,11 +22,11 @@ FLOWS = [("64MB", 64 * MB), ("256MB", 256 * MB)]
 SIZES = [("tiny", 2), ("1MB", MB // 4)]
 OUTSTANDING = 64
 
-# How long small calls are measured beside large tensors, however slow they are.
+# Time limit for the small calls during large transfers.
 MIXED_LIMIT = 12.0
 
 
-# What workers call on each other ---------------------------------------------------------------------------
+# Functions that workers call ---------------------------------------------------------------------------
 
 def nop(i):
     return i
@@ -207,7 +207,7 @@ def rref(config):
     def left():
         return rpc.rpc_sync("w1", owned)
 
-    # The counter stays; what the loops above have dropped goes.
+    # Waits until the owner has released the references of the loops above; the counter stays.
     deadline = clock() + 20
     while left() > 1 and clock() < deadline:
         time.sleep(0.02)
@@ -353,10 +353,10 @@ def fanout(config):
                       times(round_trip, count), "round")
 
 
-# A world's beginning and end -------------------------------------------------------------------------------
+# Lifecycle of a world -------------------------------------------------------------------------------
 
 def usage():
-    """Resident memory in MB, and threads, of this process."""
+    """Returns the resident memory in MB and the threads of this process."""
     with open("/proc/self/status") as f:
         fields = dict(line.split(":", 1) for line in f)
     return {"rss": int(fields["VmRSS"].split()[0]) / 1024, "threads": int(fields["Threads"])}
@@ -369,9 +369,9 @@ def join(config):
     rpc.init_rpc("w%d" % config["rank"], rank=config["rank"], world_size=config["world"], rpc_backend_options=options)
 
 
-def life(config):
-    """All ranks start each stage together. It lasts from the first that begins to the last that is done, by the
-    clock that all processes share."""
+def lifecycle(config):
+    """Runs each stage on all ranks together. Its duration is from the first start to the last end, on the clock that all
+    processes share."""
     rank, world = config["rank"], config["world"]
     store = dist.TCPStore("127.0.0.1", config["store_port"], world, rank == 0)
     mine = {}
@@ -421,7 +421,7 @@ def life(config):
     emit("memory_per_process", params, "MB RSS", after, rss_before_init_mb=before,
          rss_after_init_mb=mean("joined", "rss"), threads=mean("meshed", "threads"))
     emit("memory_beyond_program", params, "MB RSS", round(after - before, 1))
-    # The store is in this process: the others are to have read the last word first.
+    # The store is in this process, so it ends after the others have read their last value.
     deadline = time.monotonic() + 5
     while store.add("gone", 0) < world - 1 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -439,7 +439,7 @@ def main():
         end_with_input()
     torch.set_num_threads(1)
     if config["section"] == "init":
-        return life(config)
+        return lifecycle(config)
     join(config)
     if config["rank"] == 0:
         # Connections are made by the first call.

@@ -1,4 +1,4 @@
-"""Times, and what is printed of them: one JSON object per value."""
+"""Measurement of times, and output of values: one JSON object each."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import time
 
 import torch
 
-# No measurement of single calls goes on for longer, however slow they are.
+# Time limit for a measurement of single calls.
 LIMIT = 6.0
 
 clock = time.perf_counter
@@ -29,7 +29,7 @@ def micros(seconds):
 
 
 def emit_latency(metric, params, seconds, **more):
-    """Times of single calls; the value is their median."""
+    """Prints times of single calls; the value is their median."""
     ordered = sorted(seconds)
     p50 = micros(percentile(ordered, 50))
     emit(metric, params, "us", p50, p50=p50, p99=micros(percentile(ordered, 99)), min=micros(ordered[0]),
@@ -37,7 +37,7 @@ def emit_latency(metric, params, seconds, **more):
 
 
 def emit_payload(metric, size, nbytes, ways, seconds):
-    """Times of moving `nbytes`, `ways` times each; the value is the median rate."""
+    """Prints times of moving `nbytes`, `ways` times each; the value is the median rate."""
     ordered = sorted(seconds)
     median, best = percentile(ordered, 50), ordered[0]
 
@@ -50,14 +50,14 @@ def emit_payload(metric, size, nbytes, ways, seconds):
 
 
 def emit_rate(metric, params, unit, seconds, prefix):
-    """Times of rounds; the value is how many went through per second."""
+    """Prints times of rounds; the value is the number of rounds per second."""
     ordered = sorted(seconds)
     more = {prefix + "_us_p50": micros(percentile(ordered, 50)), prefix + "_us_p99": micros(percentile(ordered, 99))}
     emit(metric, params, unit, round(len(ordered) / sum(ordered), 1), n=len(ordered), **more)
 
 
 def times(call, count, warmup=None):
-    """Times of `count` runs of `call`, after a tenth as many that do not count."""
+    """Returns the times of `count` runs of `call`, after a warm-up of a tenth as many."""
     stop = clock() + LIMIT
     for _ in range(max(1, count // 10) if warmup is None else warmup):
         call()

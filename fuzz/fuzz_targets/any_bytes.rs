@@ -1,6 +1,6 @@
-//! Any bytes into everything that reads bytes. Run with `cargo +nightly fuzz run any_bytes`.
+//! Decodes arbitrary bytes as every type. Run with `cargo +nightly fuzz run any_bytes`.
 //!
-//! The target is the one that the test suite runs on bounded input.
+//! The tests of telegrad-wire run the same function on chosen input.
 #![no_main]
 
 #[path = "../../crates/telegrad-wire/tests/hostile/any_bytes.rs"]

@@ -1,6 +1,6 @@
-//! Two workers, each under whatever counts the instructions of a process: `a` makes calls to `b`, which does nothing.
+//! Two workers whose instructions are counted: `a` makes empty calls to `b`.
 //!
-//! `instructions NAME ADDRESS CALLS`. See `run` beside this.
+//! Usage: `instructions NAME ADDRESS CALLS`; see the script `run`.
 
 use telegrad_rpc::{Options, Result, remote};
 
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let rank = u32::from(name == "b");
     let options = Options {
         init_method: format!("{address}?rank={rank}&world_size=2"),
-        // What is spent on looking again and again says nothing about calls.
+        // Instructions of polling are not part of a call.
         spin: std::time::Duration::ZERO,
         ..Options::default()
     };

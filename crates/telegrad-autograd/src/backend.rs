@@ -1,4 +1,4 @@
-//! What distributed autograd needs of a tensor library.
+//! The interface to a tensor library.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -6,76 +6,75 @@ use std::hash::Hash;
 use telegrad_rpc::Result;
 use telegrad_wire::{RawTensor, Wire};
 
-use crate::births::Birth;
+use crate::join_time::JoinTime;
 
-/// A tensor library with automatic differentiation of its own, as seen from here.
+/// A tensor library with automatic differentiation on one worker.
 ///
-/// Everything is local to one worker. Between workers a graph is cut: what is sent becomes a root on the
-/// sender, what is received a leaf on the receiver.
+/// Autograd cuts the graph between workers: a sent tensor is a root on the sender, and a leaf on the receiver.
 pub trait AutogradBackend: Default + Send + Sync + 'static {
-    /// A tensor of the library. Sending one puts it into the message's side table, where it is found again
-    /// by this type.
+    /// A tensor of the library. Encoding puts it into the tensor table of the message, where autograd finds it by
+    /// this type.
     type Tensor: Wire + Clone + Send + Sync + 'static;
-    /// What tells one leaf from another.
+    /// The identity of a leaf.
     type LeafId: Copy + Eq + Hash + Debug + Send + Sync + 'static;
 
-    /// Whether gradients flow back through this tensor: then its crossing is recorded.
+    /// Whether gradients flow back through this tensor. Autograd then tracks it when it is sent.
     fn requires_grad(&self, tensor: &Self::Tensor) -> bool;
 
-    /// A tensor that arrived, as a leaf of a new graph.
+    /// Makes a received tensor a leaf of a new graph.
     ///
     /// # Errors
-    /// When the library cannot hold it.
+    /// When the library cannot represent the tensor.
     fn make_leaf(&self, raw: RawTensor) -> Result<(Self::LeafId, Self::Tensor)>;
 
-    /// What is sent of a gradient: less than all of it, where [`make_gradient`](Self::make_gradient) knows the rest.
-    fn sent_of(&self, gradient: Self::Tensor) -> Self::Tensor {
+    /// Reduces a gradient to a smaller tensor from which [`make_gradient`](Self::make_gradient) restores it.
+    fn compress_gradient(&self, gradient: Self::Tensor) -> Self::Tensor {
         gradient
     }
 
-    /// A gradient that arrived, for this tensor.
+    /// Makes a received tensor the gradient of `of`.
     ///
     /// # Errors
-    /// When it is none: another shape or element type.
+    /// When shape or element type differ.
     fn make_gradient(&self, raw: RawTensor, of: &Self::Tensor) -> Result<Self::Tensor>;
 
     /// Checks that a backward pass can start at this tensor.
     ///
     /// # Errors
-    /// When it is not a scalar, or no gradient flows back from it.
+    /// When the tensor is not a scalar, or no gradient flows back from it.
     fn check_root(&self, tensor: &Self::Tensor) -> Result<()>;
 
-    /// The leaves that these tensors were computed from, each once.
+    /// Lists the leaves that these tensors were computed from, each once.
     fn leaves(&self, roots: &[Self::Tensor]) -> Vec<Self::LeafId>;
 
-    /// The gradients of these leaves, given those of the roots: for a root without one, a scalar, it is 1. Leaves
-    /// that no gradient reaches are left out. Nothing else changes, and the graph can be used again.
+    /// Computes the gradients of these leaves from those of the roots. A root without a gradient is a scalar with
+    /// gradient 1. The result omits leaves that no gradient reaches. The graph is unchanged and can be used again.
     ///
     /// # Errors
-    /// When the library cannot differentiate something.
+    /// When the library cannot differentiate an operation.
     fn vjp(&self, roots: &[Root<Self>], leaves: &[Self::LeafId])
     -> Result<Vec<(Self::LeafId, Self::Tensor)>>;
 
-    /// Whether a leaf is changed in place, and was changed after a context came to be known here: its name then.
-    fn changed_since(&self, leaf: Self::LeafId, birth: &Birth) -> Option<String> {
-        let _ = (leaf, birth);
+    /// Returns the name of a leaf that was changed in place after the worker joined a context.
+    fn changed_since(&self, leaf: Self::LeafId, joined: &JoinTime) -> Option<String> {
+        let _ = (leaf, joined);
         None
     }
 
-    /// Drops what may be the last that holds on to graphs; their leaves have been asked for before. To be written for
-    /// libraries that free them by recursion, which takes room.
+    /// Drops a value that may hold the last reference to a graph. Libraries that free graphs by recursion override
+    /// this to provide a large stack.
     fn discard(&self, held: impl Send) {
         drop(held);
     }
 
-    /// The sum of two gradients.
+    /// Adds two gradients.
     ///
     /// # Errors
-    /// When they do not match.
+    /// When shapes or element types differ.
     fn add(&self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor>;
 }
 
-/// A tensor to start from, and its gradient.
+/// A root of a graph, and its gradient.
 pub type Root<B> = (
     <B as AutogradBackend>::Tensor,
     Option<<B as AutogradBackend>::Tensor>,

@@ -1,17 +1,17 @@
-//! candle as the tensor library.
+//! The adapter for candle's tensors.
 
 mod backend;
 mod operation;
 mod param;
-mod recorded;
 mod seed;
 mod stack;
 mod tape;
+mod traced;
 mod uniform;
 mod unreached;
 
 pub use backend::Candle;
 pub use operation::{Derivatives, Pass, operation, strided_operation};
 pub use param::Param;
-pub use recorded::{recorded, recorded_as};
+pub use traced::{traced, traced_as};
 pub use unreached::unreached;

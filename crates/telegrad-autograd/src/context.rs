@@ -1,4 +1,4 @@
-//! Contexts, as users see them.
+//! The user's interface to contexts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,28 +11,31 @@ use telegrad_trace::Kind;
 use telegrad_wire::ContextId;
 
 use crate::backend::AutogradBackend;
+use crate::backward::{self, Limit};
 use crate::candle::{Candle, Param};
-use crate::drive::{self, Limit, Mode};
-use crate::error::AutogradError;
 use crate::info::AutogradInfo;
-use crate::layer::{node_of, part_of};
+use crate::layer::{erased_node_of, node_of};
 use crate::message::PassId;
-use crate::node::{Membership, Node, Passing};
+use crate::mode::Mode;
+use crate::node::Node;
+use crate::notify;
 use crate::roots::Roots;
+use telegrad_error::AutogradError;
 
-/// What a world can do when it has autograd.
+/// Autograd as methods of a [`World`].
 pub trait AutogradWorld {
-    /// Opens a context for the time of `f`. Calls made within it record what crosses them, on whatever worker
-    /// they are made in its course, and its gradients are kept apart from those of all others. When `f` returns,
-    /// with a value or an error, every worker forgets it.
+    /// Runs `f` in a new context.
     ///
-    /// One thread has one context at a time; other threads enter it with [`Context::enter`].
+    /// Calls made within `f`, and the calls that these make on other workers, track the tensors that require a gradient.
+    /// Each context has its own gradients. When `f` returns, with a value or an error, the context ends on every worker.
+    ///
+    /// A thread is in one context at a time; other threads enter with [`Context::enter`].
     ///
     /// # Errors
-    /// Whatever `f` fails with; [`AutogradError::Nested`] inside of another context.
+    /// The error of `f`; [`AutogradError::Nested`] within another context.
     fn context<R>(&self, f: impl FnOnce(&Context) -> Result<R>) -> Result<R>;
 
-    /// What autograd has in hand on this worker.
+    /// Returns counters of autograd's state on this worker.
     ///
     /// # Errors
     /// [`AutogradError::NotThere`] when the world was made without autograd.
@@ -45,33 +48,33 @@ impl AutogradWorld for World {
     }
 
     fn autograd_info(&self) -> Result<AutogradInfo> {
-        Ok(part_of(self)?.info())
+        Ok(erased_node_of(self)?.info())
     }
 }
 
-/// A scope in which gradients across workers are taken.
+/// An autograd context: the scope of tracked tensors, backward passes and their gradients across workers.
 pub struct Context<B: AutogradBackend = Candle> {
     world: World,
     id: ContextId,
     node: Arc<Node<B>>,
 }
 
-/// How a backward pass is to go.
+/// Options of a backward pass.
 #[derive(Clone, Debug, Default)]
 pub struct Backward {
-    /// What becomes of results that the loss does not depend on.
+    /// The treatment of results that the loss does not depend on.
     pub mode: Mode,
-    /// Keeps the graph, for another pass through it.
+    /// Keeps the graph for another pass.
     pub retain_graph: bool,
-    /// Time limit of the whole pass; the world's for calls when there is none. Zero: none at all.
+    /// Time limit of the whole pass; by default the world's limit for calls. Zero: no limit.
     pub timeout: Option<Duration>,
 }
 
 impl<B: AutogradBackend> Context<B> {
-    /// Opens a context for the time of `f`; see [`AutogradWorld::context`].
+    /// Runs `f` in a new context; see [`AutogradWorld::context`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`AutogradWorld::context`].
     pub fn open<R>(world: &World, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
         if let Some(outer) = world.current_context() {
             return Err(AutogradError::Nested(outer).into());
@@ -82,13 +85,13 @@ impl<B: AutogradBackend> Context<B> {
             world: world.clone(),
             node,
         };
-        /// Ends it, also when `f` panics.
+        /// Ends the context, also when `f` panics.
         struct End<'a, B: AutogradBackend>(&'a Context<B>);
         impl<B: AutogradBackend> Drop for End<'_, B> {
             fn drop(&mut self) {
                 let Context { world, id, node } = self.0;
                 let still = node.contexts.close(*id);
-                drive::end(world, &**node, *id, Some(&still));
+                notify::end(world, &**node, *id, Some(&still));
             }
         }
         let _end = End(&context);
@@ -98,7 +101,7 @@ impl<B: AutogradBackend> Context<B> {
     /// As [`Context::current`], with tensors of any library.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::current`].
     pub fn current_of() -> Result<Self> {
         let world = World::current()?;
         let id = world.current_context().ok_or(AutogradError::NoContext)?;
@@ -106,27 +109,28 @@ impl<B: AutogradBackend> Context<B> {
         Ok(Self { world, id, node })
     }
 
-    /// Its name in the world.
+    /// The name of the context in the world.
     pub fn id(&self) -> ContextId {
         self.id
     }
 
-    /// The world that it is a context of.
+    /// The world that the context belongs to.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Runs `f` within the context, on another thread than the one that opened it.
+    /// Runs `f` in this context, for threads other than the one that opened it.
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         self.world.in_context(Some(self.id), f)
     }
 
-    /// Computes the gradients of everything that the roots depend on, on any worker, and adds them to the context's.
+    /// Computes the gradients of all leaves that the roots depend on, on every worker, and adds them to the context's.
     ///
     /// A root is a scalar of this worker: `backward(&loss)` has one, `backward(&[first, second])` several. See [`Roots`].
     ///
     /// # Errors
-    /// Whatever fails on any worker, and the loss of any that takes part. The context has failed then, everywhere.
+    /// When an operation fails on any worker, or a worker in the context is lost. The context has then failed on all
+    /// workers.
     pub fn backward(&self, roots: &(impl Roots<B::Tensor> + ?Sized)) -> Result<()> {
         self.backward_with(roots, &Backward::default())
     }
@@ -134,32 +138,32 @@ impl<B: AutogradBackend> Context<B> {
     /// As [`backward`](Self::backward), with options.
     ///
     /// # Errors
-    /// As there; [`AutogradError::TimedOut`] at the time limit.
+    /// As [`backward`](Self::backward); [`AutogradError::TimedOut`] at the time limit.
     pub fn backward_with(&self, roots: &(impl Roots<B::Tensor> + ?Sized), options: &Backward) -> Result<()> {
         let (world, node) = (&self.world, &*self.node);
         let limit = Limit::new(world, options.timeout);
-        let pass = node.pass(world.rank(), options.retain_graph, options.mode);
-        let _over = Over(node, pass.id);
-        let recorded = telegrad_trace::scope(Kind::Autograd, || "backward".into());
+        let pass = node.new_pass(world.rank(), options.retain_graph, options.mode);
+        let _end = EndPass(node, pass.id);
+        let scope = telegrad_trace::scope(Kind::Autograd, || "backward".into());
         // The calls of a pass belong to no context.
         let result = world.in_context(None, || {
             let first = node.start(self.id, pass, roots.as_roots().to_vec())?;
-            drive::run(world, node, self.id, (pass, options.mode), first, &limit)
+            backward::run(world, node, self.id, (pass, options.mode), first, &limit)
         });
         result.map_err(|error| {
             let error = timed_out(error, limit.duration());
-            recorded.fail(|| error.to_string());
+            scope.fail(|| error.to_string());
             if !is_refusal(&error) {
-                drive::fail(world, node, self.id, &error.to_string());
+                notify::fail(world, node, self.id, &error.to_string());
             }
             error
         })
     }
 
-    /// The gradients that passes have found for this worker's own tensors so far.
+    /// The gradients of this worker's leaves, summed over the passes so far.
     ///
     /// # Errors
-    /// When a pass has failed: part of a gradient is none. When the context is not known here.
+    /// When a pass has failed, since gradients are then incomplete. When this worker takes no part in the context.
     #[doc(alias = "get_gradients")]
     pub fn gradients(&self) -> Result<Gradients<B>> {
         let gradients = self
@@ -175,19 +179,19 @@ impl<B: AutogradBackend> fmt::Debug for Context<B> {
     }
 }
 
-/// Takes a pass off the books, also when an operation panics.
-struct Over<'a, B: AutogradBackend>(&'a Node<B>, PassId);
+/// Ends a pass on drop, also when an operation panics.
+struct EndPass<'a, B: AutogradBackend>(&'a Node<B>, PassId);
 
-impl<B: AutogradBackend> Drop for Over<'_, B> {
+impl<B: AutogradBackend> Drop for EndPass<'_, B> {
     fn drop(&mut self) {
-        self.0.pass_over(self.1);
+        self.0.end_pass(self.1);
     }
 }
 
-/// A call that ran out of time, as what it was part of.
+/// Turns the timeout of a call into that of its pass.
 fn timed_out(error: Error, of_pass: Duration) -> Error {
     match error {
-        // What another worker had was less.
+        // The call's own limit is shorter than the pass's.
         Error::Timeout { worker, .. } => AutogradError::TimedOut {
             limit: of_pass,
             why: format!("worker `{worker}` had not answered"),
@@ -197,11 +201,10 @@ fn timed_out(error: Error, of_pass: Duration) -> Error {
     }
 }
 
-/// Whether a pass was not even begun: then nothing has been spoilt.
+/// Whether the error was found before the pass began: the context then remains usable.
 fn is_refusal(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
     matches!(
-        error.downcast_ref(),
+        error.autograd(),
         Some(
             AutogradError::NoRoots
                 | AutogradError::Root { .. }
@@ -212,15 +215,15 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl Context<Candle> {
-    /// Inside a remote function that was called in a context: that context.
+    /// The context that the running remote function was called in.
     ///
     /// # Errors
-    /// [`AutogradError::NoContext`] elsewhere.
+    /// [`AutogradError::NoContext`] when it was called outside of a context.
     pub fn current() -> Result<Self> {
         Self::current_of()
     }
 
-    /// Replaces the value of a parameter of this worker; the new version.
+    /// Replaces the value of a parameter of this worker; returns the new version.
     ///
     /// # Errors
     /// As [`Param::set`] and [`check_update`](Self::check_update).
@@ -229,14 +232,14 @@ impl Context<Candle> {
         param.set(value)
     }
 
-    /// Whether a parameter of this worker may be replaced now.
+    /// Checks that a parameter of this worker can be replaced now.
     ///
     /// # Errors
-    /// [`AutogradError::InUse`] when it is a variable that is changed in place, and another context that is open still
-    /// needs its present value.
+    /// [`AutogradError::InUse`] when the parameter is a variable that is changed in place, and another open context needs
+    /// its present value.
     pub fn check_update(&self, param: &Param) -> Result<()> {
         if let Some(leaf) = param.in_place()
-            && let Some(context) = self.node.who_needs(leaf, self.id)
+            && let Some(context) = self.node.context_needing(leaf, self.id)
         {
             let parameter = param.name().to_owned();
             return Err(AutogradError::InUse { parameter, context }.into());
@@ -245,7 +248,7 @@ impl Context<Candle> {
     }
 }
 
-/// The gradients of one worker's tensors in one context.
+/// The gradients of one worker's leaves in one context.
 pub struct Gradients<B: AutogradBackend = Candle>(FxHashMap<B::LeafId, B::Tensor>);
 
 impl<B: AutogradBackend> Gradients<B> {
@@ -254,28 +257,28 @@ impl<B: AutogradBackend> Gradients<B> {
         self.0.get(&leaf)
     }
 
-    /// How many there are.
+    /// The number of gradients.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no gradients.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl Gradients<Candle> {
-    /// The gradient of a parameter, over all versions of it that the context's passes have read; nothing when they
-    /// have not used it.
+    /// The gradient of a parameter, summed over the versions that the context has read; `None` when no loss depends on
+    /// it.
     ///
     /// # Errors
-    /// When candle cannot add gradients.
+    /// When candle cannot add the gradients.
     pub fn get(&self, param: &Param) -> Result<Option<Tensor>> {
         param.sum_over_leaves(|leaf| self.0.get(&leaf))
     }
 
-    /// The gradient of a variable that is no parameter of ours.
+    /// The gradient of a variable that is not a [`Param`].
     pub fn of(&self, variable: &Tensor) -> Option<&Tensor> {
         self.0.get(&variable.id())
     }

@@ -1,9 +1,8 @@
-//! The contexts that a worker knows of, and those that it knows to be over.
+//! The table of open and ended contexts of a worker.
 //!
-//! A context is over when its opener says so. Messages that belong to it may still be on their way then, and
-//! must not bring it back. Openers number their contexts, and say with each end which others are over, so that what
-//! has to be remembered is a few ranges of numbers. What they say is never withdrawn, since no context is opened
-//! twice: it may arrive in any order.
+//! The opener ends a context. A message of the context may arrive later and must not reopen it. Openers number
+//! their contexts, and report with each end which others have ended, so that a worker remembers a few ranges of
+//! numbers. A context opens once, so these reports may arrive in any order.
 
 mod ranges;
 
@@ -17,20 +16,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{ContextId, Rank, Wire};
 
 use crate::backend::AutogradBackend;
-use crate::error::AutogradError;
 use crate::graph::Graph;
+use telegrad_error::AutogradError;
 
 use ranges::Ranges;
 
-/// How many open contexts an opener lists with an end. Few have more open at a time; those who do go through them in
-/// turns, so that an end costs the same however many there are.
-const LISTED: usize = 32;
+/// The largest number of open contexts that an opener lists with an end. Few openers have more at a time; one that does
+/// lists them in turns, so that the cost of an end is bounded.
+const MAX_LISTED: usize = 32;
 
-/// What a worker has of a context.
-pub(crate) enum State<B: AutogradBackend> {
+/// A context on one worker.
+pub(crate) enum ContextState<B: AutogradBackend> {
     Open(Graph<B>),
-    /// A pass in it has failed. Those whom this worker has called in it will have to be told of its end, and those
-    /// who have called this worker are the ones that it hears of it from.
+    /// A pass has failed. This worker will notify the callees of the end, and expects that notice from a caller.
     Failed {
         cause: String,
         callees: Vec<Rank>,
@@ -39,7 +37,7 @@ pub(crate) enum State<B: AutogradBackend> {
     Ended,
 }
 
-/// Which contexts of a worker with these numbers are open: only those listed, in order. Says nothing of others.
+/// The contexts of a worker that are still open, in order, among those numbered `from..to`.
 #[derive(Clone, Debug, Wire)]
 pub(crate) struct StillOpen {
     from: u64,
@@ -48,8 +46,8 @@ pub(crate) struct StillOpen {
 }
 
 impl StillOpen {
-    /// The numbers between those that are open.
-    fn over(&self) -> impl Iterator<Item = Range<u64>> {
+    /// Iterates over the ranges of ended contexts.
+    fn ended(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = std::iter::once(self.from).chain(self.open.iter().map(|number| number + 1));
         let ends = self.open.iter().copied().chain([self.to]);
         let between = starts.zip(ends).map(|(start, end)| start..end);
@@ -57,40 +55,39 @@ impl StillOpen {
     }
 }
 
-/// A context, shared by whoever works in it.
-pub(crate) type Shared<B> = Arc<Mutex<State<B>>>;
+/// A context, shared by the calls and passes in it.
+pub(crate) type SharedContext<B> = Arc<Mutex<ContextState<B>>>;
 
 pub(crate) struct Contexts<B: AutogradBackend> {
-    books: Mutex<Books<B>>,
+    table: Mutex<ContextTable<B>>,
     next: AtomicU64,
 }
 
-struct Books<B: AutogradBackend> {
-    /// In order, to find those of a range of numbers.
-    open: BTreeMap<ContextId, Shared<B>>,
+struct ContextTable<B: AutogradBackend> {
+    /// Ordered, to find the contexts in a range of numbers.
+    open: BTreeMap<ContextId, SharedContext<B>>,
     openers: FxHashMap<Rank, Opener>,
 }
 
-/// What is known of the contexts of one worker.
+/// The contexts of one opener.
 struct Opener {
-    /// Those that are over.
-    over: Ranges,
-    /// The worker is gone, and with it all its contexts.
-    gone: bool,
-    /// The contexts that it has open itself; kept by the opener alone.
+    ended: Ranges,
+    /// The worker was lost, which ended all its contexts.
+    lost: bool,
+    /// Its open contexts; filled on the opener alone.
     own: BTreeSet<u64>,
-    /// The first that it lists next time, when there are too many for one.
+    /// The first context to list with the next end, when there are more than [`MAX_LISTED`].
     turn: u64,
 }
 
 impl Default for Opener {
     fn default() -> Self {
-        let mut over = Ranges::default();
-        // Numbers start at 1, so that those from there on join this range.
-        over.add(0..1);
+        let mut ended = Ranges::default();
+        // Numbers start at 1: ends from there on extend this range.
+        ended.add(0..1);
         Self {
-            over,
-            gone: false,
+            ended,
+            lost: false,
             own: BTreeSet::new(),
             turn: 0,
         }
@@ -100,7 +97,7 @@ impl Default for Opener {
 impl<B: AutogradBackend> Default for Contexts<B> {
     fn default() -> Self {
         Self {
-            books: Mutex::new(Books {
+            table: Mutex::new(ContextTable {
                 open: BTreeMap::new(),
                 openers: FxHashMap::default(),
             }),
@@ -110,95 +107,99 @@ impl<B: AutogradBackend> Default for Contexts<B> {
 }
 
 impl<B: AutogradBackend> Contexts<B> {
-    /// Opens a context of this worker's own.
+    /// Opens a context of this worker.
     pub(crate) fn open(&self, here: Rank) -> ContextId {
-        let mut books = self.books.lock();
+        let mut table = self.table.lock();
         let number = self.next.fetch_add(1, SeqCst);
         let context = ContextId::new(here, number);
-        books.openers.entry(here).or_default().own.insert(number);
-        books.open.insert(context, new_shared());
+        table.openers.entry(here).or_default().own.insert(number);
+        table.open.insert(context, new_shared());
         context
     }
 
-    /// A context, if it is known here.
-    pub(crate) fn get(&self, context: ContextId) -> Option<Shared<B>> {
-        self.books.lock().open.get(&context).cloned()
+    /// Returns a context that this worker takes part in.
+    pub(crate) fn get(&self, context: ContextId) -> Option<SharedContext<B>> {
+        self.table.lock().open.get(&context).cloned()
     }
 
-    /// A context, known here from now on; nothing when it is over.
-    pub(crate) fn get_or_join(&self, context: ContextId) -> Option<Shared<B>> {
-        let mut books = self.books.lock();
-        if let Some(shared) = books.open.get(&context) {
+    /// Returns a context, and joins it if necessary; `None` when it has ended.
+    pub(crate) fn get_or_join(&self, context: ContextId) -> Option<SharedContext<B>> {
+        let mut table = self.table.lock();
+        if let Some(shared) = table.open.get(&context) {
             return Some(shared.clone());
         }
-        let opener = books.openers.entry(context.opener()).or_default();
-        if opener.is_over(context.number()) {
+        let opener = table.openers.entry(context.opener()).or_default();
+        if opener.has_ended(context.number()) {
             return None;
         }
         let shared = new_shared();
-        books.open.insert(context, shared.clone());
+        table.open.insert(context, shared.clone());
         Some(shared)
     }
 
-    /// A context of this worker's own is over: what to say of the others.
+    /// Closes a context of this worker; returns the list of open ones to report.
     pub(crate) fn close(&self, context: ContextId) -> StillOpen {
-        let mut books = self.books.lock();
-        let opener = books.openers.entry(context.opener()).or_default();
+        let mut table = self.table.lock();
+        let opener = table.openers.entry(context.opener()).or_default();
         opener.own.remove(&context.number());
         opener.still_open(self.next.load(SeqCst))
     }
 
-    /// A context is over, and so are those of its opener's others that it says so of. What was known of them.
-    pub(crate) fn end(&self, context: ContextId, still: Option<&StillOpen>) -> Vec<(ContextId, Shared<B>)> {
-        let mut books = self.books.lock();
+    /// Ends a context, and those of its opener that `still` reports as ended; takes out their state.
+    pub(crate) fn end(
+        &self,
+        context: ContextId,
+        still: Option<&StillOpen>,
+    ) -> Vec<(ContextId, SharedContext<B>)> {
+        let mut table = self.table.lock();
         let number = context.number();
-        let others = still.into_iter().flat_map(StillOpen::over);
+        let others = still.into_iter().flat_map(StillOpen::ended);
         let mut known = Vec::new();
-        for over in others.chain(std::iter::once(number..number + 1)) {
-            known.extend(books.take(context.opener(), over.clone()));
-            let opener = books.openers.entry(context.opener()).or_default();
-            opener.over.add(over);
+        for ended in others.chain(std::iter::once(number..number + 1)) {
+            known.extend(table.take(context.opener(), ended.clone()));
+            let opener = table.openers.entry(context.opener()).or_default();
+            opener.ended.add(ended);
         }
         known
     }
 
-    /// The opener of contexts is gone. What was known of them.
-    pub(crate) fn gone(&self, opener: Rank) -> Vec<(ContextId, Shared<B>)> {
-        let mut books = self.books.lock();
-        *books.openers.entry(opener).or_default() = Opener {
-            gone: true,
+    /// Ends all contexts of a lost worker; takes out their state.
+    pub(crate) fn end_all_of(&self, opener: Rank) -> Vec<(ContextId, SharedContext<B>)> {
+        let mut table = self.table.lock();
+        *table.openers.entry(opener).or_default() = Opener {
+            lost: true,
             ..Opener::default()
         };
-        books.take(opener, 0..ContextId(u64::MAX).number() + 1)
+        table.take(opener, 0..ContextId(u64::MAX).number() + 1)
     }
 
-    /// All contexts that are known.
-    pub(crate) fn all(&self) -> Vec<(ContextId, Shared<B>)> {
-        let books = self.books.lock();
-        books
+    /// Lists the contexts that this worker takes part in.
+    pub(crate) fn all(&self) -> Vec<(ContextId, SharedContext<B>)> {
+        let table = self.table.lock();
+        table
             .open
             .iter()
             .map(|(id, shared)| (*id, shared.clone()))
             .collect()
     }
 
-    /// Ranges of ends that have to be remembered, besides the first: that all below a number are over.
-    pub(crate) fn remembered(&self) -> usize {
-        let books = self.books.lock();
-        books.openers.values().map(|opener| opener.over.len() - 1).sum()
+    /// Counts the remembered ranges of ended contexts, except the lowest of each opener.
+    pub(crate) fn ended_ranges(&self) -> usize {
+        let table = self.table.lock();
+        table.openers.values().map(|opener| opener.ended.len() - 1).sum()
     }
 }
 
 impl Opener {
-    fn is_over(&self, number: u64) -> bool {
-        self.gone || self.over.contains(number)
+    fn has_ended(&self, number: u64) -> bool {
+        self.lost || self.ended.contains(number)
     }
 
-    /// Which are open of those whose turn it is; `next` is the number of none yet.
+    /// Lists open contexts, in turns if there are many; `next` is the first unused number.
     fn still_open(&mut self, next: u64) -> StillOpen {
-        let from = if self.own.len() > LISTED { self.turn } else { 0 };
+        let from = if self.own.len() > MAX_LISTED { self.turn } else { 0 };
         let mut own = self.own.range(from..).copied();
-        let open = own.by_ref().take(LISTED).collect();
+        let open = own.by_ref().take(MAX_LISTED).collect();
         let rest = own.next();
         self.turn = rest.unwrap_or(0);
         let to = rest.unwrap_or(next);
@@ -206,17 +207,17 @@ impl Opener {
     }
 }
 
-impl<B: AutogradBackend> Books<B> {
-    /// Takes out what is known of an opener's contexts with these numbers.
-    fn take(&mut self, opener: Rank, numbers: Range<u64>) -> Vec<(ContextId, Shared<B>)> {
+impl<B: AutogradBackend> ContextTable<B> {
+    /// Takes out an opener's contexts with these numbers.
+    fn take(&mut self, opener: Rank, numbers: Range<u64>) -> Vec<(ContextId, SharedContext<B>)> {
         let first = ContextId::new(opener, numbers.start);
         let last = ContextId::new(opener, numbers.end - 1);
         self.open.extract_if(first..=last, |_, _| true).collect()
     }
 }
 
-impl<B: AutogradBackend> State<B> {
-    /// Whether a worker has called this one in the context.
+impl<B: AutogradBackend> ContextState<B> {
+    /// Whether another worker has called this one in the context.
     pub(crate) fn was_called_by(&self, worker: Rank) -> bool {
         match self {
             Self::Open(Graph { callers, .. }) | Self::Failed { callers, .. } => callers.contains(&worker),
@@ -224,7 +225,7 @@ impl<B: AutogradBackend> State<B> {
         }
     }
 
-    /// The graph.
+    /// Returns the graph of an open context.
     ///
     /// # Errors
     /// When the context has ended or failed.
@@ -240,8 +241,8 @@ impl<B: AutogradBackend> State<B> {
     }
 }
 
-fn new_shared<B: AutogradBackend>() -> Shared<B> {
-    Arc::new(Mutex::new(State::Open(Graph::default())))
+fn new_shared<B: AutogradBackend>() -> SharedContext<B> {
+    Arc::new(Mutex::new(ContextState::Open(Graph::default())))
 }
 
 #[cfg(test)]

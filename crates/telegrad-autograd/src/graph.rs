@@ -1,4 +1,4 @@
-//! One context on one worker: what it has sent and received there, and the passes through it.
+//! One context on one worker: its sent and received messages, and the passes through them.
 
 use std::sync::Arc;
 
@@ -7,71 +7,71 @@ use telegrad_rpc::Result;
 use telegrad_wire::Rank;
 
 use crate::backend::AutogradBackend;
-use crate::births::Birth;
+use crate::join_time::JoinTime;
 use crate::message::{PassId, PassInfo};
 use crate::schedule::Schedule;
 
-/// A message with recorded tensors, as its receiver names it.
+/// The receiver's name of a message with tracked tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MessageId {
     pub(crate) from: Rank,
-    /// The sender's number for it.
+    /// The sender's number for the message.
     pub(crate) number: u64,
 }
 
-/// Where gradients come in.
+/// A root of this worker's part of the graph, where gradients enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RootId {
-    /// What the pass was started with.
+    /// The tensors that the pass was started from.
     Loss,
-    /// The message of this number that this worker sent.
+    /// A message that this worker sent.
     Sent(u64),
 }
 
 /// A context on one worker.
 pub(crate) struct Graph<B: AutogradBackend> {
-    pub(crate) birth: Birth,
-    pub(crate) sent: FxHashMap<u64, Sent<B>>,
-    /// The leaves that tensors became when they arrived: of which message, and at which place there.
+    pub(crate) joined: JoinTime,
+    pub(crate) sent: FxHashMap<u64, SentMessage<B>>,
+    /// The leaves made of received tensors: the message of each, and its position there.
     pub(crate) received: FxHashMap<B::LeafId, (MessageId, usize)>,
-    /// How many leaves a received message has become.
+    /// The number of leaves made of each received message.
     pub(crate) arrivals: FxHashMap<MessageId, usize>,
     /// The gradients of this worker's own leaves.
     pub(crate) gradients: FxHashMap<B::LeafId, B::Tensor>,
-    pub(crate) passes: FxHashMap<PassId, Pass<B>>,
-    /// Whom this worker has called in it.
+    pub(crate) passes: FxHashMap<PassId, PassState<B>>,
+    /// The workers that this one has called in the context.
     pub(crate) callees: FxHashSet<Rank>,
-    /// Who has called this worker in it.
+    /// The workers that have called this one in the context.
     pub(crate) callers: FxHashSet<Rank>,
 }
 
-/// The recorded tensors of a message that this worker sent.
-pub(crate) struct Sent<B: AutogradBackend> {
+/// The tracked tensors of a message that this worker sent.
+pub(crate) struct SentMessage<B: AutogradBackend> {
     pub(crate) to: Rank,
-    /// The function in whose call it was sent.
+    /// The function of the call.
     pub(crate) function: String,
     pub(crate) tensors: Vec<B::Tensor>,
-    /// What they were computed from; found when first asked for.
+    /// The leaves that the tensors were computed from; found on first use.
     leaves: Option<Arc<[B::LeafId]>>,
 }
 
 /// This worker's part in one pass.
-pub(crate) struct Pass<B: AutogradBackend> {
+pub(crate) struct PassState<B: AutogradBackend> {
     pub(crate) schedule: Schedule<RootId, MessageId>,
-    /// What has come in for roots that have not run.
+    /// Gradients of roots that have not run.
     pub(crate) incoming: FxHashMap<RootId, Vec<Option<B::Tensor>>>,
-    /// What has been found for received messages that is not complete.
+    /// Gradients of received messages, not yet complete.
     pub(crate) outgoing: FxHashMap<MessageId, Vec<Option<B::Tensor>>>,
-    /// Where it starts, on the worker where it does.
+    /// The tensors that the pass starts from; empty on other workers.
     pub(crate) loss: Vec<B::Tensor>,
     loss_leaves: Arc<[B::LeafId]>,
-    /// The roots that the loss depends on, as far as that has been looked into.
+    /// The roots that the loss depends on, as far as discovery has found.
     pub(crate) active: FxHashSet<RootId>,
-    /// The received messages that it depends on.
+    /// The received messages that the loss depends on.
     pub(crate) needed: FxHashSet<MessageId>,
 }
 
-impl<B: AutogradBackend> Sent<B> {
+impl<B: AutogradBackend> SentMessage<B> {
     pub(crate) fn new(to: Rank, function: &str, tensors: Vec<B::Tensor>) -> Self {
         Self {
             to,
@@ -89,10 +89,10 @@ impl<B: AutogradBackend> Sent<B> {
     }
 }
 
-impl<B: AutogradBackend> Pass<B> {
-    /// How much has come to a halt here. In fast mode also what has not begun: every result is waited for.
+impl<B: AutogradBackend> PassState<B> {
+    /// Counts held gradients; in fast mode also the roots without a gradient, which the pass expects.
     pub(crate) fn held(&self, fast: bool) -> i64 {
-        let waiting = if fast { self.schedule.waiting() } else { 0 };
+        let waiting = if fast { self.schedule.awaited_count() } else { 0 };
         (self.schedule.held() + waiting) as i64
     }
 }
@@ -100,7 +100,7 @@ impl<B: AutogradBackend> Pass<B> {
 impl<B: AutogradBackend> Default for Graph<B> {
     fn default() -> Self {
         Self {
-            birth: Birth::now(),
+            joined: JoinTime::now(),
             sent: FxHashMap::default(),
             received: FxHashMap::default(),
             arrivals: FxHashMap::default(),
@@ -113,9 +113,9 @@ impl<B: AutogradBackend> Default for Graph<B> {
 }
 
 impl<B: AutogradBackend> Graph<B> {
-    /// This worker's part in a pass, from its beginning here. The loss is empty where the pass did not start.
-    /// How much is held then.
-    pub(crate) fn begin(&mut self, backend: &B, pass: PassInfo, loss: Vec<B::Tensor>) -> i64 {
+    /// Begins this worker's part of a pass; returns the number of held gradients. The loss is empty except where the
+    /// pass starts.
+    pub(crate) fn begin_pass(&mut self, backend: &B, pass: PassInfo, loss: Vec<B::Tensor>) -> i64 {
         let loss_leaves: Arc<[B::LeafId]> = if loss.is_empty() {
             Arc::new([])
         } else {
@@ -133,7 +133,7 @@ impl<B: AutogradBackend> Graph<B> {
         for (number, leaves) in sent {
             roots.push((RootId::Sent(number), self.messages(&leaves)));
         }
-        let part = Pass {
+        let state = PassState {
             schedule: Schedule::new(roots),
             incoming: FxHashMap::default(),
             outgoing: FxHashMap::default(),
@@ -142,12 +142,12 @@ impl<B: AutogradBackend> Graph<B> {
             active: FxHashSet::default(),
             needed: FxHashSet::default(),
         };
-        let held = part.held(pass.fast);
-        self.passes.insert(pass.id, part);
+        let held = state.held(pass.fast);
+        self.passes.insert(pass.id, state);
         held
     }
 
-    /// Drops everything that was kept.
+    /// Drops the graph on a stack that is large enough.
     pub(crate) fn discard(mut self, backend: &B) {
         for sent in self.sent.values_mut() {
             sent.leaves(backend);
@@ -155,7 +155,7 @@ impl<B: AutogradBackend> Graph<B> {
         backend.discard(self);
     }
 
-    /// The received messages that these leaves came with.
+    /// Lists the received messages that these leaves belong to, each once.
     fn messages(&self, leaves: &[B::LeafId]) -> Vec<MessageId> {
         let mut seen = FxHashSet::default();
         let found = leaves
@@ -165,7 +165,7 @@ impl<B: AutogradBackend> Graph<B> {
         found.filter(|message| seen.insert(*message)).collect()
     }
 
-    /// The leaves of a root.
+    /// Returns the leaves that a root was computed from.
     pub(crate) fn leaves_of(&mut self, backend: &B, pass: PassId, root: RootId) -> Option<Arc<[B::LeafId]>> {
         match root {
             RootId::Loss => Some(self.passes.get(&pass)?.loss_leaves.clone()),
@@ -173,7 +173,7 @@ impl<B: AutogradBackend> Graph<B> {
         }
     }
 
-    /// Adds gradients that a pass has found to what was there.
+    /// Adds the gradients of a traversal to those of earlier ones.
     pub(crate) fn accumulate(
         &mut self,
         backend: &B,
@@ -182,12 +182,12 @@ impl<B: AutogradBackend> Graph<B> {
     ) -> Result<()> {
         for (leaf, gradient) in found {
             match self.received.get(&leaf) {
-                Some((message, place)) => {
-                    let count = self.arrivals.get(message).copied().unwrap_or(place + 1);
+                Some((message, position)) => {
+                    let count = self.arrivals.get(message).copied().unwrap_or(position + 1);
                     if let Some(pass) = self.passes.get_mut(&pass) {
                         let list = pass.outgoing.entry(*message).or_default();
                         list.resize(count, None);
-                        list[*place] = Some(sum(backend, list[*place].take(), gradient)?);
+                        list[*position] = Some(sum(backend, list[*position].take(), gradient)?);
                     }
                 }
                 None => {

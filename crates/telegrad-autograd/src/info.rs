@@ -1,22 +1,22 @@
-//! Counters for people.
+//! Counters of autograd's state.
 
 use telegrad_wire::Wire;
 
-/// What autograd has in hand on a worker.
+/// Autograd's state on one worker, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Wire)]
 #[non_exhaustive]
 pub struct AutogradInfo {
     /// Contexts that this worker takes part in.
     pub contexts: usize,
-    /// Messages with recorded tensors that it has sent in them, whose graphs have not been freed.
+    /// Sent messages with tracked tensors whose graphs have not been freed.
     pub sent: usize,
-    /// Messages with recorded tensors that it has received in them.
+    /// Received messages with tracked tensors.
     pub received: usize,
-    /// Gradients of its own parameters.
+    /// Gradients of this worker's parameters.
     pub gradients: usize,
     /// Backward passes.
     pub passes: usize,
-    /// Contexts that are over, and whose late messages must not bring them back: ranges of their numbers, for each
-    /// worker that opens contexts all but the lowest.
-    pub ends_remembered: usize,
+    /// Ranges of ended contexts that are remembered, so that late messages do not reopen them. The lowest range of
+    /// each opener is not counted.
+    pub ended_ranges: usize,
 }

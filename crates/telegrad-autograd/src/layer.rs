@@ -7,46 +7,46 @@ use telegrad_rpc::{Crossing, Layer, Noted, Recorded, Result, World};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
-use crate::drive;
-use crate::error::AutogradError;
-use crate::node::{Node, Part};
+use crate::node::{ErasedNode, Node};
+use crate::notify;
+use telegrad_error::AutogradError;
 
 /// Autograd on one worker.
 pub(crate) struct Autograd {
-    part: Arc<dyn Part>,
+    node: Arc<dyn ErasedNode>,
 }
 
-/// Makes autograd with tensors of this library for one worker: what [`Options::layer`] takes.
+/// Returns autograd over tensors of this library, for [`Options::layer`].
 ///
 /// [`Options::layer`]: telegrad_rpc::Options
 pub fn layer<B: AutogradBackend>() -> Arc<dyn Layer> {
     Arc::new(Autograd {
-        part: Arc::new(Node::<B>::default()),
+        node: Arc::new(Node::<B>::default()),
     })
 }
 
-/// Autograd on the worker of this world.
-pub(crate) fn part_of(world: &World) -> Result<Arc<dyn Part>> {
+/// Returns the node of this world, whatever its tensor library.
+pub(crate) fn erased_node_of(world: &World) -> Result<Arc<dyn ErasedNode>> {
     let layer = world
         .layer()
         .and_then(|layer| layer.as_any().downcast::<Autograd>().ok());
     let autograd = layer.ok_or(AutogradError::NotThere)?;
-    Ok(autograd.part.clone())
+    Ok(autograd.node.clone())
 }
 
-/// The same, with tensors of this library.
+/// Returns the node of this world if it uses this tensor library.
 pub(crate) fn node_of<B: AutogradBackend>(world: &World) -> Result<Arc<Node<B>>> {
-    let node = part_of(world)?.as_any().downcast::<Node<B>>();
+    let node = erased_node_of(world)?.as_any().downcast::<Node<B>>();
     node.map_err(|_| AutogradError::NotThere.into())
 }
 
 impl Layer for Autograd {
     fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
-        self.part.leaving(crossing, tensors)
+        self.node.track_departure(crossing, tensors)
     }
 
     fn stayed(&self, context: ContextId, recorded: &Recorded) {
-        self.part.stayed(context, recorded);
+        self.node.untrack(context, recorded);
     }
 
     fn arrived(
@@ -55,21 +55,23 @@ impl Layer for Autograd {
         recorded: Option<Recorded>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
-        self.part.arrived(crossing, recorded, tensors)
+        self.node.track_arrival(crossing, recorded, tensors)
     }
 
     fn contexts(&self) -> usize {
-        self.part.info().contexts
+        self.node.info().contexts
     }
 
     fn concerns(&self, worker: Rank) -> bool {
-        self.part.concerns(worker)
+        self.node.concerns(worker)
     }
 
     fn lost(&self, world: World, worker: Rank, why: &str) {
-        tracing::debug!(here = world.name(), worker, why, "contexts lose a worker");
-        let part = self.part.clone();
-        world.clone().errand(move || drive::lost(&world, &*part, worker));
+        tracing::debug!(here = world.name(), worker, why, "contexts lost a worker");
+        let node = self.node.clone();
+        world
+            .clone()
+            .errand(move || notify::worker_lost(&world, &*node, worker));
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -1,69 +1,69 @@
-//! What workers tell each other during a backward pass.
+//! The messages of a backward pass.
 
 use std::sync::Arc;
 
 use telegrad_wire::{Decoder, Encoder, Layouts, Rank, RawTensor, TypeNumber, Wire, WireError};
 
-/// One backward pass.
+/// The name of a backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Wire)]
 pub(crate) struct PassId {
-    /// The worker where it started.
+    /// The worker that started it.
     pub(crate) root: Rank,
     pub(crate) number: u64,
 }
 
-/// A pass, and what everybody in it has to know.
+/// A pass, with the options that every worker in it needs.
 #[derive(Clone, Copy, Debug, Wire)]
 pub(crate) struct PassInfo {
     pub(crate) id: PassId,
-    /// Passes of the same worker below this number are over.
+    /// Passes of the same worker with lower numbers have ended.
     pub(crate) oldest: u64,
-    /// The graph is used again.
+    /// The graph is kept for another pass.
     pub(crate) retain: bool,
-    /// Every result is expected to be used.
+    /// Every tracked result must receive a gradient.
     pub(crate) fast: bool,
 }
 
-/// Gradients on their way to one worker.
+/// Gradients for one worker.
 #[derive(Debug, Wire)]
-pub(crate) struct Shipment(pub(crate) Vec<Gradients>);
+pub(crate) struct GradientBatch(pub(crate) Vec<MessageGradients>);
 
-/// The gradients of the tensors of one message.
+/// The gradients of the tracked tensors of one message.
 #[derive(Debug, Wire)]
-pub(crate) struct Gradients {
-    /// The number that the message has with whoever sent it.
+pub(crate) struct MessageGradients {
+    /// The sender's number for the message.
     pub(crate) of: u64,
-    /// In the order of the tensors recorded; none where no gradient came.
-    pub(crate) gradients: Vec<Option<Cargo>>,
+    /// In the order of the tracked tensors; `None` for a tensor without a gradient.
+    pub(crate) gradients: Vec<Option<WireGradient>>,
 }
 
-/// One gradient: a tensor of some library when it leaves, raw when it arrives.
-pub(crate) enum Cargo {
-    Leaving(Arc<dyn Leaving>),
-    Arrived(RawTensor),
+/// One gradient: a tensor of any library when it is sent, raw when it arrives.
+pub(crate) enum WireGradient {
+    Outgoing(Arc<dyn EncodeTensor>),
+    Incoming(RawTensor),
 }
 
-/// A tensor of any library.
-pub(crate) trait Leaving: Send + Sync {
+/// Encodes a tensor of any library.
+pub(crate) trait EncodeTensor: Send + Sync {
     fn encode(&self, encoder: &mut Encoder);
 }
 
-impl<T: Wire + Send + Sync> Leaving for T {
+impl<T: Wire + Send + Sync> EncodeTensor for T {
     fn encode(&self, encoder: &mut Encoder) {
         Wire::encode(self, encoder);
     }
 }
 
-impl Wire for Cargo {
+impl Wire for WireGradient {
     fn encode(&self, encoder: &mut Encoder) {
         match self {
-            Self::Leaving(tensor) => tensor.encode(encoder),
-            Self::Arrived(raw) => Wire::encode(raw, encoder),
+            Self::Outgoing(tensor) => tensor.encode(encoder),
+            Self::Incoming(raw) => Wire::encode(raw, encoder),
         }
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        decoder.tensor().map(Self::Arrived)
+        decoder.tensor().map(Self::Incoming)
     }
 
     fn layout(layouts: &mut Layouts) -> TypeNumber {
@@ -71,11 +71,11 @@ impl Wire for Cargo {
     }
 }
 
-impl std::fmt::Debug for Cargo {
+impl std::fmt::Debug for WireGradient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Leaving(_) => f.write_str("Leaving"),
-            Self::Arrived(raw) => raw.fmt(f),
+            Self::Outgoing(_) => f.write_str("Outgoing"),
+            Self::Incoming(raw) => raw.fmt(f),
         }
     }
 }

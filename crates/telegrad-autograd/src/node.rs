@@ -1,12 +1,11 @@
-//! Autograd on one worker: records what crosses, and does the worker's part of every pass.
+//! Autograd on one worker: tracks the tensors that cross, and does the worker's part of every pass.
 
+mod erased;
 mod membership;
-mod passing;
-mod recording;
+mod passes;
+mod tracking;
 
-use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
@@ -15,14 +14,14 @@ use telegrad_rpc::Result;
 use telegrad_wire::ContextId;
 
 use crate::backend::AutogradBackend;
-use crate::contexts::{Contexts, Shared, State};
-use crate::error::AutogradError;
+use crate::contexts::{ContextState, Contexts, SharedContext};
 use crate::graph::Graph;
 use crate::info::AutogradInfo;
+use telegrad_error::AutogradError;
 
-pub(crate) use membership::{Membership, Standing};
-pub(crate) use passing::{Passing, Progress};
-pub(crate) use recording::Recording;
+pub(crate) use erased::ErasedNode;
+pub(crate) use membership::ContextStatus;
+pub(crate) use passes::Progress;
 
 /// Autograd on one worker, with tensors of one library.
 pub(crate) struct Node<B: AutogradBackend> {
@@ -30,18 +29,10 @@ pub(crate) struct Node<B: AutogradBackend> {
     pub(crate) contexts: Contexts<B>,
     next_message: AtomicU64,
     next_pass: AtomicU64,
-    /// Passes that started here and are not over.
+    /// Passes that started here and have not ended.
     running: Mutex<BTreeSet<u64>>,
-    /// The contexts in which leaves came here that are open. Locked last.
+    /// The open context that each received leaf came in. Locked last.
     origins: Mutex<FxHashMap<B::LeafId, ContextId>>,
-}
-
-/// What does not depend on the tensor library.
-pub(crate) trait Part: Recording + Passing + Membership + Send + Sync + 'static {
-    /// What is in hand, for people.
-    fn info(&self) -> AutogradInfo;
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 impl<B: AutogradBackend> Default for Node<B> {
@@ -58,11 +49,29 @@ impl<B: AutogradBackend> Default for Node<B> {
 }
 
 impl<B: AutogradBackend> Node<B> {
-    fn shared(&self, context: ContextId) -> Result<Shared<B>, AutogradError> {
+    /// Counts contexts, messages, gradients and passes.
+    pub(crate) fn info(&self) -> AutogradInfo {
+        let mut info = AutogradInfo {
+            ended_ranges: self.contexts.ended_ranges(),
+            ..AutogradInfo::default()
+        };
+        for (_, shared) in self.contexts.all() {
+            info.contexts += 1;
+            if let ContextState::Open(graph) = &*shared.lock() {
+                info.sent += graph.sent.len();
+                info.received += graph.arrivals.len();
+                info.gradients += graph.gradients.len();
+                info.passes += graph.passes.len();
+            }
+        }
+        info
+    }
+
+    fn shared(&self, context: ContextId) -> Result<SharedContext<B>, AutogradError> {
         self.contexts.get(context).ok_or(AutogradError::Ended(context))
     }
 
-    /// Does something with the graph of a context.
+    /// Runs `f` on the graph of a context, under the context's lock.
     pub(crate) fn with_graph<R>(
         &self,
         context: ContextId,
@@ -73,43 +82,20 @@ impl<B: AutogradBackend> Node<B> {
         f(state.graph(context)?)
     }
 
-    /// A context other than this one that will need the present value of a leaf in a pass.
-    pub(crate) fn who_needs(&self, leaf: B::LeafId, except: ContextId) -> Option<ContextId> {
-        let needs = |shared: &Shared<B>| match &mut *shared.lock() {
-            State::Open(graph) => graph
+    /// Finds a context, except `own`, that needs the present value of a leaf for a pass.
+    pub(crate) fn context_needing(&self, leaf: B::LeafId, own: ContextId) -> Option<ContextId> {
+        let needs = |shared: &SharedContext<B>| match &mut *shared.lock() {
+            ContextState::Open(graph) => graph
                 .sent
                 .values_mut()
                 .any(|sent| sent.leaves(&self.backend).contains(&leaf)),
-            State::Failed { .. } | State::Ended => false,
+            ContextState::Failed { .. } | ContextState::Ended => false,
         };
         let others = self.contexts.all().into_iter();
-        let mut others = others.filter(|(context, _)| *context != except);
+        let mut others = others.filter(|(context, _)| *context != own);
         others
             .find(|(_, shared)| needs(shared))
             .map(|(context, _)| context)
-    }
-}
-
-impl<B: AutogradBackend> Part for Node<B> {
-    fn info(&self) -> AutogradInfo {
-        let mut info = AutogradInfo {
-            ends_remembered: self.contexts.remembered(),
-            ..AutogradInfo::default()
-        };
-        for (_, shared) in self.contexts.all() {
-            info.contexts += 1;
-            if let State::Open(graph) = &*shared.lock() {
-                info.sent += graph.sent.len();
-                info.received += graph.arrivals.len();
-                info.gradients += graph.gradients.len();
-                info.passes += graph.passes.len();
-            }
-        }
-        info
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Atomic replacement of files.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,14 +7,14 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
-/// A new file beside another one, which it replaces once it is complete. Dropped before that, it is removed.
+/// A temporary file that atomically replaces another one. Dropped before that, it is removed.
 ///
-/// Parameters and the state of optimisers are written this way: a file of either is never half of one.
+/// Files of parameters and of optimiser states are written this way: a reader never sees half a file.
 #[derive(Debug)]
 pub struct Replacement(NamedTempFile);
 
 impl Replacement {
-    /// An empty file in the folder of `path`.
+    /// Creates an empty file in the folder of `path`.
     ///
     /// # Errors
     /// When the folder is missing or refuses new files.
@@ -29,24 +29,24 @@ impl Replacement {
             .map(Self)
     }
 
-    /// The file, to write to.
+    /// The temporary file, open for writing.
     pub fn file(&self) -> &File {
         self.0.as_file()
     }
 
-    /// Where the file is until it replaces the other.
+    /// The path of the temporary file.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Takes the place of `path` when all of it is on the disk.
+    /// Syncs the file to disk, and renames it to `path`.
     ///
     /// # Errors
-    /// When the disk or the folder refuses. The file at `path` is then as before.
+    /// When the file cannot be synced or renamed. The file at `path` is then unchanged.
     pub fn replace(self, path: &Path) -> io::Result<()> {
         self.0.as_file().sync_all()?;
         self.0.persist(path).map_err(|error| error.error)?;
-        // The name is an entry of the folder, which has a sync of its own. Some file systems refuse that one.
+        // The rename changes the folder, which needs its own sync. Some file systems refuse it.
         if let Some(Ok(folder)) = path.parent().map(File::open) {
             let _ = folder.sync_all();
         }

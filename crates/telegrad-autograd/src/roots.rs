@@ -1,8 +1,8 @@
-//! Where backward passes start.
+//! The roots of a backward pass.
 
-/// The tensors that a backward pass starts from: one, or a slice, an array or a vector of them.
+/// The tensors that a backward pass starts from: one tensor, or a slice, an array or a vector.
 pub trait Roots<T> {
-    /// The tensors as a slice.
+    /// Returns the tensors as a slice.
     fn as_roots(&self) -> &[T];
 }
 

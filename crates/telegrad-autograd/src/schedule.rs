@@ -1,72 +1,72 @@
-//! When which part of a backward pass runs on one worker.
+//! The order in which the roots of a backward pass run on one worker.
 //!
-//! Nothing here knows tensors, messages or threads. A worker's part of the graph is cut out by what it sent
-//! (the *roots* of its part, and the loss where the pass starts) and what it received (the *leaves* that others
-//! wait for, one for each message). The gradient of a received message is complete when every root that it
-//! reaches has run; then it goes back to the sender.
+//! This module is independent of tensors, messages and threads. A worker's part of the graph lies between its
+//! *roots* (the messages that it sent, and the loss where the pass starts) and the messages that it received. The
+//! gradient of a received message is complete when every root that reaches it has run; then it returns to the
+//! sender.
 //!
-//! A root can run when its gradient is there. Running costs a traversal of the graph, so all that are ready run
-//! together, and not before that completes something: a straight pipeline costs one traversal per worker.
+//! A root can run once it has a gradient. A run costs a traversal of the graph, so all ready roots run together,
+//! and not before that completes a message: a straight pipeline costs one traversal per worker.
 //!
-//! At first every root is waited for. One whose result nobody used never gets a gradient; then the pass comes to
-//! rest while something is still held here, and [`only`](Schedule::only) says which roots will get one at all.
+//! At first the pass awaits every root. A root whose result is unused never gets a gradient: the pass then stops
+//! while gradients are still held, and [`restrict_to`](Schedule::restrict_to) names the roots that will get one.
 
 use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// One worker's part of one pass. `R` names roots, `V` received messages.
+/// The schedule of one pass on one worker. `R` names roots, `V` received messages.
 #[derive(Debug)]
 pub(crate) struct Schedule<R, V> {
     roots: FxHashMap<R, Root<V>>,
     received: FxHashMap<V, Received>,
-    /// Roots that are waited for and have no gradient yet.
-    waiting: usize,
+    /// The number of roots that await a gradient.
+    awaited: usize,
     /// Roots with a gradient that have not run.
     ready: Vec<R>,
-    /// Roots that run right now.
+    /// The number of running roots.
     running: usize,
-    /// Running what is ready completes the gradient of a received message.
-    pays: bool,
-    /// Received messages with a gradient that is not complete.
-    open: usize,
+    /// A run of the ready roots completes the gradient of a received message.
+    worthwhile: bool,
+    /// The number of received messages with an incomplete gradient.
+    incomplete: usize,
 }
 
 #[derive(Debug)]
 struct Root<V> {
-    /// The received messages that it was computed from.
+    /// The received messages that the root was computed from.
     reaches: Vec<V>,
-    state: State,
+    state: RootState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RootState {
     Waiting,
     Ready,
     Running,
     Ran,
-    /// Not waited for any more.
+    /// Will not get a gradient.
     Unused,
 }
 
 #[derive(Debug, Default)]
 struct Received {
-    /// Roots that reach it and have no gradient yet.
-    waiting: usize,
-    /// Roots that reach it and have not run.
-    left: usize,
-    /// A root that reaches it has run: it has a gradient, if not all of it.
-    touched: bool,
+    /// The number of roots that reach the message and await a gradient.
+    awaited: usize,
+    /// The number of roots that reach the message and have not run.
+    remaining: usize,
+    /// A root that reaches the message has run: part of its gradient is known.
+    has_gradient: bool,
 }
 
-/// Why a gradient cannot be taken.
+/// Why a gradient of a root is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unexpected {
+pub(crate) enum Rejection {
     /// There is no such root.
     Unknown,
-    /// It has one.
-    Again,
-    /// It was found not to matter.
+    /// The root has a gradient.
+    Duplicate,
+    /// The loss does not depend on the root.
     Unused,
 }
 
@@ -75,86 +75,86 @@ where
     R: Copy + Ord + Hash,
     V: Copy + Eq + Hash,
 {
-    /// A pass over these roots, each with the received messages that it was computed from.
+    /// Schedules a pass over these roots, each with the received messages that it was computed from.
     pub(crate) fn new(roots: impl IntoIterator<Item = (R, Vec<V>)>) -> Self {
         let mut schedule = Self {
             roots: FxHashMap::default(),
             received: FxHashMap::default(),
-            waiting: 0,
+            awaited: 0,
             ready: Vec::new(),
             running: 0,
-            pays: false,
-            open: 0,
+            worthwhile: false,
+            incomplete: 0,
         };
         for (root, reaches) in roots {
             for message in &reaches {
                 let received = schedule.received.entry(*message).or_default();
-                received.waiting += 1;
-                received.left += 1;
+                received.awaited += 1;
+                received.remaining += 1;
             }
-            schedule.waiting += 1;
-            let state = State::Waiting;
+            schedule.awaited += 1;
+            let state = RootState::Waiting;
             schedule.roots.insert(root, Root { reaches, state });
         }
         schedule
     }
 
-    /// The gradient of a root has come.
-    pub(crate) fn gradient(&mut self, of: R) -> Result<(), Unexpected> {
-        let root = self.roots.get_mut(&of).ok_or(Unexpected::Unknown)?;
+    /// Marks a root as ready: its gradient has arrived.
+    pub(crate) fn gradient(&mut self, of: R) -> Result<(), Rejection> {
+        let root = self.roots.get_mut(&of).ok_or(Rejection::Unknown)?;
         match root.state {
-            State::Waiting => {}
-            State::Unused => return Err(Unexpected::Unused),
-            State::Ready | State::Running | State::Ran => return Err(Unexpected::Again),
+            RootState::Waiting => {}
+            RootState::Unused => return Err(Rejection::Unused),
+            RootState::Ready | RootState::Running | RootState::Ran => return Err(Rejection::Duplicate),
         }
-        root.state = State::Ready;
-        self.waiting -= 1;
-        // One that nobody is waiting behind need not wait for others.
-        self.pays |= root.reaches.is_empty();
+        root.state = RootState::Ready;
+        self.awaited -= 1;
+        // A root that reaches no message blocks none, and runs at once.
+        self.worthwhile |= root.reaches.is_empty();
         for message in &root.reaches {
             if let Some(received) = self.received.get_mut(message) {
-                received.waiting -= 1;
-                self.pays |= received.waiting == 0;
+                received.awaited -= 1;
+                self.worthwhile |= received.awaited == 0;
             }
         }
         self.ready.push(of);
         Ok(())
     }
 
-    /// The roots to run now, all at once; none when it is better to wait.
-    pub(crate) fn next(&mut self) -> Vec<R> {
-        if self.waiting > 0 && !self.pays {
+    /// Returns the roots to run now, together; none when it is better to wait.
+    pub(crate) fn next_batch(&mut self) -> Vec<R> {
+        if self.awaited > 0 && !self.worthwhile {
             return Vec::new();
         }
-        self.pays = false;
+        self.worthwhile = false;
         let mut run = std::mem::take(&mut self.ready);
-        // Sums of floats depend on the order: it should not depend on who came first.
+        // Sums of floats depend on the order, which must not depend on the order of arrival.
         run.sort_unstable();
         for root in &run {
-            self.set(root, State::Running);
+            self.set(root, RootState::Running);
         }
         self.running += run.len();
         run
     }
 
-    /// These roots have run: the received messages whose gradients are complete now.
-    pub(crate) fn ran(&mut self, roots: &[R]) -> Vec<V> {
+    /// Marks roots as run; returns the received messages whose gradients this completes.
+    pub(crate) fn finish(&mut self, roots: &[R]) -> Vec<V> {
         let mut complete = Vec::new();
         self.running -= roots.len();
         for root in roots {
-            self.set(root, State::Ran);
+            self.set(root, RootState::Ran);
             let Some(root) = self.roots.get(root) else {
                 continue;
             };
             for message in &root.reaches {
                 if let Some(received) = self.received.get_mut(message) {
-                    received.left -= 1;
-                    if !received.touched {
-                        received.touched = true;
-                        self.open += 1;
+                    received.remaining -= 1;
+                    if !received.has_gradient {
+                        received.has_gradient = true;
+                        self.incomplete += 1;
                     }
-                    if received.left == 0 {
-                        self.open -= 1;
+                    if received.remaining == 0 {
+                        self.incomplete -= 1;
                         complete.push(*message);
                     }
                 }
@@ -163,22 +163,22 @@ where
         complete
     }
 
-    /// Only these roots will get a gradient: the received messages that are complete now.
-    pub(crate) fn only(&mut self, active: &FxHashSet<R>) -> Vec<V> {
+    /// Awaits only these roots from now on; returns the received messages whose gradients this completes.
+    pub(crate) fn restrict_to(&mut self, active: &FxHashSet<R>) -> Vec<V> {
         let mut complete = Vec::new();
         for (name, root) in &mut self.roots {
-            if root.state != State::Waiting || active.contains(name) {
+            if root.state != RootState::Waiting || active.contains(name) {
                 continue;
             }
-            root.state = State::Unused;
-            self.waiting -= 1;
+            root.state = RootState::Unused;
+            self.awaited -= 1;
             for message in &root.reaches {
                 if let Some(received) = self.received.get_mut(message) {
-                    received.waiting -= 1;
-                    received.left -= 1;
-                    self.pays |= received.waiting == 0 && received.left > 0;
-                    if received.left == 0 && received.touched {
-                        self.open -= 1;
+                    received.awaited -= 1;
+                    received.remaining -= 1;
+                    self.worthwhile |= received.awaited == 0 && received.remaining > 0;
+                    if received.remaining == 0 && received.has_gradient {
+                        self.incomplete -= 1;
                         complete.push(*message);
                     }
                 }
@@ -187,35 +187,35 @@ where
         complete
     }
 
-    /// How much has come to a halt here: gradients that have not been used, and gradients of received messages
-    /// that are not complete. Zero on every worker means that the pass is over.
+    /// Counts held gradients: those of ready roots, and incomplete ones of received messages. The pass has ended when
+    /// the count is zero on every worker.
     pub(crate) fn held(&self) -> usize {
-        self.ready.len() + self.open
+        self.ready.len() + self.incomplete
     }
 
-    /// Whether nothing more can come.
+    /// Whether no root awaits a gradient or a run.
     #[cfg(test)]
     pub(crate) fn is_over(&self) -> bool {
-        self.waiting == 0 && self.ready.is_empty() && self.running == 0
+        self.awaited == 0 && self.ready.is_empty() && self.running == 0
     }
 
-    /// How many roots are waited for.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
+    /// The number of roots that await a gradient.
+    pub(crate) fn awaited_count(&self) -> usize {
+        self.awaited
     }
 
-    /// The roots that are waited for.
-    pub(crate) fn waits_for(&self) -> impl Iterator<Item = R> {
-        let waiting = |(_, root): &(&R, &Root<V>)| root.state == State::Waiting;
-        self.roots.iter().filter(waiting).map(|(name, _)| *name)
+    /// The roots that await a gradient.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = R> {
+        let awaited = |(_, root): &(&R, &Root<V>)| root.state == RootState::Waiting;
+        self.roots.iter().filter(awaited).map(|(name, _)| *name)
     }
 
-    /// The received messages that a root was computed from.
+    /// Returns the received messages that a root was computed from.
     pub(crate) fn reaches(&self, root: &R) -> Option<&[V]> {
         self.roots.get(root).map(|root| root.reaches.as_slice())
     }
 
-    fn set(&mut self, root: &R, state: State) {
+    fn set(&mut self, root: &R, state: RootState) {
         if let Some(root) = self.roots.get_mut(root) {
             root.state = state;
         }

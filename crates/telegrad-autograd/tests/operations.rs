@@ -1,4 +1,4 @@
-//! Passes through operations with derivatives of their own, next to candle's own pass.
+//! Passes through operations with their own derivative, compared with candle's pass.
 
 use candle_core::{Device, Tensor, TensorId, Var};
 use telegrad_autograd::AutogradBackend;
@@ -12,17 +12,17 @@ fn tensor(values: &[f64]) -> Tensor {
     Tensor::new(values, &Device::Cpu).unwrap()
 }
 
-/// The product, with a derivative of its own.
+/// The product, with its own derivative.
 fn product(a: &Tensor, b: &Tensor) -> Tensor {
     let value = (a.detach() * b.detach()).unwrap();
     operation("product", &[a, b], value, |pass| {
-        let gradient = |place: usize| pass.wanted[place].then(|| &pass.grad * &pass.args[1 - place]);
+        let gradient = |nth: usize| pass.wanted[nth].then(|| &pass.grad * &pass.args[1 - nth]);
         Ok(vec![gradient(0).transpose()?, gradient(1).transpose()?])
     })
     .unwrap()
 }
 
-/// The gradients of these leaves from roots with gradients.
+/// Computes the gradients of these leaves from roots with gradients.
 fn gradients(roots: &[(Tensor, Option<Tensor>)], leaves: &[&Var]) -> Vec<Option<Vec<f64>>> {
     let ids: Vec<TensorId> = leaves.iter().map(|leaf| leaf.id()).collect();
     let found = Candle.vjp(roots, &ids).unwrap();
@@ -32,7 +32,7 @@ fn gradients(roots: &[(Tensor, Option<Tensor>)], leaves: &[&Var]) -> Vec<Option<
 }
 
 #[test]
-fn the_gradient_of_a_leaf_that_is_a_root_is_the_given_one() {
+fn a_leaf_that_is_a_root_gets_the_given_gradient() {
     let x = var(&[1.0, 2.0]);
     let given = tensor(&[3.0, 4.0]);
     let root = (x.as_tensor().clone(), Some(given));
@@ -43,14 +43,14 @@ fn the_gradient_of_a_leaf_that_is_a_root_is_the_given_one() {
 }
 
 #[test]
-fn a_root_without_a_gradient_has_ones() {
+fn a_root_without_a_gradient_gets_ones() {
     let x = var(&[5.0]);
     let y = product(&x, &x);
     assert_eq!(gradients(&[(y, None)], &[&x]), [Some(vec![10.0])]);
 }
 
 #[test]
-fn a_result_that_is_used_twice_has_the_sum_of_both() {
+fn a_result_used_twice_gets_the_sum_of_both_gradients() {
     let (x, w) = (var(&[2.0, 3.0]), var(&[5.0, 7.0]));
     let y = product(&x, &w);
     let z = product(&y, &product(&y, &x));
@@ -62,7 +62,7 @@ fn a_result_that_is_used_twice_has_the_sum_of_both() {
 }
 
 #[test]
-fn a_root_that_another_root_was_computed_from_has_both_gradients() {
+fn a_root_behind_another_root_gets_both_gradients() {
     let x = var(&[2.0]);
     let y = product(&x, &x);
     let z = product(&y, &y);
@@ -74,12 +74,12 @@ fn a_root_that_another_root_was_computed_from_has_both_gradients() {
 }
 
 #[test]
-fn operations_of_candle_may_be_above_between_and_below() {
+fn operations_of_candle_may_precede_separate_and_follow() {
     let (x, w) = (var(&[2.0, 3.0]), var(&[5.0, 7.0]));
     let below = (x.as_tensor() * 3.0).unwrap();
     let first = product(&below, &w);
     let between = first.sqr().unwrap();
-    // The first product is reached in both ways: through candle's square, and not.
+    // Two paths reach the first product: one through candle's square, and one without.
     let second = product(&between, &first);
     let above = (&second + &second).unwrap();
     // 2(3xw)³
@@ -92,7 +92,7 @@ fn operations_of_candle_may_be_above_between_and_below() {
 }
 
 #[test]
-fn candle_finds_the_same_by_itself() {
+fn candle_computes_the_same_gradients() {
     let (x, w) = (var(&[2.0, 3.0]), var(&[5.0, 7.0]));
     let y = product(&product(&x, &w), &product(&x, &tensor(&[2.0, 2.0])));
     let by_candle = y.sum_all().unwrap().backward().unwrap();
@@ -120,7 +120,7 @@ fn a_gradient_of_another_shape_is_an_error() {
 }
 
 #[test]
-fn a_long_row_of_operations_is_no_matter() {
+fn a_deep_graph_of_operations_is_traversed_and_freed() {
     let x = var(&[1.0]);
     let mut y = x.as_tensor().clone();
     for _ in 0..20_000 {

@@ -1,6 +1,6 @@
-//! A great many small steps: nothing of them is left, and nothing grows.
+//! Many small steps leave no state, and memory use does not grow.
 //!
-//! With `TELEGRAD_FULL_LOAD` set there are ten thousand of them, otherwise fewer.
+//! With `TELEGRAD_FULL_LOAD` set the test makes 10,000 steps, otherwise 1,800.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,16 +15,16 @@ use telegrad_testkit::{Cluster, Left, wait_until};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The memory of this process that is in use, in bytes.
+/// The allocated memory of this process, in bytes.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, with a count of what it has given.
+/// The system's allocator, with a count of allocated bytes.
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it came, and so is what that gives.
+// SAFETY: every call is forwarded unchanged to the system's allocator, and its result returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller promises what the system's allocator asks for.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         let block = unsafe { System.alloc(layout) };
         if !block.is_null() {
             IN_USE.fetch_add(layout.size(), Relaxed);
@@ -33,17 +33,17 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above, and every block is one of the system's.
+        // SAFETY: as above; every block comes from the system's allocator.
         unsafe { System.dealloc(block, layout) };
         IN_USE.fetch_sub(layout.size(), Relaxed);
     }
 }
 
-/// How many more bytes may be in use at the end than after a tenth of the steps: 40 for each step of the short run.
-/// What is left of a step anywhere, if only its number, is more than that with what it is kept in.
+/// The allowed growth after the first tenth of the steps: 40 bytes for each step of the short run. A leak of one number
+/// per step exceeds that, with its container.
 const GROWTH: usize = 64 << 10;
 
-/// What happens at all has happened by then.
+/// The time limit of a test's waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn steps() -> usize {
@@ -54,7 +54,7 @@ fn steps() -> usize {
     }
 }
 
-/// `x · w`, and learns.
+/// `x · w`, with a method that updates `w`.
 struct Scale {
     weight: Param,
 }
@@ -90,7 +90,7 @@ fn info() -> Result<AutogradInfo> {
     World::current()?.autograd_info()
 }
 
-/// One step: calls, nested calls, a value kept elsewhere, a result that is not used, now and then an error.
+/// One step: calls, nested calls, a remote value, and at times an unused result or an error.
 fn step(world: &World, scales: &[RRef<Scale>], nth: usize) -> Result<()> {
     let x = Tensor::new(&[0.1f32, 0.2, 0.3], &Device::Cpu)?;
     world.context(|context| {
@@ -111,14 +111,14 @@ fn step(world: &World, scales: &[RRef<Scale>], nth: usize) -> Result<()> {
     })
 }
 
-/// The memory in use when all is quiet.
+/// The allocated memory once all workers are idle.
 fn settled(world: &World) -> usize {
     for rank in 0..3 {
         let nothing = || world.rpc_sync(rank, info, ()).unwrap() == AutogradInfo::default();
         let instead = || format!("{:?}", world.rpc_sync(rank, info, ()));
         wait_until(PATIENCE, nothing, instead);
     }
-    // The references to what was kept elsewhere go in the background.
+    // References to remote values are released in the background.
     let left = || Left::on(world).untold == 0 && Left::on(world).held == 2;
     wait_until(PATIENCE, left, || format!("{:?}", Left::on(world)));
     IN_USE.load(Relaxed)

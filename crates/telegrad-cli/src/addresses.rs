@@ -1,35 +1,35 @@
-//! Where a page is served.
+//! Addresses to serve a page at.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::Error;
 
-/// Where to listen: at the first of these where that is possible.
+/// Addresses to listen at; the first one that is available is used.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses(Vec<SocketAddr>);
 
 impl FromStr for Addresses {
     type Err = String;
 
-    /// The addresses of HOST:PORT.
+    /// Resolves HOST:PORT.
     fn from_str(text: &str) -> Result<Self, String> {
         let port = text
             .rsplit_once(':')
             .and_then(|(_, port)| port.parse::<u16>().ok());
-        port.ok_or("an address is HOST:PORT")?;
+        port.ok_or("an address has the form HOST:PORT")?;
         let found = text
             .to_socket_addrs()
-            .map_err(|error| format!("an address is HOST:PORT ({error})"))?;
+            .map_err(|error| format!("cannot resolve the address: {error}; it has the form HOST:PORT"))?;
         Ok(Self(found.collect()))
     }
 }
 
 impl Addresses {
-    /// Listens, for a runtime that must not be held up.
+    /// Opens a non-blocking listener, for an async runtime.
     ///
     /// # Errors
-    /// When none of the addresses can be listened on.
+    /// When none of the addresses is available.
     pub(crate) fn listen(&self) -> Result<TcpListener, Error> {
         let listener = TcpListener::bind(&self.0[..]).map_err(|error| {
             let addresses: Vec<_> = self.0.iter().map(ToString::to_string).collect();

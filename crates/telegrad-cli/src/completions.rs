@@ -1,4 +1,4 @@
-//! `telegrad completions`: what a shell needs to complete this command.
+//! `telegrad completions`: completion scripts for shells.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::{Cli, print};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The shell to print them for
+    /// The shell
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! A page that shows a world while it runs, and numbers for monitoring.
+//! A page that shows a running world, and metrics for monitoring.
 
 mod answer;
 mod metrics;
@@ -19,46 +19,49 @@ use tokio::sync::Mutex;
 use crate::Error;
 use crate::addresses::Addresses;
 use crate::page::{Fetches, Page, guarded};
-use crate::watch::{Asking, Which};
+use crate::watch::{Discovery, WorldSelector};
 
-/// What shows the world: it asks for the rest.
+/// The page, which requests its data from this server.
 const PAGE: Page = Page {
     title: "Telegrad dashboard",
-    fetches: Fetches::FromHere,
+    fetches: Fetches::SameOrigin,
     style: include_str!("dashboard/page.css"),
     body: include_str!("dashboard/page.html"),
     script: &[
-        include_str!("dashboard/page/words.js"),
+        include_str!("dashboard/page/format.js"),
         include_str!("dashboard/page/history.js"),
-        include_str!("dashboard/page/asking.js"),
+        include_str!("dashboard/page/polling.js"),
         include_str!("dashboard/page/lines.js"),
         include_str!("dashboard/page/charts.js"),
         include_str!("dashboard/page/workers.js"),
         include_str!("dashboard/page/calls.js"),
-        include_str!("dashboard/page/all.js"),
+        include_str!("dashboard/page/alerts.js"),
     ],
 };
 
-/// How old an answer may be: several who look at once do not make the workers answer more often.
+/// Maximum age of a status: several viewers do not cause more requests to the workers.
 const FRESH: Duration = Duration::from_millis(400);
 
-/// Looks for everybody who asks: one look at a time, which the others wait for.
-type Shared = Arc<Mutex<Looking>>;
+/// Shared by all requests; one of them asks the workers while the others wait.
+type Shared = Arc<Mutex<StatusCache>>;
 
-struct Looking {
-    which: Which,
-    asking: Asking,
-    last: Seen,
+struct StatusCache {
+    selector: WorldSelector,
+    discovery: Discovery,
+    last: Workers,
     when: Option<Instant>,
 }
 
-/// The workers of the world, or why they cannot be asked.
-type Seen = Result<Arc<[Status]>, String>;
+/// The workers of the world, or the error of discovery them.
+type Workers = Result<Arc<[Status]>, String>;
 
-impl Looking {
-    fn look(&mut self) -> Seen {
+impl StatusCache {
+    fn refresh(&mut self) -> Workers {
         if self.when.is_none_or(|when| when.elapsed() >= FRESH) {
-            let worlds = self.asking.all(self.which).map_err(|error| error.to_string());
+            let worlds = self
+                .discovery
+                .worlds(self.selector)
+                .map_err(|error| error.to_string());
             self.last = worlds.map(|worlds| largest(worlds).into());
             self.when = Some(Instant::now());
         }
@@ -66,38 +69,37 @@ impl Looking {
     }
 }
 
-/// A program may have several worlds at once; the largest is what it is about, however many of its workers answer.
+/// Selects the largest world of a program, regardless of how many of its workers answer.
 fn largest(worlds: Vec<Vec<Status>>) -> Vec<Status> {
     let size = |workers: &Vec<Status>| workers.first().map(|first| (first.size, Reverse(first.world)));
     worlds.into_iter().max_by_key(size).unwrap_or_default()
 }
 
-/// What can be seen now; nothing yet, or no more, when no worker answers.
-async fn look(shared: &Shared) -> Seen {
-    let mut looking = shared.clone().lock_owned().await;
-    // Asking takes a while where a worker does not answer. The page and all others are served meanwhile.
-    let seen = tokio::task::spawn_blocking(move || looking.look()).await;
-    seen.unwrap_or_else(|error| Err(error.to_string()))
+/// The current workers; empty while no worker answers.
+async fn workers(shared: &Shared) -> Workers {
+    let mut cache = shared.clone().lock_owned().await;
+    // Blocking: a worker that does not answer takes time, in which other requests are served.
+    let workers = tokio::task::spawn_blocking(move || cache.refresh()).await;
+    workers.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Serves the page on a thread of its own, for the world that this process starts, at the first of these addresses that can be
-/// listened on; where it is.
+/// Serves the page of the world that this process starts, on a thread of its own. Returns the address.
 ///
 /// # Errors
-/// When none of the addresses can be listened on.
+/// When none of the addresses is available.
 pub(crate) fn serve(addresses: &Addresses) -> Result<SocketAddr, Error> {
     let listener = addresses.listen()?;
     let address = listener.local_addr()?;
-    let shared: Shared = Arc::new(Mutex::new(Looking {
-        which: Which::of(std::process::id()),
-        asking: Asking::default(),
+    let shared: Shared = Arc::new(Mutex::new(StatusCache {
+        selector: WorldSelector::process(std::process::id()),
+        discovery: Discovery::default(),
         last: Ok(Arc::default()),
         when: None,
     }));
     let app = PAGE
-        .served(PAGE.whole())
+        .router(PAGE.html())
         .route("/status.json", get(status))
-        .route("/metrics", get(numbers))
+        .route("/metrics", get(metrics))
         .with_state(shared);
     let app = guarded(app, address);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -107,7 +109,7 @@ pub(crate) fn serve(addresses: &Addresses) -> Result<SocketAddr, Error> {
         .name("dashboard".into())
         .spawn(move || {
             runtime.block_on(async {
-                // It ends with the process.
+                // Runs until the process ends.
                 if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
                     let _ = axum::serve(listener, app).await;
                 }
@@ -117,24 +119,27 @@ pub(crate) fn serve(addresses: &Addresses) -> Result<SocketAddr, Error> {
 }
 
 async fn status(State(shared): State<Shared>) -> Response {
-    match look(&shared).await {
+    match workers(&shared).await {
         Ok(workers) => Json(answer::of(&workers)).into_response(),
-        Err(error) => unknown(error),
+        Err(error) => failure(error),
     }
 }
 
-async fn numbers(State(shared): State<Shared>) -> Response {
-    match look(&shared).await {
+async fn metrics(State(shared): State<Shared>) -> Response {
+    match workers(&shared).await {
         Ok(workers) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-            (kind, metrics::text(&workers)).into_response()
+            let kind = [(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)];
+            match metrics::text(&workers) {
+                Ok(text) => (kind, text).into_response(),
+                Err(error) => failure(error.to_string()),
+            }
         }
-        Err(error) => unknown(error),
+        Err(error) => failure(error),
     }
 }
 
-/// That the workers cannot be asked is not that there are none.
-fn unknown(error: String) -> Response {
+/// An error response: a failed request to the workers must not look like an empty world.
+fn failure(error: String) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, error + "\n").into_response()
 }
 
@@ -154,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_world_is_shown_whoever_answers() {
+    fn the_largest_world_is_selected_regardless_of_answers() {
         let small = || vec![worker(1, 2), worker(1, 2)];
         let large = || vec![worker(2, 3)];
         assert_eq!(largest(vec![small(), large()]), large());
         assert_eq!(largest(vec![large(), small()]), large());
         let other = || vec![worker(3, 3), worker(3, 3)];
-        assert_eq!(largest(vec![other(), large()]), large(), "and it stays the same");
+        assert_eq!(largest(vec![other(), large()]), large(), "the choice is stable");
         assert_eq!(largest(Vec::new()), []);
     }
 }

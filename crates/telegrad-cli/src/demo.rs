@@ -1,4 +1,4 @@
-//! `telegrad demo`: complete runs on this machine, to see and to play with.
+//! `telegrad demo`: complete examples that run on this machine.
 
 mod split_learning;
 

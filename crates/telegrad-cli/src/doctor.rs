@@ -1,4 +1,4 @@
-//! `telegrad doctor`: why nothing happens.
+//! `telegrad doctor`: diagnoses a world that hangs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -6,35 +6,34 @@ use std::time::Duration;
 use telegrad::status::Status;
 use telegrad::status::is_shutdown;
 
-use crate::watch::{Asking, Chains, Which, silent};
+use crate::watch::{Chains, Discovery, WorldSelector, silent};
 use crate::{Error, fail, print};
 
-/// Ask all workers of a world what they wait for.
+/// Find out what the workers of a world wait for.
 ///
-/// Prints the chains of calls that have been under way for a while, from the one that nobody waits for to the one that everything
-/// waits for, and names a cycle when there is one: its calls wait until one of them reaches its time limit. A chain that comes back to
-/// a worker may be one, if its functions wait for each other in a way that cannot be seen, as for a lock: that is said, too. So is who
-/// waits at a barrier, and for whom.
+/// Prints each chain of calls that has been in flight for a while, from its first caller to the call that all others wait for.
+/// Reports cycles: calls that wait for each other until one reaches its time limit. A chain that returns to a worker is reported as a
+/// possible cycle: its functions may wait for each other in a way that calls do not show, for a lock for instance. At a barrier,
+/// prints the workers that wait and the ones that have not arrived.
 ///
-/// It finds workers on this machine that `telegrad run` has started, or that have TELEGRAD_STATUS in their environment, and only those
-/// of the same user.
+/// Finds the user's own workers on this machine that `telegrad run` has started or that have TELEGRAD_STATUS in their environment.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    world: WorldSelector,
 
-    /// Leave out calls that have been under way for less
+    /// Ignore calls that have been in flight for less
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::run::seconds)]
     older: Duration,
 }
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0  nothing has been under way for that long
-  1  there is no world, or it cannot be asked
-  3  something has been under way for that long
-  4  there is a cycle";
+  0  no call has been in flight for that long
+  1  no world was found, or its workers could not be asked
+  3  a call has been in flight for that long
+  4  calls wait for each other in a cycle";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     match examine(args) {
@@ -46,15 +45,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// What there is to say, and the exit code.
+/// Returns the findings and the exit code.
 fn examine(args: &Args) -> Result<(String, u8), Error> {
-    let workers = Asking::default().find(args.which)?;
+    let workers = Discovery::default().world(args.world)?;
     let mut text = overview(&workers);
     let chains = Chains::new(&workers);
     let leaving = chains.leaving();
     if !leaving.is_empty() {
         text += &format!(
-            "{} of {} workers wait in the shutdown for all others: {}\n",
+            "{} of {} workers are in shutdown and wait for the others: {}\n",
             leaving.len(),
             workers.len(),
             leaving.join(", ")
@@ -62,10 +61,10 @@ fn examine(args: &Args) -> Result<(String, u8), Error> {
     }
     let waits = chains.older(args.older);
     if waits.is_empty() {
-        text += "nothing has been under way for long\n";
+        text += "no call has been in flight for long\n";
     }
-    for meeting in &waits.meetings {
-        text += &format!("\n{meeting}\n");
+    for barrier in &waits.barriers {
+        text += &format!("\n{barrier}\n");
     }
     for chain in &waits.chains {
         text += &format!("\n{chain}\n");
@@ -92,13 +91,13 @@ fn overview(workers: &[Status]) -> String {
     let calls = workers.iter().flat_map(|worker| &worker.made);
     let calls = calls.filter(|made| !is_shutdown(&made.function)).count();
     let mut text = format!(
-        "{} of {size} workers answer; {calls} calls are under way\n",
+        "{} of {size} workers answer; {calls} calls are in flight\n",
         workers.len()
     );
     let silent: Vec<_> = silent(workers).iter().map(ToString::to_string).collect();
     if !silent.is_empty() {
         text += &format!(
-            "no answer from rank {}: it is gone, stopped, on another host, or cannot be seen\n",
+            "no answer from rank {}: the worker has ended, is stopped, runs on another host, or belongs to another user\n",
             silent.join(", ")
         );
     }

@@ -1,4 +1,4 @@
-//! `telegrad man`: the manual.
+//! `telegrad man`: man pages.
 
 use std::process::ExitCode;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             None => cli
                 .error(
                     ErrorKind::InvalidSubcommand,
-                    format!("there is no subcommand `{name}`"),
+                    format!("there is no subcommand `{name}`; `telegrad help` lists them"),
                 )
                 .exit(),
         },

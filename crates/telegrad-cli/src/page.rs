@@ -1,4 +1,4 @@
-//! Pages for the browser: each is one file that has everything in it and needs no network.
+//! Pages for the browser: each is one self-contained file.
 
 use std::io::{self, BufWriter, IntoInnerError};
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-/// What all pages are put into.
+/// The template of all pages.
 const FRAME: &str = include_str!("page/frame.html");
-/// What they share.
+/// Style and scripts that all pages share.
 const STYLE: &str = include_str!("page/base.css");
 const SCRIPT: [&str; 3] = [
     include_str!("page/numbers.js"),
@@ -27,45 +27,45 @@ const SCRIPT: [&str; 3] = [
     include_str!("page/heat.js"),
 ];
 
-/// Nothing but what is in the page itself.
-macro_rules! itself {
+/// A policy that allows only the contents of the page itself.
+macro_rules! self_contained {
     () => {
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
     };
 }
 
-/// What a page may fetch.
+/// Requests that a page may make.
 #[derive(Clone, Copy)]
 pub(crate) enum Fetches {
-    /// Nothing: all is in it.
+    /// None: the page has all its data.
     Nothing,
-    /// What the one has that served it.
-    FromHere,
+    /// Requests to the server of the page.
+    SameOrigin,
 }
 
 impl Fetches {
-    /// As browsers are told.
+    /// The content security policy.
     fn policy(self) -> &'static str {
         match self {
-            Self::Nothing => itself!(),
-            Self::FromHere => concat!(itself!(), "; connect-src 'self'"),
+            Self::Nothing => self_contained!(),
+            Self::SameOrigin => concat!(self_contained!(), "; connect-src 'self'"),
         }
     }
 }
 
-/// What a page has of its own.
+/// The specific parts of a page.
 pub(crate) struct Page {
     pub(crate) title: &'static str,
     pub(crate) fetches: Fetches,
     pub(crate) style: &'static str,
     pub(crate) body: &'static str,
-    /// One after the other they are one script: what comes first is known to those that follow.
+    /// Concatenated into one script, in dependency order.
     pub(crate) script: &'static [&'static str],
 }
 
 impl Page {
-    /// The whole page.
-    pub(crate) fn whole(&self) -> String {
+    /// Assembles the page.
+    pub(crate) fn html(&self) -> String {
         let script = [&SCRIPT, self.script].concat().join("\n");
         let parts = [
             ("policy", self.fetches.policy()),
@@ -77,14 +77,14 @@ impl Page {
         filled(FRAME, &parts)
     }
 
-    /// The whole page, with something for its script to show where its body has a place for it.
+    /// Assembles the page with data for its script, in the placeholder of its body.
     pub(crate) fn with(&self, data: &impl Serialize) -> io::Result<String> {
-        Ok(filled(&self.whole(), &[("data", &packed(data)?)]))
+        Ok(filled(&self.html(), &[("data", &packed(data)?)]))
     }
 
-    /// Serves it, once it is whole.
-    pub(crate) fn served<S: Clone + Send + Sync + 'static>(&self, whole: String) -> Router<S> {
-        let page = Bytes::from(whole);
+    /// The route of the assembled page.
+    pub(crate) fn router<S: Clone + Send + Sync + 'static>(&self, html: String) -> Router<S> {
+        let page = Bytes::from(html);
         let headers = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
             (header::CONTENT_SECURITY_POLICY, self.fetches.policy()),
@@ -93,27 +93,27 @@ impl Page {
     }
 }
 
-/// Lets a server that only this machine reaches answer only those who call it by an address, or as `localhost`.
+/// On a loopback address, restricts an app to requests whose `Host` is an IP address or `localhost`.
 ///
-/// Names of elsewhere can be made to lead here: a page of theirs that a person looks at could then read what is served as if
-/// it were its own. Where others are served, too, they may know the machine by any name, and nothing is held back from them.
+/// Protects against DNS rebinding: a foreign name that resolves to this machine would let a foreign page read the app
+/// as its own origin. An app on another address may be reached by any name of the machine, so it accepts all.
 pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(app: Router<S>, listens_on: SocketAddr) -> Router<S> {
     if !listens_on.ip().to_canonical().is_loopback() {
         return app;
     }
-    app.layer(middleware::from_fn(only_by_address))
+    app.layer(middleware::from_fn(require_local_host))
 }
 
-async fn only_by_address(request: Request, next: Next) -> Response {
-    if is_called_by_address(request.headers()) {
+async fn require_local_host(request: Request, next: Next) -> Response {
+    if has_local_host(request.headers()) {
         return next.run(request).await;
     }
-    let why = "This is only served to this machine, by its address or as localhost.\n";
+    let why = "Forbidden: open this page as localhost or by an IP address of this machine.\n";
     (StatusCode::FORBIDDEN, why).into_response()
 }
 
-/// Whether whoever asks has found this under an address, or as `localhost`, and not under a name of somebody else.
-fn is_called_by_address(headers: &HeaderMap) -> bool {
+/// Whether the `Host` header is an IP address or `localhost`.
+fn has_local_host(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else {
         return false;
@@ -123,7 +123,7 @@ fn is_called_by_address(headers: &HeaderMap) -> bool {
     host.eq_ignore_ascii_case("localhost") || inner.unwrap_or(host).parse::<IpAddr>().is_ok()
 }
 
-/// Something as JSON, in gzip, in letters and digits: recordings are large.
+/// Encodes data as JSON, compressed with gzip, in base64: recordings are large.
 fn packed(data: &impl Serialize) -> io::Result<String> {
     let letters = EncoderStringWriter::new(&STANDARD);
     let mut packer = GzEncoder::new(BufWriter::new(letters), Compression::default());
@@ -135,14 +135,14 @@ fn packed(data: &impl Serialize) -> io::Result<String> {
     Ok(letters.into_inner())
 }
 
-/// A text with something in each of its places, which look like `{{this}}`. What is put in is not looked at again.
+/// Replaces the placeholders of a template, such as `{{title}}`. Replacements are not expanded again.
 fn filled(text: &str, parts: &[(&str, &str)]) -> String {
     let mut whole = String::new();
     let mut pieces = text.split("{{");
     whole.extend(pieces.next());
     for piece in pieces {
         let part = piece.split_once("}}").and_then(|(name, rest)| {
-            let part = parts.iter().find(|(place, _)| *place == name)?;
+            let part = parts.iter().find(|(placeholder, _)| *placeholder == name)?;
             Some((part.1, rest))
         });
         match part {
@@ -160,11 +160,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_and_localhost_are_not_somebody_elses_name() {
-        let is_let_in = |host: &str| {
+    fn only_ip_addresses_and_localhost_are_local_hosts() {
+        let is_local = |host: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().unwrap());
-            is_called_by_address(&headers)
+            has_local_host(&headers)
         };
         for host in [
             "127.0.0.1",
@@ -175,7 +175,7 @@ mod tests {
             "localhost",
             "LocalHost:8000",
         ] {
-            assert!(is_let_in(host), "{host}");
+            assert!(is_local(host), "{host}");
         }
         for host in [
             "",
@@ -187,13 +187,13 @@ mod tests {
             "notlocalhost",
             "localhost:8000@evil.example",
         ] {
-            assert!(!is_let_in(host), "{host}");
+            assert!(!is_local(host), "{host}");
         }
-        assert!(!is_called_by_address(&HeaderMap::new()), "nobody said");
+        assert!(!has_local_host(&HeaderMap::new()), "no Host header");
     }
 
     #[test]
-    fn data_is_packed_and_cannot_end_the_element_that_it_is_in() {
+    fn data_is_compressed_and_cannot_end_its_element() {
         let page = Page {
             title: "t",
             fetches: Fetches::Nothing,

@@ -1,4 +1,4 @@
-//! `telegrad top`: a world while it runs, in the terminal.
+//! `telegrad top`: shows a running world in the terminal.
 
 mod columns;
 mod screen;
@@ -14,32 +14,31 @@ use std::time::Duration;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
-use crate::watch::{Look, Watch, Which};
+use crate::watch::{Snapshot, Watch, WorldSelector};
 use crate::{Error, fail};
 use screen::Screen;
 
-/// Show what the workers of a world are doing, again and again.
+/// Show the workers of a running world in the terminal.
 ///
-/// Calls in flight, rates, latencies, bytes, queues, references and autograd contexts of every worker, the calls that have been under
-/// way for longest, and who waits for whom. The arrow keys move through the workers where there are many.
+/// Shows calls in flight, rates, latencies, bytes, queues, references and autograd contexts of every worker, the oldest calls, and the
+/// chains of calls that wait for each other. The arrow keys scroll through the workers.
 ///
-/// It finds workers on this machine that `telegrad run` has started, or that have TELEGRAD_STATUS in their environment, and only those
-/// of the same user.
+/// Finds the user's own workers on this machine that `telegrad run` has started or that have TELEGRAD_STATUS in their environment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    world: WorldSelector,
 
-    /// How often to look
+    /// Time between updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::run::seconds)]
     interval: Duration,
 }
 
-/// How often to look at most and at least.
+/// The shortest and the longest time between updates.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-/// How long until keys, signals and looks are seen.
-const ATTENTION: Duration = Duration::from_millis(50);
+/// The longest delay until keys, signals and snapshots are handled.
+const POLL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     match show(args) {
@@ -49,33 +48,36 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn show(args: &Args) -> Result<(), Error> {
-    let mut watch = Watch::new(args.which);
-    // Before the screen is taken, so that what is wrong can be read.
-    let first = watch.look()?;
+    let mut watch = Watch::new(args.world);
+    // Before the terminal changes its mode, so that an error stays readable.
+    let first = watch.snapshot()?;
     if !std::io::stdout().is_terminal() {
-        return Err("this needs a terminal; `telegrad doctor` does not".into());
+        return Err(
+            "`telegrad top` needs a terminal as its standard output; `telegrad doctor` works without one"
+                .into(),
+        );
     }
-    // Whoever ends this gets the terminal back as it was. A terminal that is gone needs nothing: its signal ends the process.
+    // After these signals, the terminal is restored. SIGHUP ends the process: its terminal is closed.
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, ended.clone())?;
     }
     let interval = args.interval.clamp(INTERVALS.0, INTERVALS.1);
-    let (sender, looks) = sync_channel(1);
+    let (sender, snapshots) = sync_channel(1);
     let mut terminal = ratatui::try_init()?;
-    // On a thread of its own: a worker that does not answer is waited for, and keys are not to be meanwhile.
-    thread::spawn(move || keep_looking(watch, interval, &sender));
-    let shown = draw(&mut terminal, first, &looks, &ended);
+    // On a thread of its own, so that keys work while a worker does not answer.
+    thread::spawn(move || take_snapshots(watch, interval, &sender));
+    let result = draw(&mut terminal, first, &snapshots, &ended);
     ratatui::restore();
-    shown
+    result
 }
 
-/// Looks until nobody wants to see it any more.
-fn keep_looking(mut watch: Watch, interval: Duration, sender: &SyncSender<Result<Look, String>>) {
+/// Takes snapshots until the receiver is dropped.
+fn take_snapshots(mut watch: Watch, interval: Duration, sender: &SyncSender<Result<Snapshot, String>>) {
     loop {
         thread::sleep(interval);
         if sender
-            .send(watch.look().map_err(|error| error.to_string()))
+            .send(watch.snapshot().map_err(|error| error.to_string()))
             .is_err()
         {
             return;
@@ -85,37 +87,37 @@ fn keep_looking(mut watch: Watch, interval: Duration, sender: &SyncSender<Result
 
 fn draw(
     terminal: &mut ratatui::DefaultTerminal,
-    first: Look,
-    looks: &Receiver<Result<Look, String>>,
+    first: Snapshot,
+    snapshots: &Receiver<Result<Snapshot, String>>,
     ended: &AtomicBool,
 ) -> Result<(), Error> {
     let mut screen = Screen::default();
-    screen.seen(Ok(first));
-    let mut is_new = true;
+    screen.update(Ok(first));
+    let mut is_changed = true;
     while !ended.load(SeqCst) {
-        if is_new {
+        if is_changed {
             terminal.draw(|frame| screen.draw(frame))?;
         }
-        is_new = false;
-        if event::poll(ATTENTION)? {
-            is_new = true;
+        is_changed = false;
+        if event::poll(POLL)? {
+            is_changed = true;
             if let Event::Key(key) = event::read()?
                 && key.kind == KeyEventKind::Press
-                && !pressed(&mut screen, key)
+                && !handle_key(&mut screen, key)
             {
                 return Ok(());
             }
         }
-        while let Ok(look) = looks.try_recv() {
-            screen.seen(look);
-            is_new = true;
+        while let Ok(snapshot) = snapshots.try_recv() {
+            screen.update(snapshot);
+            is_changed = true;
         }
     }
     Ok(())
 }
 
-/// Does what a key is for; whether to go on.
-fn pressed(screen: &mut Screen, key: KeyEvent) -> bool {
+/// Handles a key; returns whether to continue.
+fn handle_key(screen: &mut Screen, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,

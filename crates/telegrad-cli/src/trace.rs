@@ -1,4 +1,4 @@
-//! `telegrad trace`: recordings of worlds.
+//! `telegrad trace`: makes recordings of worlds and shows them.
 
 mod merge;
 mod output;
@@ -16,7 +16,7 @@ use telegrad::profile::{Profile, printable};
 
 use crate::{Error, fail};
 
-/// Record what the workers of a world do, and look at recordings.
+/// Record the workers of a world, and examine recordings.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -39,25 +39,30 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Merge(args) => merge::run(args),
         Command::View(args) => view::run(args),
     };
-    // What is wrong with a file may be what it says.
+    // An error of a file may quote its contents.
     done.unwrap_or_else(|error| fail(&*Error::from(printable(&error.to_string())), 1))
 }
 
-/// Says what is in a file that was written, and what is not.
+/// Reports the contents of a written file, and what it lacks.
 fn report(profile: &Profile, file: &Path) {
     say(&format!(
-        "{} events of {} workers are in {file}; `telegrad trace view {file}` shows them",
+        "wrote {} events of {} workers to {file}; `telegrad trace view {file}` shows them",
         profile.events.len(),
         profile.workers.len(),
         file = file.display(),
     ));
     for (worker, why) in &profile.missing {
-        say(&format!("not all events of `{worker}` are there: {why}"));
+        say(&incomplete(worker, why));
     }
-    profile.doubts().iter().for_each(|doubt| say(doubt));
+    profile.clock_warnings().iter().for_each(|doubt| say(doubt));
 }
 
-fn say(what: &str) {
-    // With standard error closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "telegrad: {}", printable(what));
+/// The note about a worker whose events are not complete.
+fn incomplete(worker: &str, why: &str) -> String {
+    format!("events of `{worker}` are missing: {why}")
+}
+
+fn say(text: &str) {
+    // Without standard error, the exit code still reports success or failure.
+    let _ = writeln!(std::io::stderr(), "telegrad: {}", printable(text));
 }

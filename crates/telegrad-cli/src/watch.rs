@@ -1,4 +1,4 @@
-//! Looking at a world that runs, again and again.
+//! Snapshots of a running world.
 
 mod chains;
 mod worlds;
@@ -10,39 +10,39 @@ use telegrad::status::{Latency, Status};
 
 use crate::Error;
 
-pub(crate) use chains::{Chain, Chains, UnderWay, Waits};
-pub(crate) use worlds::{Asking, Which};
+pub(crate) use chains::{CallInFlight, Chain, Chains, Waits};
+pub(crate) use worlds::{Discovery, WorldSelector};
 
-/// Waits that are worth showing are at least so old.
+/// Minimum age of the waits to show.
 pub(crate) const OLD: Duration = Duration::from_secs(1);
 
-/// Looks at one world.
+/// Takes snapshots of one world.
 pub(crate) struct Watch {
-    which: Which,
-    asking: Asking,
-    /// What was seen last.
+    selector: WorldSelector,
+    discovery: Discovery,
+    /// The last status of each worker.
     before: BTreeMap<u32, Status>,
 }
 
-/// What was seen.
+/// The workers of a world at one time.
 #[derive(Default)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     /// The workers that answer, by rank.
-    pub(crate) workers: Vec<Seen>,
-    /// The ranks of those that do not.
+    pub(crate) workers: Vec<WorkerSnapshot>,
+    /// The ranks of the workers that do not answer.
     pub(crate) silent: Vec<u32>,
 }
 
-/// A worker, and what has changed since the look before.
-pub(crate) struct Seen {
+/// A worker, and its changes since the last snapshot.
+pub(crate) struct WorkerSnapshot {
     pub(crate) status: Status,
-    /// Nothing when there was none.
+    /// `None` in the first snapshot.
     pub(crate) rates: Option<Rates>,
-    /// Of all calls that have ended since; nothing when that is not known.
+    /// Latency of the calls that have ended since the last snapshot; `None` in the first one.
     pub(crate) latency: Option<Latency>,
 }
 
-/// What happened in a second.
+/// Changes per second.
 #[derive(Clone, Copy)]
 pub(crate) struct Rates {
     pub(crate) made: f64,
@@ -52,20 +52,20 @@ pub(crate) struct Rates {
 }
 
 impl Watch {
-    pub(crate) fn new(which: Which) -> Self {
+    pub(crate) fn new(selector: WorldSelector) -> Self {
         Self {
-            which,
-            asking: Asking::default(),
+            selector,
+            discovery: Discovery::default(),
             before: BTreeMap::new(),
         }
     }
 
-    /// Looks now.
-    pub(crate) fn look(&mut self) -> Result<Look, Error> {
-        let statuses = self.asking.find(self.which)?;
-        // Whatever other worlds come and go meanwhile.
+    /// Takes a snapshot.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        let statuses = self.discovery.world(self.selector)?;
+        // Stays with this world when others appear.
         if let Some(first) = statuses.first() {
-            self.which = Which::world(first.world);
+            self.selector = WorldSelector::world(first.world);
         }
         let silent = silent(&statuses);
         let known = statuses
@@ -77,28 +77,28 @@ impl Watch {
             let before = before
                 .get(&status.rank)
                 .filter(|before| before.process == status.process && before.world == status.world);
-            Seen::new(status, before)
+            WorkerSnapshot::new(status, before)
         });
-        Ok(Look {
+        Ok(Snapshot {
             workers: workers.collect(),
             silent,
         })
     }
 }
 
-/// The ranks of the workers that do not answer.
+/// Returns the ranks of the workers that do not answer.
 pub(crate) fn silent(workers: &[Status]) -> Vec<u32> {
     let size = workers.first().map_or(0, |worker| worker.size as u32);
     let answering: BTreeSet<u32> = workers.iter().map(|worker| worker.rank).collect();
     (0..size).filter(|rank| !answering.contains(rank)).collect()
 }
 
-impl Seen {
+impl WorkerSnapshot {
     fn new(status: Status, before: Option<&Status>) -> Self {
         let since = |before: &Status| -> Vec<Latency> {
             let since = |latency: &Latency| match before.latency.iter().find(|other| other.to == latency.to) {
                 Some(earlier) => latency.since(earlier),
-                // It was called for the first time meanwhile.
+                // The first call to this callee came after the last snapshot.
                 None => Some(latency.clone()),
             };
             status.latency.iter().filter_map(since).collect()
@@ -112,9 +112,9 @@ impl Seen {
 }
 
 impl Rates {
-    /// Nothing when no time has passed.
+    /// `None` if no time has passed.
     fn new(now: &Status, before: &Status) -> Option<Self> {
-        // By the clock of who has counted.
+        // By the clock of the worker that has counted.
         let elapsed = now.uptime.checked_sub(before.uptime)?;
         if elapsed.is_zero() {
             return None;
@@ -130,7 +130,7 @@ impl Rates {
     }
 }
 
-/// The name of a worker: its own word, or that of one that has called it.
+/// The name of a worker, from its own status or from that of one of its callers.
 fn name_of<'a>(rank: u32, workers: impl Iterator<Item = &'a Status> + Clone) -> Option<String> {
     let own = workers.clone().find(|worker| worker.rank == rank);
     let called = || {
@@ -142,15 +142,15 @@ fn name_of<'a>(rank: u32, workers: impl Iterator<Item = &'a Status> + Clone) -> 
         .or_else(|| called().map(|latency| latency.name.clone()))
 }
 
-impl Look {
-    /// The name of a worker, if anybody says it.
+impl Snapshot {
+    /// The name of a worker, if any status has it.
     pub(crate) fn name(&self, rank: u32) -> Option<String> {
-        name_of(rank, self.workers.iter().map(|seen| &seen.status))
+        name_of(rank, self.workers.iter().map(|worker| &worker.status))
     }
 
-    /// What the workers said.
+    /// The statuses of the workers.
     pub(crate) fn statuses(&self) -> Vec<Status> {
-        self.workers.iter().map(|seen| seen.status.clone()).collect()
+        self.workers.iter().map(|worker| worker.status.clone()).collect()
     }
 }
 
@@ -158,7 +158,7 @@ impl Look {
 mod tests {
     use super::*;
 
-    /// A worker that has been there for so long and has made so many calls.
+    /// A worker with this uptime and number of calls.
     fn worker(seconds: u64, calls: u64) -> Status {
         let mut counters = telegrad::DebugInfo::default();
         counters.calls_made = calls;
@@ -181,40 +181,40 @@ mod tests {
         }
     }
 
-    fn seen(now: Status, before: Option<&Status>) -> (Option<f64>, Option<u64>) {
-        let seen = Seen::new(now, before);
+    fn changes(now: Status, before: Option<&Status>) -> (Option<f64>, Option<u64>) {
+        let worker = WorkerSnapshot::new(now, before);
         (
-            seen.rates.map(|rates| rates.made),
-            seen.latency.map(|latency| latency.count()),
+            worker.rates.map(|rates| rates.made),
+            worker.latency.map(|latency| latency.count()),
         )
     }
 
     #[test]
-    fn a_worker_that_does_not_answer_has_its_name_from_others() {
-        let look = Look {
-            workers: vec![Seen::new(worker(1, 1), None)],
+    fn a_silent_worker_has_its_name_from_its_callers() {
+        let snapshot = Snapshot {
+            workers: vec![WorkerSnapshot::new(worker(1, 1), None)],
             silent: vec![1, 2],
         };
         assert_eq!(
-            [0, 1, 2].map(|rank| look.name(rank)),
+            [0, 1, 2].map(|rank| snapshot.name(rank)),
             [Some("a".into()), Some("b".into()), None]
         );
     }
 
     #[test]
-    fn what_has_changed_is_known_after_the_second_look() {
+    fn changes_are_known_from_the_second_snapshot_on() {
         let before = worker(10, 100);
-        assert_eq!(seen(worker(10, 100), None), (None, None));
-        assert_eq!(seen(worker(12, 300), Some(&before)), (Some(100.0), Some(200)));
+        assert_eq!(changes(worker(10, 100), None), (None, None));
+        assert_eq!(changes(worker(12, 300), Some(&before)), (Some(100.0), Some(200)));
         assert_eq!(
-            seen(worker(10, 300), Some(&before)),
+            changes(worker(10, 300), Some(&before)),
             (None, Some(200)),
-            "in no time"
+            "no time has passed"
         );
         assert_eq!(
-            seen(worker(12, 40), Some(&before)).1,
+            changes(worker(12, 40), Some(&before)).1,
             Some(0),
-            "what was counted anew tells nothing of the time between"
+            "counters that restarted have no difference"
         );
     }
 }

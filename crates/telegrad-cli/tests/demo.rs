@@ -1,11 +1,11 @@
-//! `telegrad demo split-learning` as a person or a script uses it.
+//! `telegrad demo split-learning` on the command line.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs it with these arguments, in a folder of its own.
+/// Runs the demo in a folder.
 fn demo(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_telegrad"))
         .args(["demo", "split-learning"])
@@ -15,7 +15,7 @@ fn demo(folder: &Path, args: &[&str]) -> Output {
         .expect("the command starts")
 }
 
-/// The lines that it prints.
+/// Parses the JSON lines of a successful run.
 fn lines(output: &Output) -> Vec<Value> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
@@ -30,13 +30,13 @@ fn losses(lines: &[Value]) -> Vec<f64> {
 }
 
 #[test]
-fn it_recognises_digits_and_draws_how_it_got_there() {
+fn the_demo_recognises_digits_and_draws_its_progress() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(folder.path(), &["--json", "--seed", "1", "--epochs", "12"]);
     let lines = lines(&output);
     assert_eq!(lines.len(), 13);
     let last = &lines[12];
-    // The full run of 30 epochs gets to 0.98.
+    // The full run of 30 epochs reaches 0.98.
     assert!(last["test_accuracy"].as_f64().unwrap() > 0.95, "{last}");
     assert_eq!(last["steps"], 12 * 45);
     let losses = losses(&lines);
@@ -50,7 +50,7 @@ fn it_recognises_digits_and_draws_how_it_got_there() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_losses_wherever_the_layers_are() {
+fn the_same_seed_gives_the_same_losses_for_every_placement() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         let args = [&["--json", "--epochs", "2", "--batch", "64"], args].concat();
@@ -86,7 +86,7 @@ fn every_optimiser_learns() {
 }
 
 #[test]
-fn without_a_terminal_it_prints_plain_lines() {
+fn output_without_a_terminal_is_plain_lines() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(folder.path(), &["--epochs", "1", "--plot", "here.svg"]);
     let out = String::from_utf8_lossy(&output.stdout);
@@ -97,7 +97,7 @@ fn without_a_terminal_it_prints_plain_lines() {
 }
 
 #[test]
-fn bad_values_are_refused_before_anything_starts() {
+fn invalid_values_are_refused_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
     for (args, text) in [
         (["--epochs", "0"], "it must be 1 or more"),
@@ -105,7 +105,7 @@ fn bad_values_are_refused_before_anything_starts() {
         (["--lr", "-0.1"], "a learning rate is a positive number"),
         (["--lr", "nan"], "a learning rate is a positive number"),
         (["--processes", "5"], "5 is not in 1..=4"),
-        (["--label-side", "nobody"], "[possible values: client, server]"),
+        (["--label-side", "neither"], "[possible values: client, server]"),
         (["--optimizer", "lion"], "[possible values: sgd, adam, adamw,"),
         (["--batch", "5000"], "larger than the 1437 images"),
         (

@@ -1,20 +1,19 @@
-//! Where a worker can be reached.
+//! Addresses of workers.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
-/// A place where a worker listens.
+/// An address at which a worker listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Address {
     /// In this process, under this name.
     Mem(String),
-    /// On this host, an abstract Unix socket: it needs no file, and nothing is left of it when its
-    /// process is killed.
+    /// An abstract Unix socket on this host. It needs no file, and the end of its process leaves nothing behind.
     Unix(String),
-    /// Anywhere.
+    /// A TCP address.
     Tcp(SocketAddr),
 }
 
@@ -46,8 +45,8 @@ impl Wire for Address {
     }
 }
 
-/// Two workers with the same value can reach each other through abstract Unix sockets: same boot
-/// of the same kernel, same network namespace. Empty when it cannot be found out.
+/// Identifies the host, as far as abstract Unix sockets reach: same boot of the same kernel, same network
+/// namespace. Workers with the same value can connect through them. Empty if it cannot be determined.
 pub fn host_id() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let namespace = std::fs::read_link("/proc/self/ns/net");

@@ -1,10 +1,9 @@
 //! An allocator that keeps large blocks for reuse.
 //!
-//! Touching fresh pages is several times slower than copying into pages that were touched before,
-//! and a received tensor needs a large block every time: the tensor library frees it, and the
-//! system's allocator would give its pages back to the kernel. This allocator keeps such blocks.
-//! They are aligned to pages, which also avoids the one alignment at which `memcpy` crawls on some
-//! processors, and large ones ask for huge pages.
+//! Touching fresh pages is several times slower than copying into pages that were touched before. A received
+//! tensor needs a large block every time. When the tensor library frees it, the system's allocator returns its
+//! pages to the kernel. This allocator keeps such blocks. They are aligned to pages, which also avoids the one
+//! alignment at which `memcpy` crawls on some processors, and large ones ask for huge pages.
 //!
 //! A program opts in with two lines:
 //!
@@ -23,19 +22,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::classes::{class_of_size, size_of_class};
-use crate::shm::{is_adopted, leave_heap};
+use crate::shm::{is_adopted, release_adopted};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Blocks from this size on are kept; smaller ones are the system allocator's.
+/// Smallest block that is kept; smaller ones are the system allocator's.
 const LARGE: usize = 512 * 1024;
 
-/// Alignment of a page, which every block has.
+/// Size of a page, to which every block is aligned.
 const PAGE: usize = 4096;
 
-/// Blocks from this size on ask for huge pages.
+/// Smallest block that asks for huge pages.
 const HUGE: usize = 4 << 20;
 
-/// Bytes of free blocks that are kept. Beyond, blocks go back to the kernel.
+/// Most bytes of free blocks that are kept. Further ones go back to the kernel.
 const KEEP: usize = 1 << 30;
 
 /// Four sizes per doubling, from `LARGE` to beyond any machine: at most a fifth of a block is unused.
@@ -44,7 +43,7 @@ const CLASSES: usize = 4 * 28;
 /// A global allocator that keeps large blocks for reuse.
 #[derive(Debug)]
 pub struct TensorAlloc {
-    /// Behind a lock of the standard library, because that never allocates.
+    /// Behind a lock of the standard library, which never allocates.
     free: Mutex<Free>,
 }
 
@@ -59,12 +58,12 @@ struct Block {
     next: *mut Block,
 }
 
-// SAFETY: the pointers are to blocks that no one else uses while they are in the lists, and the
-// lists are only reached through the mutex.
+// SAFETY: the pointers are to free blocks, which only the lists refer to, and the lists are reached through the
+// mutex alone.
 unsafe impl Send for Free {}
 
 impl TensorAlloc {
-    /// An allocator with nothing kept yet.
+    /// An allocator without kept blocks.
     pub const fn new() -> Self {
         Self {
             free: Mutex::new(Free {
@@ -74,11 +73,10 @@ impl TensorAlloc {
         }
     }
 
-    /// A block of this class, null when there is no memory, and whether it is known to be all zeros.
+    /// Takes a block of this class, and whether it is known to be all zeros. Null without memory.
     fn take(&self, class: usize) -> (*mut u8, bool) {
         let size = size_of_class(LARGE, class);
-        // A thread that panicked while holding the lock did not leave the lists broken: nothing
-        // between taking and releasing it can panic.
+        // A panic under the lock leaves the lists intact: nothing between taking and releasing it can panic.
         let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let block = free.lists[class];
         if !block.is_null() {
@@ -101,12 +99,14 @@ impl TensorAlloc {
             return (ptr::null_mut(), false);
         };
         if size >= HUGE {
-            // SAFETY: the range is the mapping just made. Only advice: where it is refused, small pages serve.
+            // SAFETY: the range is the mapping just made. Only advice: small pages serve as well.
             let _ = unsafe { madvise(start, size, Advice::LinuxHugepage) };
         }
         (start.cast(), true)
     }
 
+    /// Keeps a free block, or returns it to the kernel.
+    ///
     /// # Safety
     /// `start` came from `take(class)` and is not used any more.
     unsafe fn give(&self, start: *mut u8, class: usize) {
@@ -114,13 +114,13 @@ impl TensorAlloc {
         let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if free.bytes + size > KEEP {
             drop(free);
-            // SAFETY: the block is exactly one mapping made by `take`, and by this function's
-            // contract nobody uses it.
+            // SAFETY: the block is exactly one mapping made by `take`, and by this function's contract it is
+            // not used any more.
             let _ = unsafe { munmap(start.cast(), size) };
             return;
         }
         let block: *mut Block = start.cast();
-        // SAFETY: the block is at least `LARGE` bytes, page-aligned, and ours to write.
+        // SAFETY: the block is at least `LARGE` bytes, page-aligned, and by this function's contract unused.
         unsafe {
             block.write(Block {
                 next: free.lists[class],
@@ -141,7 +141,7 @@ impl TensorAlloc {
         let moved = unsafe { self.alloc(new) };
         if !moved.is_null() {
             // SAFETY: both blocks are at least as large as the smaller layout, and different: the old one
-            // is still allocated. After the copy nobody uses it, and it was allocated with `old`.
+            // is still allocated. It was allocated with `old`, and is not used after the copy.
             unsafe {
                 ptr::copy_nonoverlapping(start, moved, old.size().min(new.size()));
                 self.dealloc(start, old);
@@ -157,8 +157,8 @@ impl Default for TensorAlloc {
     }
 }
 
-/// The class of a request, if it is one of ours. Depends on the layout alone, so that `dealloc`
-/// finds the same answer as `alloc` did.
+/// The class of a request, if it is large enough. Depends on the layout alone, so that `dealloc` finds the class
+/// that `alloc` found.
 fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() < LARGE || layout.align() > PAGE {
         return None;
@@ -167,10 +167,10 @@ fn class_of(layout: Layout) -> Option<usize> {
     (class < CLASSES).then_some(class)
 }
 
-/// Where the block went that [`is_installed`] asked for.
+/// Address of the block that [`is_installed`] allocated last.
 static PROBE: AtomicUsize = AtomicUsize::new(0);
 
-/// No other request has this size.
+/// A size that no other request has.
 const PROBE_SIZE: usize = LARGE + 12_345;
 
 /// Whether the global allocator of this program is a [`TensorAlloc`].
@@ -180,12 +180,11 @@ pub(crate) fn is_installed() -> bool {
     PROBE.load(SeqCst) == block.as_ptr().addr()
 }
 
-// SAFETY: requests that `class_of` does not claim go to the system allocator, on both ways. The
-// others get a block that is at least as large as its class, page-aligned, and owned by nobody
-// else: fresh from the kernel, or from a list that it has just been taken off. `class_of` gives the
-// same class for the same layout, so a block returns to the list it was made for. Memory that was
-// adopted from another process is in no class: both ways back ask for it first. Checked under
-// Miri-like reasoning only: Miri knows neither `mmap` nor `madvise`.
+// SAFETY: requests without a class go to the system allocator, on both ways. The others get a block that is at
+// least as large as its class, page-aligned, and referred to by nothing else: fresh from the kernel, or just
+// removed from a list. `class_of` gives the same class for the same layout, so a block returns to the list it was
+// made for. Memory that was adopted from another process is in no class: both ways back check for it first.
+// Miri cannot check this: it supports neither `mmap` with a shared file nor `madvise`.
 unsafe impl GlobalAlloc for TensorAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
@@ -201,7 +200,7 @@ unsafe impl GlobalAlloc for TensorAlloc {
         }
     }
 
-    /// Not the default, which would touch every page of memory that the kernel hands out zeroed.
+    /// The default would touch every page of memory that the kernel hands out zeroed.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(layout) else {
             // SAFETY: the caller's promise about `layout` is passed on.
@@ -209,14 +208,14 @@ unsafe impl GlobalAlloc for TensorAlloc {
         };
         let (start, is_zero) = self.take(class);
         if !is_zero && !start.is_null() {
-            // SAFETY: the block is at least as large as its class, which is at least `layout.size()`,
-            // and nobody else has it.
+            // SAFETY: the block is at least as large as its class, which is at least `layout.size()`, and only
+            // this function refers to it.
             unsafe { start.write_bytes(0, layout.size()) };
         }
         start
     }
 
-    /// Not the default, which would copy a small block where the system can let it grow in place.
+    /// The default would copy a small block where the system can let it grow in place.
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller promises that `new_size`, rounded up to the alignment, is a valid size,
         // and the alignment is that of a valid layout.
@@ -224,13 +223,13 @@ unsafe impl GlobalAlloc for TensorAlloc {
         let classes = (class_of(layout), class_of(new));
         match classes {
             _ if is_adopted(start) => {
-                // SAFETY: as below: it is a block of another kind, but as long as its layout says.
+                // SAFETY: as below: a block of another kind, but as long as its layout says.
                 unsafe { self.moved(start, layout, new) }
             }
-            // SAFETY: as `dealloc`, the block is the system allocator's, and it stays so: `dealloc`
-            // will find no class for the new layout either.
+            // SAFETY: as in `dealloc`, the block is the system allocator's, and it stays so: `dealloc` finds no
+            // class for the new layout either.
             (None, None) => unsafe { System.realloc(start, layout, new_size) },
-            // The block is as large as its class, so there is room, and `dealloc` finds the same class.
+            // The block is as large as its class, so the new size fits, and `dealloc` finds the same class.
             (Some(old), Some(same)) if old == same => start,
             // SAFETY: `new` is valid and not of size zero, which the caller promises, as it does that the block
             // was allocated with `layout`.
@@ -239,7 +238,7 @@ unsafe impl GlobalAlloc for TensorAlloc {
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        if leave_heap(start) {
+        if release_adopted(start) {
             return;
         }
         match class_of(layout) {

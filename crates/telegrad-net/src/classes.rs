@@ -1,11 +1,11 @@
-//! Sizes of blocks that are kept for reuse: four per doubling, so that at most a fifth of a block is unused.
+//! Size classes of reusable blocks: four per doubling, so that at most a fifth of a block is unused.
 
 /// The size of a class: `base` times 1, 1.25, 1.5, 1.75, 2, 2.5, …
 pub(crate) const fn size_of_class(base: usize, class: usize) -> usize {
     (base / 4 * (4 + class % 4)) << (class / 4)
 }
 
-/// The class of the smallest blocks that hold `size` bytes.
+/// The class of the smallest blocks with at least `size` bytes.
 pub(crate) const fn class_of_size(base: usize, size: usize) -> usize {
     let quarters = size.div_ceil(base / 4);
     if quarters <= 4 {

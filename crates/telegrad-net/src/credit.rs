@@ -1,9 +1,9 @@
-//! Back-pressure: how much one worker may have under way to another.
+//! Back-pressure: the credit of a sender.
 //!
-//! A sender has a window. A request takes its length out of it, in units, and the receiver gives
-//! the units back when it starts on the request: what is bounded is the memory of requests that
-//! wait. Giving back at the start and not at the end is what keeps nested calls free of deadlock
-//! (S21): a worker whose threads all wait inside calls still empties its queue.
+//! A sender has a window of credit units. A request takes units for its length. The receiver returns them when it
+//! starts the request, so the window bounds the memory of queued requests. Returning credit at the start and not
+//! at the end keeps nested calls free of deadlock (S21): a worker whose threads all wait inside calls still
+//! empties its queue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use telegrad_wire::{FrameHeader, FrameKind, IS_CONTROL};
 
-/// Bytes in one unit of credit. A small request costs one unit, so this also bounds how many may queue.
+/// Bytes in one unit of credit. A small request costs one unit, so the window also bounds their number.
 pub const UNIT: u64 = 4096;
 
-/// Whether a message holds credit: requests do, but not those among the workers themselves, which may be
-/// what gets the others going.
+/// Whether a message costs credit: all requests, except control requests among workers, on which the others may
+/// depend.
 pub(crate) fn costs_credit(header: &FrameHeader) -> bool {
     header.kind == FrameKind::Request && header.flags & IS_CONTROL == 0
 }
 
-/// Units that a request of `length` bytes costs, of a window of so many bytes. Never more than a part of the
-/// window: one tensor on its way must not keep small calls out.
+/// Units that a request of `length` bytes costs, at most a part of the window: one tensor on its way must not
+/// block small calls.
 pub(crate) fn cost(length: u64, window: u64) -> u32 {
     units(length).min(units(window / LARGE_ONES))
 }
 
-/// How many requests, however large, may be under way.
+/// Most requests of any size that may be under way.
 const LARGE_ONES: u64 = 4;
 
 fn units(length: u64) -> u32 {
     u32::try_from(length.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX)
 }
 
-/// The sender's side.
+/// The sender's credit.
 pub(crate) struct Window {
     limit: u64,
     used: AtomicU64,
-    /// Senders asleep; so that giving back need not lock when there are none.
+    /// Sleeping senders. Without any, returning credit takes no lock.
     waiters: AtomicU64,
     lock: Mutex<()>,
     changed: Condvar,
@@ -56,7 +56,7 @@ impl Window {
         }
     }
 
-    /// Takes `units` unless the window is used up. A message may exceed what is left of it.
+    /// Takes `units` unless the window is used up. A message may exceed the remaining units.
     pub(crate) fn try_take(&self, units: u32) -> bool {
         self.used
             .fetch_update(SeqCst, SeqCst, |used| {
@@ -65,19 +65,19 @@ impl Window {
             .is_ok()
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.used.load(SeqCst) < self.limit
     }
 
-    pub(crate) fn give_back(&self, units: u32) {
-        // Saturating, because the number comes from the wire.
+    pub(crate) fn release(&self, units: u32) {
+        // Saturating: the number comes from the wire.
         let _ = self
             .used
             .fetch_update(SeqCst, SeqCst, |used| Some(used.saturating_sub(units.into())));
         self.notify();
     }
 
-    /// Wakes the senders that wait, to look again.
+    /// Wakes waiting senders to check again.
     pub(crate) fn notify(&self) {
         if self.waiters.load(SeqCst) > 0 {
             let _guard = self.lock.lock();
@@ -85,7 +85,7 @@ impl Window {
         }
     }
 
-    /// Waits until `ready` or the deadline; false when it was the deadline.
+    /// Waits until `ready` or the deadline; false at the deadline.
     pub(crate) fn wait(&self, ready: impl Fn() -> bool, deadline: Option<Instant>) -> bool {
         self.waiters.fetch_add(1, SeqCst);
         let mut guard = self.lock.lock();
@@ -102,29 +102,29 @@ impl Window {
     }
 }
 
-/// The receiver's side: what it owes the sender.
-pub(crate) struct Owed {
+/// Credit that the receiver has to return.
+pub(crate) struct OwedCredit {
     units: AtomicU32,
-    /// From this many on, a frame of its own carries them; below, they wait for a reply to ride on.
+    /// From this many units on, a frame of its own carries them; fewer wait for the next header.
     threshold: u32,
 }
 
-impl Owed {
+impl OwedCredit {
     pub(crate) fn new(window: u64) -> Self {
-        // An eighth: early enough that a sender at the end of its window is not kept waiting, rare
-        // enough that calls without a reply of their own cost next to nothing.
+        // An eighth: early enough that a sender at the end of its window does not wait, and rare enough that
+        // calls without a reply of their own cost next to nothing.
         Self {
             units: AtomicU32::new(0),
             threshold: units(window / 8),
         }
     }
 
-    /// Adds units; true when they should be sent now.
+    /// Adds units; true if they should be sent now.
     pub(crate) fn add(&self, units: u32) -> bool {
         self.units.fetch_add(units, SeqCst).saturating_add(units) >= self.threshold
     }
 
-    /// Takes all of them, to put them into a header.
+    /// Takes all units, for a header.
     pub(crate) fn take(&self) -> u32 {
         if self.units.load(SeqCst) == 0 {
             0
@@ -134,29 +134,29 @@ impl Owed {
     }
 }
 
-/// Takes credit back for the sender at the other end.
-pub(crate) trait GiveBack: Send + Sync {
-    fn give_back(&self, units: u32);
+/// Returns credit to the sender at the other end.
+pub(crate) trait CreditReturn: Send + Sync {
+    fn return_credit(&self, units: u32);
 }
 
-/// A received message's share of the sender's window. Dropping it gives the share back.
-pub struct Credit(Option<(Arc<dyn GiveBack>, u32)>);
+/// The credit of a received message. Dropping it returns the credit to the sender.
+pub struct Credit(Option<(Arc<dyn CreditReturn>, u32)>);
 
 impl Credit {
-    /// Credit for nothing, for messages that cost none.
+    /// No credit, for messages that cost none.
     pub fn none() -> Self {
         Self(None)
     }
 
-    pub(crate) fn new(home: Arc<dyn GiveBack>, units: u32) -> Self {
-        Self(Some((home, units)))
+    pub(crate) fn new(link: Arc<dyn CreditReturn>, units: u32) -> Self {
+        Self(Some((link, units)))
     }
 }
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        if let Some((home, units)) = self.0.take() {
-            home.give_back(units);
+        if let Some((link, units)) = self.0.take() {
+            link.return_credit(units);
         }
     }
 }

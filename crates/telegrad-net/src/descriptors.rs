@@ -1,23 +1,23 @@
-//! Processes without file descriptors.
+//! Errors of processes without free file descriptors.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Whether this process, or its host, has no file descriptors left.
+/// Whether this process, or its host, has no free file descriptors.
 pub(crate) fn are_exhausted(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// The text of an error of the system, with advice where descriptors are what is missing.
+/// The text of a system error, with advice if descriptors are missing.
 pub(crate) fn explain(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::MFILE) => {
             let limit = getrlimit(Resource::Nofile).current;
             let limit = limit.map_or(String::new(), |limit| format!(" (the limit is {limit})"));
             format!(
-                "too many open files in this process{limit}: raise `ulimit -n`, or have fewer workers in one world"
+                "too many open files in this process{limit}: raise `ulimit -n`, or use fewer workers in one world"
             )
         }
         Some(Errno::NFILE) => "too many open files on this host: raise `fs.file-max`".into(),

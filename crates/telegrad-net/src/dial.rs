@@ -1,4 +1,4 @@
-//! The side that wants a link.
+//! The dialling side of a link.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
 
 use crate::descriptors::explain;
-use crate::handshake::{Hello, Lane, Welcome, introduce, offer};
+use crate::handshake::{Hello, Lane, Welcome, offer, send_hello};
 use crate::listen::admit_mem;
 use crate::shm::RegionEnd;
 use crate::socket::SocketLink;
@@ -17,36 +17,36 @@ use crate::socket::bulk::{MAX_LANES, MoreLanes};
 use crate::stream::Stream;
 use crate::{Address, Link, LinkOptions, Poller, Sink};
 
-/// Why there is no link.
+/// Why dialling failed.
 #[derive(Debug, Error)]
 #[error("cannot reach {address}: {why}")]
 pub struct DialError {
-    /// What was dialled.
+    /// The address that was dialled.
     pub address: Address,
     /// The reason, for people.
     pub why: String,
-    /// Whether the other side is there but will not have us: another address will not help.
+    /// The other side is there but refuses the link: another address will not help.
     pub refused: bool,
-    /// Whether nobody listens there.
-    pub nobody: bool,
+    /// No process listens at the address.
+    pub not_listening: bool,
 }
 
-/// What a new link needs from this side.
+/// The dialling side's part of a new link.
 pub struct Dialer<'a> {
-    /// What to say of ourselves; `window`, `lane`, `link` and `shares` are filled in.
+    /// The introduction; `window`, `lane`, `link` and `shares` are filled in.
     pub hello: Hello,
-    /// Takes what arrives.
+    /// Takes received messages.
     pub sink: Arc<dyn Sink>,
-    /// How the link is to be.
+    /// Options of the link.
     pub options: LinkOptions,
-    /// Watches the link's sockets. Asked for only when there are any.
+    /// Watches the link's sockets. Called only if there are any.
     pub poller: &'a dyn Fn() -> std::io::Result<Arc<Poller>>,
 }
 
-/// Makes a link to the worker at `address`.
+/// Opens a link to the worker at `address`.
 ///
 /// # Errors
-/// When nobody answers before `deadline`, or whoever does is not the worker wanted, or refuses.
+/// When no worker answers before `deadline`, or another one than `hello` names, or it refuses.
 pub fn dial(
     address: &Address,
     dialer: Dialer<'_>,
@@ -74,7 +74,7 @@ pub fn dial(
                 tracing::warn!(
                     peer = hello.to.name,
                     error,
-                    "no memory to share: Unix sockets it is"
+                    "shared memory cannot be created, using Unix sockets"
                 );
             })
             .ok(),
@@ -95,7 +95,7 @@ pub fn dial(
                     tracing::warn!(
                         peer = hello.to.name,
                         why,
-                        "no memory is shared: Unix sockets it is"
+                        "the peer declined shared memory, using Unix sockets"
                     )
                 })
                 .ok()
@@ -111,7 +111,7 @@ pub fn dial(
         false,
     );
     link.start().map_err(broken)?;
-    // Within a host one connection does as well as several.
+    // Within a host one connection is as fast as several.
     if let Address::Tcp(_) = address {
         link.may_open(MoreLanes {
             count: options.lanes.clamp(1, MAX_LANES) - 1,
@@ -123,7 +123,7 @@ pub fn dial(
     Ok((link, welcome))
 }
 
-/// One connection of a link, of the kind that `hello` says.
+/// Opens one connection of a link, for the lane that `hello` names.
 pub(crate) fn open_lane(
     address: &Address,
     hello: &Hello,
@@ -131,7 +131,7 @@ pub(crate) fn open_lane(
     deadline: Instant,
 ) -> Result<(Stream, Welcome), DialError> {
     let stream = connect(address, options, deadline).map_err(|error| DialError::broken(address, &error))?;
-    let welcome = introduce(&stream, hello, deadline).map_err(|error| {
+    let welcome = send_hello(&stream, hello, deadline).map_err(|error| {
         let refused = !matches!(error, crate::handshake::HandshakeError::Ended);
         DialError::failed(address, error.to_string(), refused)
     })?;
@@ -144,13 +144,13 @@ impl DialError {
             address: address.clone(),
             why,
             refused,
-            nobody: false,
+            not_listening: false,
         }
     }
 
     fn broken(address: &Address, error: &std::io::Error) -> Self {
         Self {
-            nobody: error.kind() == ErrorKind::ConnectionRefused,
+            not_listening: error.kind() == ErrorKind::ConnectionRefused,
             ..Self::failed(address, explain(error), false)
         }
     }
@@ -163,7 +163,7 @@ fn connect(address: &Address, options: &LinkOptions, deadline: Instant) -> std::
             Stream::tcp(stream, options.peer_timeout)
         }
         Address::Unix(name) => {
-            // Not the standard library's: it would wait without limit for a listener whose queue is full.
+            // The standard library would wait without limit for a listener whose queue is full.
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.set_write_timeout(Some(time_left(deadline)?))?;
             socket

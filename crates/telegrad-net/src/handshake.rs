@@ -1,9 +1,9 @@
-//! The first words on a connection.
+//! The handshake of a connection.
 //!
-//! Each side sends eight bytes first, magic and version, so that a stranger or another version is
-//! recognised before anything else is read. Then the dialling side sends a `Hello` frame and gets
-//! a `Welcome` or a `Reject` with the reason. This happens once per lane. A dialler on the same host that
-//! has said so then passes the descriptors of memory to share, and gets a byte that says whether it is.
+//! Each side first sends eight bytes, magic and version, so that strangers and other versions are recognised at
+//! once. The dialling side then sends a `Hello` frame, and gets a `Welcome`, or a `Reject` with the reason. Each
+//! lane has its own handshake. If the `Hello` announces shared memory, the dialling side then passes the
+//! descriptors of a region, and gets one byte that accepts or declines it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::message::Outgoing;
 use crate::shm::RegionEnd;
 use crate::stream::{Stream, StreamError};
 
-/// Raised with every change of the frames or of the messages in them.
+/// Changes with every change of the frames or of the messages in them.
 pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The first four bytes on every connection.
@@ -30,55 +30,55 @@ pub const PREFACE: [u8; 4] = *b"TGRD";
 /// Longest handshake frame. The list of a worker's functions must fit.
 const MAX_HANDSHAKE: u64 = 4 << 20;
 
-/// Who a worker is.
+/// Identifies a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Identity {
-    /// Its name, unique in the world.
+    /// Name, unique in the world.
     pub name: String,
-    /// Its number in the world.
+    /// Rank in the world.
     pub rank: Rank,
-    /// Which life of the worker this is.
+    /// Incarnation: one run of the worker.
     pub incarnation: Incarnation,
 }
 
-/// Which connection of a link this is.
+/// The kind of a connection in its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
 pub enum Lane {
-    /// Small frames.
+    /// Carries small frames.
     Control,
-    /// Large ones.
+    /// Carries large messages.
     Bulk,
-    /// Large ones too, for a link that is there already.
+    /// Carries large messages, and joins a link that exists.
     More,
 }
 
-/// What the dialling side says of itself.
+/// Introduces the dialling side.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Hello {
-    /// The world it belongs to.
+    /// The world of the dialling worker.
     pub world: WorldId,
-    /// Who it is.
+    /// The dialling worker.
     pub from: Identity,
-    /// The worker it wants.
+    /// The worker that it dials.
     pub to: Identity,
-    /// Digest of the functions it has registered.
+    /// Digest of the dialling worker's registered functions.
     pub digest: u64,
-    /// Bytes of requests that it will have under way at most: what it must be given credit back for.
+    /// Most bytes of requests that it has under way: the window for which it gets credit.
     pub window: u64,
-    /// Which lane this connection is to be.
+    /// The lane for which this connection is meant.
     pub lane: Lane,
-    /// Joins the lanes of one link: the same random number on each.
+    /// Random number that the lanes of one link share.
     pub link: u64,
-    /// Memory to share follows, once both lanes are there.
+    /// The descriptors of a shared region follow, once both lanes are there.
     pub shares: bool,
 }
 
-/// What the accepting side answers.
+/// Accepts a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Welcome {
-    /// Digest of the functions it has registered.
+    /// Digest of the accepting worker's registered functions.
     pub digest: u64,
-    /// The functions themselves, only when the digests differ.
+    /// The functions themselves, only if the digests differ.
     pub functions: Option<Arc<Catalogue>>,
 }
 
@@ -92,22 +92,22 @@ pub(crate) enum HandshakeError {
     #[error("{0}")]
     Rejected(String),
     #[error("the handshake is broken: {0}")]
-    Broken(String),
-    #[error("nothing but {got} bytes came within the time limit of the handshake")]
-    Silent { got: usize },
+    Invalid(String),
+    #[error("the handshake timed out after {got} bytes")]
+    TimedOut { got: usize },
     #[error("the connection ended during the handshake")]
     Ended,
 }
 
-/// The eight bytes of this version.
+/// The first eight bytes of this version.
 pub fn preface() -> [u8; 8] {
     let [a, b, c, d] = PREFACE;
     let [e, f, g, h] = PROTOCOL_VERSION.to_le_bytes();
     [a, b, c, d, e, f, g, h]
 }
 
-/// The dialling side's half.
-pub(crate) fn introduce(
+/// Sends a hello and receives the answer: the dialling side's half of the handshake.
+pub(crate) fn send_hello(
     stream: &Stream,
     hello: &Hello,
     deadline: Instant,
@@ -123,33 +123,33 @@ pub(crate) fn introduce(
             let why: String = parse(&body)?;
             Err(HandshakeError::Rejected(peer_text(&why).into_owned()))
         }
-        other => Err(HandshakeError::Broken(format!("{other:?} in answer to a hello"))),
+        other => Err(HandshakeError::Invalid(format!("{other:?} in answer to a hello"))),
     }
 }
 
-/// The accepting side's half, up to the answer.
-pub(crate) fn listen(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
-    let greeted = read_preface(stream, deadline);
-    if let Err(HandshakeError::Version { .. }) = greeted {
-        // The preface is the one thing that all versions understand, so it is also the answer.
+/// Receives a hello: the accepting side's half of the handshake.
+pub(crate) fn receive_hello(stream: &Stream, deadline: Instant) -> Result<Hello, HandshakeError> {
+    let preface_read = read_preface(stream, deadline);
+    if let Err(HandshakeError::Version { .. }) = preface_read {
+        // The preface is the only thing that all versions understand, so it is the answer too.
         write(stream, &preface(), deadline)?;
     }
-    greeted?;
+    preface_read?;
     match read(stream, deadline)? {
         (FrameKind::Hello, body) => {
             let mut hello: Hello = parse(&body)?;
-            // A worker's own name stays as it is: it has none of the characters that are replaced.
+            // Valid names stay unchanged: they contain none of the replaced characters.
             for name in [&mut hello.from.name, &mut hello.to.name] {
                 *name = peer_text(name).into_owned();
             }
             Ok(hello)
         }
-        (other, _) => Err(HandshakeError::Broken(format!("{other:?} in place of a hello"))),
+        (other, _) => Err(HandshakeError::Invalid(format!("{other:?} in place of a hello"))),
     }
 }
 
-/// The accepting side's answer.
-pub(crate) fn answer(
+/// Sends the accepting side's answer.
+pub(crate) fn send_answer(
     stream: &Stream,
     answer: Result<&Welcome, &str>,
     deadline: Instant,
@@ -162,27 +162,27 @@ pub(crate) fn answer(
     write(stream, &out, deadline)
 }
 
-/// The answers to memory that is offered: it is not wanted, shared, or of no use.
-const UNWANTED: u8 = 0;
-const SHARED: u8 = 1;
+/// Answers to an offered region: declined, accepted, or unusable.
+const DECLINED: u8 = 0;
+const ACCEPTED: u8 = 1;
 const UNUSABLE: u8 = 2;
 
-/// The dialling side's part in sharing memory; why not, when that is not to be.
+/// Offers a region to the peer; the inner error tells why it declined.
 pub(crate) fn offer(
     stream: &Stream,
     (region, fds): (RegionEnd, [OwnedFd; 2]),
     deadline: Instant,
 ) -> Result<Result<RegionEnd, &'static str>, HandshakeError> {
     let passed = stream.try_pass(&[fds[0].as_fd(), fds[1].as_fd()]);
-    passed.map_err(|error| HandshakeError::Broken(error.describe()))?;
+    passed.map_err(|error| HandshakeError::Invalid(error.describe()))?;
     Ok(match *read_exact(stream, 1, deadline)? {
-        [SHARED] => Ok(region),
-        [UNWANTED] => Err("its transport is Unix sockets alone"),
-        _ => Err("it cannot use the memory, as its own log says"),
+        [ACCEPTED] => Ok(region),
+        [DECLINED] => Err("its transport is Unix sockets alone"),
+        _ => Err("it cannot use the memory, see its log"),
     })
 }
 
-/// The accepting side's part in sharing memory.
+/// Receives and answers an offered region.
 pub(crate) fn accept_offer(
     stream: &Stream,
     is_wanted: bool,
@@ -201,20 +201,20 @@ pub(crate) fn accept_offer(
                 break;
             }
             Err(StreamError::WouldBlock) if stream.wait(PollFlags::IN, None, Some(deadline)) => {}
-            Err(StreamError::WouldBlock) => return Err(HandshakeError::Silent { got: 0 }),
-            Err(error) => return Err(HandshakeError::Broken(error.describe())),
+            Err(StreamError::WouldBlock) => return Err(HandshakeError::TimedOut { got: 0 }),
+            Err(error) => return Err(HandshakeError::Invalid(error.describe())),
         }
     }
     let region = <[OwnedFd; 2]>::try_from(fds)
-        .map_err(|_| lost.unwrap_or_else(|| std::io::Error::other("it was not passed")))
+        .map_err(|_| lost.unwrap_or_else(|| std::io::Error::other("its descriptors were not passed")))
         .and_then(RegionEnd::open)
         .inspect_err(|error| {
             let error = explain(error);
-            tracing::warn!(error, "memory offered to be shared cannot be used");
+            tracing::warn!(error, "the offered shared memory cannot be used");
         });
     let (region, answer) = match region {
-        _ if !is_wanted => (None, UNWANTED),
-        Ok(region) => (Some(region), SHARED),
+        _ if !is_wanted => (None, DECLINED),
+        Ok(region) => (Some(region), ACCEPTED),
         Err(_) => (None, UNUSABLE),
     };
     write(stream, &[answer], deadline)?;
@@ -224,7 +224,7 @@ pub(crate) fn accept_offer(
 fn append(out: &mut Vec<u8>, kind: FrameKind, value: &impl Wire) -> Result<(), HandshakeError> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
-    let broken = |e: telegrad_wire::WireError| HandshakeError::Broken(e.to_string());
+    let broken = |e: telegrad_wire::WireError| HandshakeError::Invalid(e.to_string());
     let payload: Payload = encoder.finish().map_err(broken)?;
     Outgoing::new(kind, CallId(0), payload)
         .seal()
@@ -234,7 +234,7 @@ fn append(out: &mut Vec<u8>, kind: FrameKind, value: &impl Wire) -> Result<(), H
 }
 
 fn parse<T: Wire>(body: &[u8]) -> Result<T, HandshakeError> {
-    T::decode(&mut Decoder::new(body)).map_err(|e| HandshakeError::Broken(e.to_string()))
+    T::decode(&mut Decoder::new(body)).map_err(|e| HandshakeError::Invalid(e.to_string()))
 }
 
 fn read_preface(stream: &Stream, deadline: Instant) -> Result<(), HandshakeError> {
@@ -260,9 +260,9 @@ fn read(stream: &Stream, deadline: Instant) -> Result<(FrameKind, Vec<u8>), Hand
     let bytes = read_exact(stream, HEADER_LEN, deadline)?;
     let bytes: &[u8; HEADER_LEN] = bytes.as_slice().try_into().map_err(|_| HandshakeError::Ended)?;
     let header =
-        FrameHeader::from_bytes(bytes, MAX_HANDSHAKE).map_err(|e| HandshakeError::Broken(e.to_string()))?;
+        FrameHeader::from_bytes(bytes, MAX_HANDSHAKE).map_err(|e| HandshakeError::Invalid(e.to_string()))?;
     if header.length != u64::from(header.body_len) {
-        return Err(HandshakeError::Broken("a handshake frame with tensors".into()));
+        return Err(HandshakeError::Invalid("a handshake frame with tensors".into()));
     }
     Ok((
         header.kind,
@@ -271,7 +271,7 @@ fn read(stream: &Stream, deadline: Instant) -> Result<(FrameKind, Vec<u8>), Hand
 }
 
 fn read_exact(stream: &Stream, len: usize, deadline: Instant) -> Result<Vec<u8>, HandshakeError> {
-    // Grows with what really arrives, whatever length was claimed.
+    // Grows with the bytes that arrive, whatever length was claimed.
     let mut bytes = Vec::new();
     while bytes.len() < len {
         let step = (len - bytes.len()).min(64 * 1024);
@@ -279,7 +279,7 @@ fn read_exact(stream: &Stream, len: usize, deadline: Instant) -> Result<Vec<u8>,
         bytes.resize(start + step, 0);
         match stream.read_until(&mut bytes[start..], deadline) {
             Ok(got) => bytes.truncate(start + got),
-            Err(StreamError::TimedOut) => return Err(HandshakeError::Silent { got: start }),
+            Err(StreamError::TimedOut) => return Err(HandshakeError::TimedOut { got: start }),
             Err(_) => return Err(HandshakeError::Ended),
         }
     }

@@ -1,16 +1,16 @@
 //! Links between two Telegrad workers.
 //!
-//! This is a crate of its own so that everything about sockets, lanes and back-pressure can be
-//! read and tested without knowing what a call is. It depends on `telegrad-wire` alone.
+//! A crate of its own, so that sockets, lanes and back-pressure can be read and tested without calls. It
+//! depends on `telegrad-wire` alone.
 //!
-//! A [`Link`] carries whole messages both ways between two workers; what arrives goes to a
-//! [`Sink`]. There are three: in memory ([`Address::Mem`]), Unix sockets and TCP, and one
-//! conformance suite that all of them pass. A link over sockets has lanes, each a connection of its
-//! own: small frames never queue behind the bytes of a large tensor, which may come over several.
+//! A [`Link`] carries whole messages both ways between two workers and delivers them to a [`Sink`]. There are
+//! three kinds: in memory ([`Address::Mem`]), Unix sockets and TCP. One conformance suite tests all three. A
+//! link over sockets has several lanes, each a connection of its own. Small frames never queue behind the bytes
+//! of a large tensor, which may use several lanes.
 //!
-//! The link owns no threads. What must always have a thread is a [`Role`]: watching the sockets
-//! ([`Poller`]), or reading or writing one bulk lane. The layer above runs roles on its pool ([`Roles`]), so
-//! that a thread that has read a request can run it on the spot and pass the role on.
+//! A link owns no threads. Work that always needs a thread is a [`Role`]: watching the sockets ([`Poller`]),
+//! or reading or writing one bulk lane. The layer above runs roles on its pool ([`Roles`]). A thread that has
+//! read a request can therefore run it at once and pass the role on.
 
 mod sync;
 mod message;
@@ -19,7 +19,7 @@ mod credit;
 mod traffic;
 mod mem;
 mod spin;
-mod spread;
+mod affinity;
 mod poller;
 mod descriptors;
 mod stream;
@@ -27,7 +27,7 @@ mod socket;
 mod address;
 mod handshake;
 mod dial;
-mod joining;
+mod pending;
 mod listen;
 mod classes;
 mod alloc;

@@ -1,4 +1,4 @@
-//! The side that is asked for a link.
+//! The accepting side of a link.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,38 +14,38 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::descriptors::{are_exhausted, explain};
-use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, answer, listen as hear};
-use crate::joining::Joining;
+use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, receive_hello, send_answer};
 use crate::mem::MemLink;
+use crate::pending::PendingLinks;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
 use crate::stream::Stream;
 use crate::{Address, Link, LinkOptions, Role, Sink, Turn};
 
-/// Connections that may be in their handshake at a time. Each has a thread, so this bounds what
-/// strangers can cost; members of a world of thousands come through in a few rounds.
+/// Most handshakes at a time. Each has a thread, so this bounds the cost of strangers. Members of a world of
+/// thousands pass in a few rounds.
 const MAX_HANDSHAKES: usize = 256;
 
-/// Decides who gets a link, and takes the links.
+/// Admits peers, and takes their links.
 pub trait Host: Send + Sync {
-    /// Whether this peer may have a link.
+    /// Decides whether this peer gets a link.
     ///
     /// # Errors
-    /// The reason why not; the peer is told.
+    /// The reason of a refusal, which is sent to the peer.
     fn admit(&self, hello: &Hello) -> Result<Welcome, String>;
 
-    /// What takes the messages of this peer.
+    /// The sink for messages of this peer.
     fn sink(&self, hello: &Hello) -> Arc<dyn Sink>;
 
-    /// How the link to this peer is to be.
+    /// Options of the link to this peer.
     fn options(&self) -> LinkOptions;
 
-    /// A new link. It receives nothing before this returns.
+    /// Takes a new link, which receives nothing before this returns.
     fn accepted(&self, link: Arc<dyn Link>);
 
-    /// How long a connection may take to say who it is. Strangers that say nothing are dropped then.
+    /// Time limit of a handshake. Connections that do not finish it in time are dropped.
     fn handshake_limit(&self) -> Duration {
-        // Ample for a member behind a slow network, short for a stranger that holds a thread.
+        // Ample for a member behind a slow network, short for a stranger that occupies a thread.
         Duration::from_secs(5)
     }
 }
@@ -57,16 +57,16 @@ pub struct Listener {
 }
 
 enum Kind {
-    /// The entry in [`MEM`].
+    /// An entry in [`MEM`].
     Mem(Weak<dyn Host>),
-    /// What the poller watches, and under which key.
+    /// The poller's source, and its key.
     Socket(Arc<Accepting>, usize),
 }
 
 /// Starts accepting links.
 ///
 /// # Errors
-/// When the address is in use or not of this machine.
+/// When the address is in use or belongs to another machine.
 pub fn listen(
     address: &Address,
     host: Weak<dyn Host>,
@@ -100,7 +100,7 @@ pub fn listen(
         host,
         poller: poller()?,
         handshakes: Arc::default(),
-        joining: Arc::default(),
+        pending: Arc::default(),
         spare: Mutex::new(reserve()),
         is_stuck: AtomicBool::new(false),
     });
@@ -115,7 +115,7 @@ pub fn listen(
 }
 
 impl Listener {
-    /// Where it listens, with the port that the system chose.
+    /// The address, with the port that the system chose.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -126,7 +126,7 @@ impl Drop for Listener {
         match (&self.kind, &self.address) {
             (Kind::Socket(accepting, key), _) => accepting.poller.remove(*key, accepting.socket.as_fd()),
             (Kind::Mem(host), Address::Mem(name)) => {
-                // Somebody else may have taken the name since its host was gone.
+                // Another host may have taken the name since this one was dropped.
                 let mut hosts = MEM.lock();
                 if hosts.get(name).is_some_and(|current| current.ptr_eq(host)) {
                     hosts.remove(name);
@@ -143,10 +143,10 @@ impl std::fmt::Debug for Listener {
     }
 }
 
-/// Who listens in this process, by name.
+/// Hosts that listen in this process, by name.
 static MEM: LazyLock<Mutex<FxHashMap<String, Weak<dyn Host>>>> = LazyLock::new(Mutex::default);
 
-/// Accepts a link within this process; returns the dialling side's end.
+/// Opens a link within this process; returns the dialling side's end.
 pub(crate) fn admit_mem(
     name: &str,
     hello: &Hello,
@@ -157,7 +157,7 @@ pub(crate) fn admit_mem(
         .lock()
         .get(name)
         .and_then(Weak::upgrade)
-        .ok_or("nobody listens there")?;
+        .ok_or("no worker listens there")?;
     let welcome = host.admit(hello)?;
     let theirs = (hello.from.clone(), host.sink(hello), options_for(&*host, hello));
     let (ours, theirs) = MemLink::pair((hello.to.clone(), sink, options), theirs);
@@ -165,8 +165,7 @@ pub(crate) fn admit_mem(
     Ok((ours, welcome))
 }
 
-/// The options of a link that this peer has asked for: requests come only from there, so the window
-/// is the peer's.
+/// The options of an accepted link. Requests come only from the dialling side, so the window is the peer's.
 fn options_for(host: &dyn Host, hello: &Hello) -> LinkOptions {
     LinkOptions {
         window: hello.window,
@@ -192,10 +191,10 @@ impl Socket {
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 let theirs = rustix::net::sockopt::socket_peercred(&stream)?.uid;
-                // Abstract sockets have no file permissions: other users of the host end here.
+                // Abstract sockets have no file permissions: this check keeps other users of the host out.
                 if theirs != rustix::process::geteuid() && !theirs.is_root() {
                     return Err(std::io::Error::other(format!(
-                        "a process of user {theirs:?} wants to connect"
+                        "the connecting process belongs to user {theirs:?}, not to this worker's user"
                     )));
                 }
                 Ok((Stream::unix(stream), "a process on this host".into()))
@@ -225,25 +224,25 @@ struct Accepting {
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
     handshakes: Arc<AtomicUsize>,
-    joining: Arc<Joining>,
-    /// Closed for a moment when there are no descriptors left, to get rid of who wants to connect.
+    pending: Arc<PendingLinks>,
+    /// Closed for a moment when no descriptors are left, so that a connection can be accepted and dropped.
     spare: Mutex<Option<OwnedFd>>,
-    /// A connection waits that could not even be turned away.
+    /// A connection waits that could not even be dropped.
     is_stuck: AtomicBool,
 }
 
 impl Accepting {
-    /// Turns the next connection away, for which there is no descriptor; false when there is none. Left in the queue it
-    /// would be reported again and again.
+    /// Drops the next connection, for which there is no descriptor; false if it stays queued. In the queue it would be
+    /// reported again and again.
     fn shed(&self, options: &LinkOptions, error: &std::io::Error) -> bool {
         let mut spare = self.spare.lock();
         if spare.take().is_none() {
-            // Others have taken what it was for. Rather slow than spinning.
+            // Other threads took the descriptor. Slow is better than spinning.
             std::thread::sleep(Duration::from_millis(1));
         }
         let shed = self.socket.accept(options).is_ok();
         *spare = reserve();
-        // A queue that cannot be emptied is reported once, not at every look.
+        // A queue that cannot be emptied is reported once, not at every attempt.
         if shed || !self.is_stuck.swap(true, SeqCst) {
             let error = explain(error);
             tracing::warn!(address = %self.address, error, "a connection was not accepted");
@@ -280,42 +279,41 @@ impl Source for Accepting {
                     return false;
                 }
             };
-            // A connection that is left in the queue would be reported for ever: with nobody to take
-            // it, it is dropped.
+            // Without a host the connection is dropped: in the queue it would be reported again and again.
             let Some(host) = &host else { continue };
             if self.handshakes.fetch_add(1, SeqCst) >= MAX_HANDSHAKES {
                 self.handshakes.fetch_sub(1, SeqCst);
-                tracing::warn!(address = %self.address, from, "too many connections at once, one was dropped");
+                tracing::warn!(address = %self.address, from, limit = MAX_HANDSHAKES, "too many connections at once, one was dropped");
                 continue;
             }
-            self.poller.roles().start(Box::new(Greeting {
+            self.poller.roles().start(Box::new(Handshake {
                 stream: Some(stream),
                 from,
                 deadline: Instant::now() + host.handshake_limit(),
                 host: self.host.clone(),
                 poller: self.poller.clone(),
-                joining: self.joining.clone(),
+                pending: self.pending.clone(),
                 handshakes: self.handshakes.clone(),
             }));
         }
     }
 }
 
-/// One handshake.
-struct Greeting {
+/// The role of one handshake.
+struct Handshake {
     stream: Option<Stream>,
     from: String,
     deadline: Instant,
     host: Weak<dyn Host>,
     poller: Arc<Poller>,
-    joining: Arc<Joining>,
+    pending: Arc<PendingLinks>,
     handshakes: Arc<AtomicUsize>,
 }
 
-impl Role for Greeting {
+impl Role for Handshake {
     fn turn(&mut self) -> Turn {
         if let (Some(stream), Some(host)) = (self.stream.take(), self.host.upgrade())
-            && let Err(error) = self.greet(stream, &*host)
+            && let Err(error) = self.run(stream, &*host)
         {
             tracing::warn!(from = self.from, %error, "a connection was turned away");
         }
@@ -323,60 +321,61 @@ impl Role for Greeting {
     }
 }
 
-impl Drop for Greeting {
+impl Drop for Handshake {
     fn drop(&mut self) {
         self.handshakes.fetch_sub(1, SeqCst);
     }
 }
 
-impl Greeting {
-    fn greet(&self, stream: Stream, host: &dyn Host) -> Result<(), HandshakeError> {
-        let hello = hear(&stream, self.deadline)?;
+impl Handshake {
+    fn run(&self, stream: Stream, host: &dyn Host) -> Result<(), HandshakeError> {
+        let hello = receive_hello(&stream, self.deadline)?;
         let welcome = match host.admit(&hello) {
             Ok(welcome) => welcome,
-            Err(why) => return self.turn_away(&stream, &why),
+            Err(why) => return self.reject(&stream, &why),
         };
         match hello.lane {
             Lane::Control => {
                 let second = match Stream::try_clone(&stream) {
                     Ok(second) => second,
                     Err(error) => {
-                        let why = format!("worker `{}` cannot take it: {}", hello.to.name, explain(&error));
-                        return self.turn_away(&stream, &why);
+                        let why = format!("worker `{}` cannot accept it: {}", hello.to.name, explain(&error));
+                        return self.reject(&stream, &why);
                     }
                 };
-                self.joining.begin(hello.link, second, host.handshake_limit());
-                answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
-                    self.joining.forget(hello.link);
+                self.pending
+                    .add_control(hello.link, second, host.handshake_limit());
+                send_answer(&stream, Ok(&welcome), self.deadline).inspect_err(|_| {
+                    self.pending.remove(hello.link);
                 })
             }
             Lane::Bulk => {
-                let Some(control) = self.joining.control(hello.link) else {
-                    return self.turn_away(&stream, "a bulk lane without a control lane");
+                let Some(control) = self.pending.take_control(hello.link) else {
+                    return self.reject(&stream, "the bulk lane belongs to no control lane");
                 };
                 let link = self
                     .join((control, stream), &hello, &welcome, host)
                     .inspect_err(|_| {
-                        self.joining.forget(hello.link);
+                        self.pending.remove(hello.link);
                     })?;
-                self.joining.finish(hello.link, &link);
-                // Before it receives anything: a host that leaves says goodbye to the links that it knows.
+                self.pending.complete(hello.link, &link);
+                // Before it receives anything: a leaving host says goodbye to all links that it has.
                 host.accepted(link.clone());
                 link.start()
-                    .map_err(|error| HandshakeError::Broken(error.to_string()))
+                    .map_err(|error| HandshakeError::Invalid(error.to_string()))
             }
             Lane::More => {
-                let link = self.joining.link(hello.link, self.deadline);
+                let link = self.pending.wait_for(hello.link, self.deadline);
                 let Some(link) = link.filter(|link| link.may_add_lane(&hello.from)) else {
-                    return self.turn_away(
+                    return self.reject(
                         &stream,
-                        "one more lane for a link that is not there, or has enough",
+                        "the additional lane belongs to no open link, or the link has enough lanes",
                     );
                 };
                 // Answered before the lane is in use, as below.
-                answer(&stream, Ok(&welcome), self.deadline)?;
+                send_answer(&stream, Ok(&welcome), self.deadline)?;
                 link.add_lane(stream)
-                    .map_err(|error| HandshakeError::Broken(error.to_string()))
+                    .map_err(|error| HandshakeError::Invalid(error.to_string()))
             }
         }
     }
@@ -388,9 +387,9 @@ impl Greeting {
         welcome: &Welcome,
         host: &dyn Host,
     ) -> Result<Arc<SocketLink>, HandshakeError> {
-        // Answered before the link exists: the dialler sends nothing before the answer, and
-        // what it sends then waits in the socket.
-        answer(&bulk, Ok(welcome), self.deadline)?;
+        // Answered before the link exists: the dialler sends nothing before the answer, and later bytes wait in the
+        // socket.
+        send_answer(&bulk, Ok(welcome), self.deadline)?;
         let options = options_for(host, hello);
         let region = if hello.shares {
             accept_offer(&control, options.share_memory, self.deadline)?
@@ -408,8 +407,8 @@ impl Greeting {
         ))
     }
 
-    fn turn_away(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {
-        answer(stream, Err(why), self.deadline)?;
+    fn reject(&self, stream: &Stream, why: &str) -> Result<(), HandshakeError> {
+        send_answer(stream, Err(why), self.deadline)?;
         Err(HandshakeError::Rejected(why.into()))
     }
 }

@@ -1,4 +1,4 @@
-//! The link between two workers of one process: delivery is a function call.
+//! The link between two workers of one process, which delivers by a function call.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use telegrad_wire::{HEADER_LEN, RawTensor, WireError};
 
-use crate::credit::{GiveBack, Window, cost, costs_credit};
-use crate::message::Sealed;
+use crate::credit::{CreditReturn, Window, cost, costs_credit};
+use crate::message::{Sealed, check_length};
 use crate::{
     Closed, Credit, Flush, Identity, Incoming, Link, LinkOptions, Outgoing, SendError, Sink, Spin, Waiting,
 };
@@ -18,11 +18,11 @@ use crate::{
 pub(crate) struct MemLink {
     me: Weak<MemLink>,
     peer: Identity,
-    /// Takes what arrives at this end.
+    /// Takes messages that arrive at this end.
     sink: Arc<dyn Sink>,
-    /// The other end; set once, right after both have been made.
+    /// The other end, set once both have been made.
     other: OnceLock<Weak<MemLink>>,
-    /// Credit for what this end sends.
+    /// Credit for requests of this end.
     window: Window,
     options: LinkOptions,
     /// Learns from the waits at this end.
@@ -31,7 +31,7 @@ pub(crate) struct MemLink {
 }
 
 impl MemLink {
-    /// Both ends of a new link: each with the identity of its peer and the sink of its side.
+    /// Makes both ends of a link, each with the identity of its peer and the sink of its side.
     pub(crate) fn pair(
         (peer_a, sink_a, options_a): (Identity, Arc<dyn Sink>, LinkOptions),
         (peer_b, sink_b, options_b): (Identity, Arc<dyn Sink>, LinkOptions),
@@ -50,7 +50,7 @@ impl MemLink {
         };
         let a = end(peer_a, sink_a, options_a);
         let b = end(peer_b, sink_b, options_b);
-        // Both are fresh, so neither has another end yet.
+        // Both are new, so neither has another end yet.
         let _ = a.other.set(Arc::downgrade(&b));
         let _ = b.other.set(Arc::downgrade(&a));
         (a, b)
@@ -60,7 +60,7 @@ impl MemLink {
         self.other.get()?.upgrade()
     }
 
-    /// Makes the message arrive at this end.
+    /// Delivers a message at this end.
     fn arrive(self: Arc<Self>, from: &Arc<Self>, sealed: Sealed, cost: u32) -> Result<(), SendError> {
         let Sealed {
             header,
@@ -73,7 +73,7 @@ impl MemLink {
         } else {
             Credit::none()
         };
-        // Copied like on any other link: the receiver's tensor is its own.
+        // Copied as on any other link: the receiver's tensors are its own.
         let copies = tensors.iter().map(|tensor| RawTensor::copy_of(&**tensor));
         let (raw, lacking) = match copies.collect() {
             Ok(raw) => (raw, 0),
@@ -118,10 +118,7 @@ impl Link for MemLink {
         }
         let sealed = message.seal()?;
         let length = sealed.header.length;
-        if length > self.options.max_message {
-            let limit = self.options.max_message;
-            return Err(WireError::FrameTooLong { length, limit }.into());
-        }
+        check_length(length, self.options.max_message)?;
         let cost = if costs_credit(&sealed.header) {
             cost(length, self.options.window)
         } else {
@@ -145,14 +142,14 @@ impl Link for MemLink {
     fn flush(&self) {}
 
     fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
-        let ready = || self.window.has_room() || self.closed.get().is_some();
+        let ready = || self.window.is_open() || self.closed.get().is_some();
         let in_time = self.window.wait(ready, deadline);
         self.closed().map_or(Ok(in_time), Err)
     }
 
     fn wait(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
         let done = || waiting.done().then_some(());
-        // One thread polls; were there several, they would take the processor from who answers.
+        // One thread polls; several would take the processor from the thread that answers.
         let spin = self.spin.try_lock();
         if done().is_none() && spin.is_none_or(|mut spin| spin.poll_until(deadline, done).is_none()) {
             waiting.park(deadline);
@@ -183,9 +180,9 @@ impl Link for MemLink {
     }
 }
 
-impl GiveBack for MemLink {
-    fn give_back(&self, units: u32) {
-        self.window.give_back(units);
+impl CreditReturn for MemLink {
+    fn return_credit(&self, units: u32) {
+        self.window.release(units);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages as they enter and leave a link.
+//! Messages on both sides of a link.
 
 use std::borrow::Cow;
 
@@ -10,60 +10,60 @@ use telegrad_wire::{
 use crate::Credit;
 use crate::shm::{Borrowed, LOAN_LEN, Loan, is_shared};
 
-/// Longest frame, header excluded, that travels on the control lane; longer ones take the bulk lane.
+/// Longest frame on the control lane, header excluded; longer ones take a bulk lane.
 ///
-/// Copying this much twice costs less than waking the thread that reads the bulk lane, and it is a
-/// small enough share of a socket buffer that a call behind it does not notice. It is 64 KiB of tensors and
-/// what goes with them: their sizes tend to be powers of two.
+/// Copying this much twice costs less than waking the thread that reads a bulk lane, and it is a small share of a
+/// socket buffer, so that a call behind it is not delayed. It fits 64 KiB of tensors and their tables: sizes of
+/// tensors tend to be powers of two.
 pub const INLINE_LIMIT: u64 = 68 * 1024;
 
 /// Shortest tensor that is lent and not copied into the frame.
 const LEND_FROM: usize = 8 * 1024;
 
-/// Shortest tensor that stays where it was lent; a shorter one is copied, and the memory given back at once.
+/// Shortest tensor that stays in lent memory; a shorter one is copied, and the loan returned at once.
 const KEEP_FROM: usize = 64 * 1024;
 
-/// Shows tensors to the other end.
+/// Lends tensors to the other end.
 pub(crate) trait Lender {
     /// Whether this many tensors, of this many bytes, can be lent now.
-    fn has_room(&self, tensors: usize, bytes: usize) -> bool;
+    fn can_lend(&self, tensors: usize, bytes: usize) -> bool;
 
     /// Lends a tensor, if that is possible now.
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan>;
 
     /// Takes back a loan that was never sent.
-    fn not_lent(&self, loan: Loan);
+    fn revoke(&self, loan: Loan);
 }
 
-/// Knows what the other end shows.
-pub(crate) trait Lent {
+/// Borrows memory that the other end lends.
+pub(crate) trait Borrower {
     /// The memory of a loan.
-    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable>;
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, LoanError>;
 
-    /// Gives back a loan that is not used.
+    /// Returns a loan unused.
     fn decline(&self, loan: &Loan);
 }
 
 /// Why a loan cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
-    /// It is in no memory that the other end has shown.
-    Nonsense,
+pub(crate) enum LoanError {
+    /// It names memory that the other end does not share.
+    Invalid,
     /// The memory cannot be mapped.
     NoMemory,
 }
 
-/// A message on its way out.
+/// A message to be sent.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// Kind, call and whatever else the header says; the link fills in lengths and credit.
+    /// Kind, call and flags; the link fills in lengths and credit.
     pub header: FrameHeader,
     /// Body and tensors.
     pub payload: Payload,
 }
 
 impl Outgoing {
-    /// A message with this payload.
+    /// Makes a message with this payload.
     pub fn new(kind: FrameKind, call: CallId, payload: Payload) -> Self {
         Self {
             header: FrameHeader::new(kind, call),
@@ -71,25 +71,20 @@ impl Outgoing {
         }
     }
 
-    /// A message that is all header.
+    /// Makes a message without payload.
     pub fn bare(kind: FrameKind, call: CallId) -> Self {
         Self::new(kind, call, Payload::default())
     }
 
-    /// Whether a link would send it that sends no more than this at once.
+    /// Checks that a link with this `max_message` would send it.
     ///
     /// # Errors
-    /// What [`send`](crate::Link::send) would say.
+    /// Those of [`send`](crate::Link::send).
     pub fn check(&self, max_message: u64) -> Result<(), WireError> {
-        let length = self.measure()?.0.length;
-        if length > max_message {
-            let limit = max_message;
-            return Err(WireError::FrameTooLong { length, limit });
-        }
-        Ok(())
+        check_length(self.measure()?.0.length, max_message)
     }
 
-    /// The header with the lengths, and the table.
+    /// Computes the header's lengths, and the tensor table.
     #[inline]
     fn measure(&self) -> Result<(FrameHeader, Vec<u8>), WireError> {
         let mut header = self.header;
@@ -114,8 +109,7 @@ impl Outgoing {
         Ok((header, table))
     }
 
-    /// Computes the table and the lengths. References are not sent from here: whoever made the message
-    /// has put them into its body.
+    /// Completes the header and computes the table. The payload's references are in the body already.
     pub(crate) fn seal(self) -> Result<Sealed, WireError> {
         let (header, table) = self.measure()?;
         let Payload { body, tensors, .. } = self.payload;
@@ -128,11 +122,17 @@ impl Outgoing {
     }
 }
 
+/// Checks the length of a message, or of a part of one.
+pub(crate) fn check_length(length: u64, limit: u64) -> Result<(), WireError> {
+    if length > limit {
+        return Err(WireError::FrameTooLong { length, limit });
+    }
+    Ok(())
+}
+
 fn fits(len: usize) -> Result<u32, WireError> {
-    u32::try_from(len).map_err(|_| WireError::FrameTooLong {
-        length: len as u64,
-        limit: u32::MAX.into(),
-    })
+    check_length(len as u64, u32::MAX.into())?;
+    Ok(len as u32)
 }
 
 /// A message whose header is complete.
@@ -160,9 +160,10 @@ impl Sealed {
         }
     }
 
-    /// Lends the tensors that are long enough, so that the rest is a small frame: that frame, with its header.
-    /// Nothing when it would not be small, when more than `up_to` bytes would have to be copied, or memory cannot be
-    /// lent now; none of which is found out by copying.
+    /// Lends the tensors that are long enough, and returns the remaining small frame with its header.
+    ///
+    /// `None` if the frame would not be small, if more than `up_to` bytes had to be copied, or if lending is
+    /// impossible now. All of that is checked before the first copy.
     pub(crate) fn lend(&self, lender: &dyn Lender, up_to: u64) -> Option<Vec<u8>> {
         let is_lent = |tensor: &dyn TensorSource| tensor.byte_len().is_some_and(|len| len >= LEND_FROM);
         let (mut count, mut lent, mut copied) = (0, 0, 0);
@@ -177,14 +178,14 @@ impl Sealed {
         if lent == 0 || length > INLINE_LIMIT || copied > up_to {
             return None;
         }
-        if !lender.has_room(count, usize::try_from(lent).ok()?) {
+        if !lender.can_lend(count, usize::try_from(lent).ok()?) {
             return None;
         }
         let mut loans = Vec::new();
         for (index, tensor) in (0..).zip(&self.tensors) {
             if is_lent(&**tensor) {
                 let Some(loan) = lender.lend(index, &**tensor) else {
-                    loans.into_iter().for_each(|loan| lender.not_lent(loan));
+                    loans.into_iter().for_each(|loan| lender.revoke(loan));
                     return None;
                 };
                 loans.push(loan);
@@ -209,7 +210,7 @@ impl Sealed {
         Some(frame)
     }
 
-    /// Back to the message it was, to hand it back to a sender.
+    /// Turns it back into the message that was sealed.
     pub(crate) fn unseal(self) -> Outgoing {
         Outgoing {
             header: self.header,
@@ -222,44 +223,39 @@ impl Sealed {
     }
 }
 
-/// A message that arrived.
+/// A received message.
 #[derive(Debug)]
 pub struct Incoming<'a> {
     /// The header as sent.
     pub header: FrameHeader,
     /// The MessagePack body; borrowed from the read buffer when the frame was small.
     pub body: Cow<'a, [u8]>,
-    /// The tensors, each in memory of its own; none when `lacking` is not 0.
+    /// The tensors, each in memory of its own; none if `lacking` is not 0.
     pub tensors: Vec<RawTensor>,
-    /// Bytes of the message that this process had no memory for, 0 when it is whole. The body is then as much of it as
-    /// there was memory for.
+    /// Bytes of the message for which this process had no memory; 0 if it is complete. The body then holds as much
+    /// as there was memory for.
     pub lacking: u64,
-    /// What the message holds of the sender's window; dropping it gives it back.
+    /// The message's credit. Dropping it returns the credit to the sender.
     pub credit: Credit,
-    /// Others arrived together with it and follow right away: answers may wait for each other.
+    /// Further messages arrived with it and follow at once: answers may wait for each other.
     pub more: bool,
 }
 
 impl<'a> Incoming<'a> {
-    /// Takes a complete frame apart; `frame` is what follows the header.
+    /// Parses a complete frame; `frame` starts after the header.
     pub(crate) fn parse(
         mut header: FrameHeader,
         frame: &'a [u8],
-        (lent, max_message): (&dyn Lent, u64),
+        (lent, max_message): (&dyn Borrower, u64),
     ) -> Result<Self, WireError> {
         let (body, rest) = frame.split_at(header.body_len as usize);
         let (table, data) = rest.split_at(header.table_len as usize);
         let tensors = if header.flags & IS_LENT != 0 {
             let (metas, bytes) = TensorTable::entries(table, header.tensors)?;
-            // From here on it is the same message as over any other link.
+            // The flag is cleared: from here on the message is as over any other link.
             header.flags &= !IS_LENT;
             header.length = ((body.len() + table.len()) as u64).saturating_add(bytes);
-            if header.length > max_message {
-                return Err(WireError::FrameTooLong {
-                    length: header.length,
-                    limit: max_message,
-                });
-            }
+            check_length(header.length, max_message)?;
             let (loans, data) = loans(data)?;
             tensors(metas, data, loans, lent)?
         } else if header.tensors > 0 || !data.is_empty() {
@@ -284,7 +280,7 @@ impl<'a> Incoming<'a> {
 }
 
 impl Incoming<'static> {
-    /// A message of which only this much of the body is there, because there was no memory for `lacking` bytes.
+    /// Makes a message whose remaining `lacking` bytes had no memory.
     pub(crate) fn lacking(header: FrameHeader, body: Vec<u8>, lacking: u64) -> Self {
         Self {
             header,
@@ -297,7 +293,7 @@ impl Incoming<'static> {
     }
 }
 
-/// The records of lent tensors at the start of `data`, and the bytes of the others.
+/// Splits `data` into the loans at its start and the bytes of the other tensors.
 fn loans(data: &[u8]) -> Result<(&[[u8; LOAN_LEN]], &[u8]), WireError> {
     let split = || {
         let (count, rest) = data.split_first_chunk::<2>()?;
@@ -307,13 +303,13 @@ fn loans(data: &[u8]) -> Result<(&[[u8; LOAN_LEN]], &[u8]), WireError> {
     split().ok_or_else(|| broken("the list of lent tensors is cut short"))
 }
 
-/// The tensors of a frame: lent ones where they were lent, the others from `data`, all of which they take. `None` when
-/// there is no memory for one of them; then all loans are given back.
+/// Makes the tensors of a frame: lent ones in their loans, the others from `data`, which they use up. `None` without
+/// memory for one of them; then all loans are returned.
 fn tensors(
     metas: Vec<TensorMeta>,
     mut data: &[u8],
     loans: &[[u8; LOAN_LEN]],
-    lent: &dyn Lent,
+    lent: &dyn Borrower,
 ) -> Result<Option<Vec<RawTensor>>, WireError> {
     let mut loans = loans.iter().map(Loan::from_bytes).peekable();
     let mut tensors = Vec::with_capacity(metas.len());
@@ -328,11 +324,11 @@ fn tensors(
                 }
                 match lent.borrow(&loan, len) {
                     Ok(borrowed) => borrowed.into_buffer(meta.dtype, KEEP_FROM),
-                    Err(Unusable::NoMemory) => {
+                    Err(LoanError::NoMemory) => {
                         lent.decline(&loan);
                         None
                     }
-                    Err(Unusable::Nonsense) => {
+                    Err(LoanError::Invalid) => {
                         return Err(broken("a tensor is lent in memory that is not shared"));
                     }
                 }
@@ -360,7 +356,7 @@ fn broken(what: &str) -> WireError {
     WireError::TensorTable { what: what.into() }
 }
 
-/// Bytes of a tensor that the table reader has accepted.
+/// Bytes of a validated tensor.
 pub(crate) fn byte_len(meta: &TensorMeta) -> usize {
     // `TensorTable::read` returns only metas whose byte length fits.
     meta.bytes().unwrap_or(0)
@@ -370,18 +366,18 @@ pub(crate) fn byte_len(meta: &TensorMeta) -> usize {
 mod tests {
     use super::*;
 
-    /// Shares nothing.
+    /// Has no shared memory.
     struct Nothing;
 
-    impl Lent for Nothing {
-        fn borrow(&self, _: &Loan, _: usize) -> Result<Borrowed, Unusable> {
-            Err(Unusable::Nonsense)
+    impl Borrower for Nothing {
+        fn borrow(&self, _: &Loan, _: usize) -> Result<Borrowed, LoanError> {
+            Err(LoanError::Invalid)
         }
 
         fn decline(&self, _: &Loan) {}
     }
 
-    /// What becomes of a frame with lent tensors of these shapes, and this after the table.
+    /// The outcome of a frame with lent tensors of these shapes, and `data` after the table.
     fn parsed(shapes: &[usize], data: &[u8]) -> String {
         let mut frame = Vec::new();
         for &len in shapes {
@@ -399,7 +395,7 @@ mod tests {
         }
     }
 
-    /// `count` loans are announced, and those of these tensors follow.
+    /// The data of a frame that announces `count` loans and has those of `tensors`.
     fn loans_of(count: u16, tensors: &[u16]) -> Vec<u8> {
         let mut data = count.to_le_bytes().to_vec();
         for tensor in tensors {
@@ -428,7 +424,7 @@ mod tests {
         says(&[4], &with(loans_of(0, &[]), 3), "fewer bytes");
         says(&[4], &with(loans_of(0, &[]), 5), "more than the tensors have");
         says(&[4], &loans_of(1, &[0]), "memory that is not shared");
-        // A loan of a tensor that there is not, out of order, or twice.
+        // Loans of a missing tensor, out of order, or twice.
         says(&[4], &with(loans_of(1, &[1]), 4), "more than the tensors have");
         says(
             &[4, 4],

@@ -13,54 +13,53 @@ use slab::Slab;
 
 use crate::{Role, Roles, Spin, Turn};
 
-/// Events taken from the kernel at a time. More would let the first wait for the last.
+/// Most events taken from the kernel at a time. With more, the first would wait for the last.
 const BATCH: usize = 64;
 
 /// Key of the poller's own wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 
-/// Something with a descriptor that the poller watches.
+/// The owner of a watched descriptor.
 pub(crate) trait Source: Send + Sync {
-    /// Deals with what is ready. True when messages arrived: the poller then looks here first for
-    /// a moment, because more tend to follow.
+    /// Handles readiness of the descriptor. True if messages arrived: the poller then polls this source for a moment,
+    /// because more tend to follow.
     fn ready(&self, flags: EventFlags) -> bool;
 
-    /// Looks for messages without having been told that there are any; true when there were.
-    fn glance(&self) -> bool {
+    /// Checks for messages without an event; true if there were any.
+    fn poll_once(&self) -> bool {
         false
     }
 
-    /// Whether a glance costs next to nothing.
-    fn is_cheap(&self) -> bool {
+    /// Whether polling costs next to nothing.
+    fn polls_cheaply(&self) -> bool {
         false
     }
 
-    /// Nobody will glance any more, so the descriptor has to say when there are messages. False when there
-    /// are some already.
-    fn rest(&self) -> bool {
+    /// Ends polling: from now on the descriptor has to report messages. False if there are some already.
+    fn request_wakeup(&self) -> bool {
         true
     }
 }
 
-/// Watches descriptors and calls whoever they belong to. Runs as a [`Role`]: one thread at a time.
+/// Watches descriptors and calls their sources. Runs as a [`Role`], on one thread at a time.
 pub struct Poller {
     epoll: OwnedFd,
     wake: OwnedFd,
     sources: RwLock<Slab<Weak<dyn Source>>>,
-    /// Sources to look at, whatever their descriptors say.
-    nudged: Mutex<Vec<usize>>,
+    /// Sources to call without an event.
+    scheduled: Mutex<Vec<usize>>,
     closed: AtomicBool,
-    /// Why the worker left; empty while it has not.
-    farewell: OnceLock<Box<str>>,
-    /// Where the poller's own role runs, and those that it starts.
+    /// Why the worker left; empty before that.
+    close_reason: OnceLock<Box<str>>,
+    /// Runs the poller's own role, and those that it starts.
     roles: Arc<dyn Roles>,
 }
 
 impl Poller {
-    /// Starts watching, with nothing to watch yet.
+    /// Starts a poller without sources.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// When the process has no free descriptors.
     pub fn start(roles: Arc<dyn Roles>, spin: Duration) -> io::Result<Arc<Self>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -70,37 +69,37 @@ impl Poller {
             epoll,
             wake,
             sources,
-            nudged: Mutex::default(),
+            scheduled: Mutex::default(),
             closed: AtomicBool::new(false),
-            farewell: OnceLock::new(),
+            close_reason: OnceLock::new(),
             roles,
         });
         let role = Polling {
             poller: poller.clone(),
             spin: Spin::new(spin),
             hot: Vec::new(),
-            looks: 0,
+            polls: 0,
         };
         poller.roles.start(Box::new(role));
         Ok(poller)
     }
 
-    /// Stops watching; the role ends at its next turn. `why` is the goodbye of links that come too late to be watched.
+    /// Stops watching; the role ends at its next turn. `why` is the goodbye of links that open too late to be watched.
     pub fn close(&self, why: &str) {
         // The first reason stays.
-        let _ = self.farewell.set(why.into());
+        let _ = self.close_reason.set(why.into());
         self.closed.store(true, SeqCst);
         self.wake();
     }
 
-    /// Whether nobody watches any more.
+    /// Whether the poller has stopped.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(SeqCst)
     }
 
     /// Why the worker left, if it has.
-    pub(crate) fn farewell(&self) -> Option<&str> {
-        self.farewell.get().map(|why| &**why)
+    pub(crate) fn close_reason(&self) -> Option<&str> {
+        self.close_reason.get().map(|why| &**why)
     }
 
     fn wake(&self) {
@@ -108,9 +107,9 @@ impl Poller {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Has a source looked at as if its descriptor were readable.
-    pub(crate) fn nudge(&self, key: usize) {
-        self.nudged.lock().push(key);
+    /// Calls a source as if its descriptor were readable.
+    pub(crate) fn schedule(&self, key: usize) {
+        self.scheduled.lock().push(key);
         self.wake();
     }
 
@@ -126,9 +125,7 @@ impl Poller {
         flags: EventFlags,
     ) -> io::Result<usize> {
         if self.is_closed() {
-            return Err(io::Error::other(
-                "nobody watches the sockets of this worker any more",
-            ));
+            return Err(io::Error::other("the poller of this worker has stopped"));
         }
         let key = self.sources.write().insert(source);
         if let Err(error) = epoll::add(&self.epoll, fd, EventData::new_u64(key as u64), flags) {
@@ -138,13 +135,13 @@ impl Poller {
         Ok(key)
     }
 
-    /// Watches a descriptor for other flags from now on.
+    /// Changes the flags for which a descriptor is watched.
     pub(crate) fn modify(&self, key: usize, fd: BorrowedFd<'_>, flags: EventFlags) {
-        // Fails only for a descriptor that was removed, when there is nothing left to change.
+        // Fails only for a removed descriptor, which needs no change.
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key as u64), flags);
     }
 
-    /// Forgets a descriptor.
+    /// Stops watching a descriptor.
     pub(crate) fn remove(&self, key: usize, fd: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.epoll, fd);
         self.sources.write().try_remove(key);
@@ -163,36 +160,36 @@ impl std::fmt::Debug for Poller {
     }
 }
 
-/// Sources that are glanced at, at most.
+/// Most sources that are polled.
 const MAX_HOT: usize = 64;
 
-/// Glances in vain after which a source is left to its descriptor, when others have messages every time.
-const PATIENCE: u32 = 1000;
+/// Polls in vain after which a source stops being polled, if other sources had messages each time.
+const MAX_IN_VAIN: u32 = 1000;
 
-/// Looks in vain at what is hot for each look at everything else, which takes a system call.
-const LOOKS: u32 = 128;
+/// Polls of the hot sources in vain for each check of all others, which takes a system call.
+const POLLS_PER_CHECK: u32 = 128;
 
-/// A look that finds messages counts for so many, and so does one that takes a system call itself.
+/// Weight of a poll that finds messages, or that takes a system call itself.
 const BUSY: u32 = 8;
 
-/// The role of the thread that polls.
+/// The role of the polling thread.
 struct Polling {
     poller: Arc<Poller>,
     spin: Spin,
-    /// Where messages arrived lately: the last one, and those before it that are cheap to look at.
+    /// Sources with recent messages: the last one, and earlier ones that poll cheaply.
     hot: Vec<Hot>,
-    /// Looks at these since the last one at all others.
-    looks: u32,
+    /// Weighted polls since the last check of all sources.
+    polls: u32,
 }
 
 struct Hot {
     source: Arc<dyn Source>,
     has_message: bool,
-    /// Glances since then at which others had one.
+    /// Polls in vain since its last message, at which others had one.
     in_vain: u32,
 }
 
-/// Also when it never got a thread: then there is nobody to watch anything.
+/// Also stops the poller when its role never got a thread.
 impl Drop for Polling {
     fn drop(&mut self) {
         self.poller.closed.store(true, SeqCst);
@@ -205,13 +202,13 @@ impl Role for Polling {
             return Turn::Done;
         }
         if !self.hot.is_empty() {
-            if self.glance() {
+            if self.poll_hot_sources() {
                 return Turn::Again;
             }
-            // Those with something to read after all stay.
-            self.hot.retain(|hot| !hot.source.rest());
+            // Sources with messages stay.
+            self.hot.retain(|hot| !hot.source.request_wakeup());
             if !self.hot.is_empty() {
-                // Whoever reads there in the poller's place may need this processor for it.
+                // A thread that reads there in the poller's place may need this processor.
                 rustix::thread::sched_yield();
                 self.poller.wait(Some(Duration::ZERO), &mut self.hot);
                 return Turn::Again;
@@ -226,35 +223,34 @@ impl Role for Polling {
 }
 
 impl Polling {
-    /// Looks at the hot sources for a moment; true when there was anything to do.
-    fn glance(&mut self) -> bool {
+    /// Polls the hot sources for a moment; true if there was anything to do.
+    fn poll_hot_sources(&mut self) -> bool {
         let Self {
             poller,
             spin,
             hot,
-            looks,
+            polls,
         } = self;
-        let mut look = || {
-            let found = look(hot);
-            let is_cheap = !found && hot.iter().all(|hot| hot.source.is_cheap());
-            *looks += if is_cheap { 1 } else { BUSY };
-            // However much comes there, the others get their turn.
-            let is_turn = *looks >= LOOKS;
+        let mut poll = || {
+            let found = poll_hot(hot);
+            let polls_cheaply = !found && hot.iter().all(|hot| hot.source.polls_cheaply());
+            *polls += if polls_cheaply { 1 } else { BUSY };
+            // The other sources get their turn, however busy the hot ones are.
+            let is_turn = *polls >= POLLS_PER_CHECK;
             if is_turn {
-                *looks = 0;
+                *polls = 0;
             }
             (is_turn && poller.wait(Some(Duration::ZERO), hot)) || found
         };
-        // Once in any case: what has come must not wait until polling is worth it.
-        let found = look() || spin.poll(|| look().then_some(())).is_some();
-        spin.make_room();
+        // At least once: messages must not wait until polling pays.
+        let found = poll() || spin.poll(|| poll().then_some(())).is_some();
+        spin.leave_contended_cpu();
         found
     }
 }
 
 impl Poller {
-    /// Waits for events and deals with them; false when there were none. Sources that had messages become
-    /// hot.
+    /// Waits for events and handles them; false if there were none. Sources with messages become hot.
     fn wait(&self, timeout: Option<Duration>, hot: &mut Vec<Hot>) -> bool {
         let mut events = [Event {
             flags: EventFlags::empty(),
@@ -262,54 +258,54 @@ impl Poller {
         }; BATCH];
         let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
         let count = epoll::wait(self.epoll.as_fd(), &mut events, timeout.as_ref()).unwrap_or(0);
-        let mut look = |key: u64, flags: EventFlags| {
+        let mut call = |key: u64, flags: EventFlags| {
             if let Some(source) = self.source(key)
                 && source.ready(flags)
             {
-                heat(hot, source);
+                mark_hot(hot, source);
             }
         };
         for event in &events[..count] {
             let key = event.data.u64();
             if key == WAKE && !self.is_closed() {
                 let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
-                let nudged = std::mem::take(&mut *self.nudged.lock());
-                nudged
+                let scheduled = std::mem::take(&mut *self.scheduled.lock());
+                scheduled
                     .into_iter()
-                    .for_each(|key| look(key as u64, EventFlags::IN));
+                    .for_each(|key| call(key as u64, EventFlags::IN));
             } else {
-                look(key, event.flags);
+                call(key, event.flags);
             }
         }
         count > 0
     }
 }
 
-/// Looks at each source once; true when one had messages.
-fn look(hot: &mut Vec<Hot>) -> bool {
+/// Polls each source once; true if one had messages.
+fn poll_hot(hot: &mut Vec<Hot>) -> bool {
     let mut found = false;
     for hot in &mut *hot {
-        hot.has_message = hot.source.glance();
+        hot.has_message = hot.source.poll_once();
         found |= hot.has_message;
     }
     if found {
         hot.retain_mut(|hot| {
             hot.in_vain = if hot.has_message { 0 } else { hot.in_vain + 1 };
-            hot.in_vain < PATIENCE || !hot.source.rest()
+            hot.in_vain < MAX_IN_VAIN || !hot.source.request_wakeup()
         });
     }
     found
 }
 
-/// Adds a source that had messages.
-fn heat(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
+/// Makes a source with messages hot.
+fn mark_hot(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
     if let Some(known) = hot.iter_mut().find(|hot| Arc::ptr_eq(&hot.source, &source)) {
         return known.in_vain = 0;
     }
-    // A glance at those that are not cheap is a system call: one of them is enough.
-    let is_cheap = source.is_cheap();
-    hot.retain(|hot| hot.source.is_cheap() || is_cheap || !hot.source.rest());
-    if hot.len() < MAX_HOT || !source.rest() {
+    // Polling a source that is not cheap is a system call: one of them is enough.
+    let polls_cheaply = source.polls_cheaply();
+    hot.retain(|hot| hot.source.polls_cheaply() || polls_cheaply || !hot.source.request_wakeup());
+    if hot.len() < MAX_HOT || !source.request_wakeup() {
         hot.push(Hot {
             source,
             has_message: true,

@@ -1,10 +1,9 @@
-//! The link over sockets, Unix or TCP: one for small frames, one or more for large ones. Between workers
-//! that share memory small frames go through rings instead, and most large ones become small.
+//! The link over sockets, Unix or TCP: one socket for small frames, one or more for large ones. With shared memory,
+//! small frames go through rings instead, and most large ones become small.
 //!
-//! Who reads the control lane changes with the load. While one thread waits for one reply, it
-//! reads the socket itself and no other thread wakes up. As soon as a second thread waits, or
-//! somebody wants to be called back, the poller reads for all of them and what arrives together
-//! is dealt with together. [`waiting`] makes that choice.
+//! The reader of the control lane changes with the load. While one thread waits for one reply, it reads the socket
+//! itself, as the leader, and no other thread wakes up. As soon as a second thread waits, or replies are delivered
+//! to callbacks, the poller reads for all of them and handles frames in batches. [`waiting`] makes that choice.
 
 pub(crate) mod bulk;
 mod closing;
@@ -22,24 +21,24 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
-use telegrad_wire::{CallId, FrameKind, HEADER_LEN, WireError, peer_text};
+use telegrad_wire::{CallId, FrameKind, HEADER_LEN, peer_text};
 
 use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
 use self::reader::{ControlReader, Fill};
 use self::writer::{ControlWriter, Written};
-use crate::credit::{GiveBack, Owed, Window, cost, costs_credit};
-use crate::message::{INLINE_LIMIT, Incoming, Lent, Sealed, Unusable};
+use crate::credit::{CreditReturn, OwedCredit, Window, cost, costs_credit};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming, LoanError, Sealed, check_length};
 use crate::poller::{Poller, Source};
 use crate::shm::{Borrowed, Loan, RegionEnd};
 use crate::stream::Stream;
 use crate::{Closed, Credit, Flush, Identity, Link, LinkOptions, Outgoing, SendError, Sink, Waiting};
 
-/// Unwritten bytes of small frames beyond which this link takes no more requests from either side.
-/// Several times what a socket holds, so that it is reached only when the peer does not read.
+/// Unwritten bytes of small frames beyond which this link takes no more requests from either side. Several times as
+/// much as a socket buffer, so that it is reached only if the peer does not read.
 const MAX_BACKLOG: usize = 4 << 20;
 
-/// Longest frame that is not worth lending from: a few short copies cost less than the books.
+/// Longest frame from which nothing is lent: a few short copies cost less than a loan.
 const LENDING_FROM: u64 = 16 * 1024;
 
 /// A link over a control socket and bulk sockets.
@@ -51,37 +50,37 @@ pub(crate) struct SocketLink {
     poller: Arc<Poller>,
 
     control: Control,
-    /// Held by the one thread that reads the control lane.
+    /// Held by the thread that reads the control lane.
     reader: Mutex<ControlReader>,
     writer: ControlWriter,
-    /// What the poller watches the control lane for.
+    /// Events of the control lane that the poller watches.
     interest: Mutex<Interest>,
 
     bulk: Bulk,
 
-    /// Started to answer: the one of the two ends that stops reading while its answers pile up. Were
-    /// it both, each could wait for the other.
-    answers: bool,
-    /// Credit for what this end sends.
+    /// Whether this end accepted the link. That end stops reading while its replies pile up; if both did, each could
+    /// wait for the other.
+    is_acceptor: bool,
+    /// Credit for requests of this end.
     window: Window,
-    /// Credit this end has to give back.
-    owed: Owed,
+    /// Credit that this end has to return.
+    owed: OwedCredit,
 
-    /// Threads inside `wait`, but those that have been there for long.
+    /// Threads inside `wait`, except those that have waited for long.
     waiters: AtomicUsize,
-    /// Calls of `watch(true)` not yet taken back, and threads that have waited for long.
+    /// Open calls of `watch(true)`, and threads that have waited for long.
     watchers: AtomicUsize,
-    /// A thread reads its own reply.
-    led: AtomicBool,
-    /// The thread that reads its own reply sleeps, or is about to, and needs `wake` to look up.
+    /// Whether a leader reads: a thread that waits for its own reply.
+    has_leader: AtomicBool,
+    /// The leader sleeps, or is about to, and needs `wake` to check again.
     leader_sleeps: AtomicBool,
-    /// Made when a thread first sleeps reading: links that only answer never need it.
+    /// Wakes the leader. Made when a leader first sleeps: links that only answer never need it.
     wake: OnceLock<OwnedFd>,
 
     closed: OnceLock<Closed>,
 }
 
-/// What the poller is asked to watch a control lane for.
+/// Events of the control lane that the poller watches.
 struct Interest {
     key: Option<usize>,
     reading: bool,
@@ -89,8 +88,8 @@ struct Interest {
 }
 
 impl SocketLink {
-    /// Joins two lanes to a link, which receives nothing before [`start`](Self::start). A `watched` link is
-    /// read in the background until it closes: the side that answers calls.
+    /// Makes a link of two lanes, which receives nothing before [`start`](Self::start). A `watched` link, that of the
+    /// accepting side, is read in the background until it closes.
     pub(crate) fn new(
         (control, bulk): (Stream, Stream),
         region: Option<RegionEnd>,
@@ -115,12 +114,12 @@ impl SocketLink {
                 writing: false,
             }),
             bulk: Bulk::new(bulk),
-            answers: watched,
+            is_acceptor: watched,
             window: Window::new(options.window),
-            owed: Owed::new(options.window),
+            owed: OwedCredit::new(options.window),
             waiters: AtomicUsize::new(0),
             watchers: AtomicUsize::new(usize::from(watched)),
-            led: AtomicBool::new(false),
+            has_leader: AtomicBool::new(false),
             leader_sleeps: AtomicBool::new(false),
             wake: OnceLock::new(),
             closed: OnceLock::new(),
@@ -128,37 +127,37 @@ impl SocketLink {
         })
     }
 
-    /// Has the poller watch the lanes. Requests arrive from the first registration on, so a link that cannot be
-    /// watched is ended: with a goodbye if the worker is leaving, as over its other links.
+    /// Registers the lanes with the poller. Requests arrive from the first registration on, so a failure ends the
+    /// link: with a goodbye if the worker is leaving, as over its other links.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
         if self.closed.get().is_some() {
             return Ok(());
         }
         let watched = self.watch_control().and_then(|()| self.bulk.watch(self));
         if let Err(error) = &watched {
-            match self.poller.farewell() {
+            match self.poller.close_reason() {
                 Some(why) => self.say_goodbye(why),
                 None => self.end(false, &error.to_string()),
             }
         }
         if self.closed.get().is_some() {
-            // The end may have come before a registration, and missed it.
+            // The link may have ended before a registration, which then was not undone.
             self.unwatch();
         }
         watched
     }
 
-    /// From now on, more bulk lanes can be had.
+    /// Allows the link to open more bulk lanes.
     pub(crate) fn may_open(&self, more: MoreLanes) {
         self.bulk.may_open(more);
     }
 
-    /// Whether this peer may have one more bulk lane.
+    /// Whether this peer may add one more bulk lane.
     pub(crate) fn may_add_lane(&self, peer: &Identity) -> bool {
-        self.peer == *peer && self.bulk.has_room()
+        self.peer == *peer && self.bulk.can_add()
     }
 
-    /// Takes one more bulk lane into use, once the peer does.
+    /// Adds a bulk lane, used once the peer writes to it.
     pub(crate) fn add_lane(self: &Arc<Self>, stream: Stream) -> std::io::Result<()> {
         self.bulk.add(self, stream, false)
     }
@@ -169,8 +168,8 @@ impl SocketLink {
         let flags = interest.flags(self.control.is_shared());
         let key = self.poller.add(self.control.as_fd(), source, flags)?;
         interest.key = Some(key);
-        if interest.reading && !self.control.rest() {
-            self.poller.nudge(key);
+        if interest.reading && !self.control.request_wakeup() {
+            self.poller.schedule(key);
         }
         Ok(())
     }
@@ -179,9 +178,9 @@ impl SocketLink {
         Some(self.me.upgrade()? as Arc<dyn Link>)
     }
 
-    /// Reads once and delivers every complete frame, or the end; false when nothing was there.
+    /// Reads once and delivers every complete frame, or the end; false if there were no bytes.
     fn read_batch(&self, reader: &mut ControlReader) -> bool {
-        if self.control.is_silent() {
+        if self.control.is_idle() {
             return false;
         }
         match reader.fill(&self.control) {
@@ -203,36 +202,34 @@ impl SocketLink {
                 Ok(Some(message)) => self.deliver(&me, message),
                 Ok(None) => break,
                 Err(error) => {
-                    let nonsense = || format!("the peer sent nonsense: {error}");
-                    let failure = self.control.failure();
-                    self.end(
-                        false,
-                        &failure.map_or_else(nonsense, |failure| failure.describe()),
-                    );
+                    match self.control.failure() {
+                        Some(failure) => self.end(false, &failure.describe()),
+                        None => self.end_for_violation(&error.to_string()),
+                    }
                     break;
                 }
             }
         }
         if self.closed.get().is_some() {
-            // Nobody wants the rest, but the peer gets rid of it and comes to hear why.
+            // Discarded, so that the peer can finish writing and read the reason.
             reader.discard();
             return true;
         }
-        // Replies to what was just delivered have been waiting for each other.
+        // Replies to the delivered messages have waited for each other.
         self.flush();
         true
     }
 
-    /// Hands one message to the sink, after the link's own part of it.
+    /// Handles the link's part of a message, and passes it to the sink.
     fn deliver(&self, me: &Arc<dyn Link>, mut message: Incoming<'_>) {
         let header = &message.header;
         if header.kind == FrameKind::Descriptor {
-            // What it announces is counted when it is complete.
+            // The message is counted when it is complete.
             return self.bulk.describe(self, &message);
         }
         self.options.traffic.received(header.length + HEADER_LEN as u64);
         if header.credit > 0 {
-            self.window.give_back(header.credit);
+            self.window.release(header.credit);
         }
         match header.kind {
             FrameKind::Credit => return,
@@ -241,8 +238,8 @@ impl SocketLink {
                 return self.end(true, &peer_text(&why));
             }
             FrameKind::Request if costs_credit(header) => {
-                if let Some(home) = self.me.upgrade() {
-                    message.credit = Credit::new(home, self.cost(message.header.length));
+                if let Some(link) = self.me.upgrade() {
+                    message.credit = Credit::new(link, self.cost(message.header.length));
                 }
             }
             _ => {}
@@ -250,26 +247,26 @@ impl SocketLink {
         self.sink.receive(me, message);
     }
 
-    /// Takes bells. They say that there is something to read, which the caller sees to, or room to write.
-    fn answer_bells(&self) {
-        self.control.answer_bells();
+    /// Takes wake-ups. They report bytes to read, which is the caller's part, or space to write.
+    fn drain_wakeups(&self) {
+        self.control.drain_wakeups();
         if self.control.is_shared() && self.writer.is_stuck() {
             self.write_out();
         }
     }
 
-    /// The memory of a chunk that the other end has lent. For threads that do not read the control lane: the bells that
-    /// come with a segment may be meant for the thread that does.
-    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
+    /// Borrows the memory of a chunk. For threads that do not read the control lane: wake-ups that come with a segment
+    /// may be meant for the thread that does.
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, LoanError> {
         if !self.control.knows(loan) {
-            self.answer_bells();
+            self.drain_wakeups();
             self.interrupt();
             self.set_interest(|_| ());
         }
         self.control.borrow(loan, len)
     }
 
-    /// Changes what the poller watches the control lane for.
+    /// Changes the events of the control lane that the poller watches.
     fn set_interest(&self, change: impl FnOnce(&mut Interest)) {
         let is_shared = self.control.is_shared();
         let mut interest = self.interest.lock();
@@ -280,9 +277,9 @@ impl SocketLink {
             self.poller
                 .modify(key, self.control.as_fd(), interest.flags(is_shared));
         }
-        // What came while somebody else was to look, or nobody, is not announced any more.
-        if interest.reading && !self.control.rest() {
-            self.poller.nudge(key);
+        // Bytes that arrived before the change cause no event any more.
+        if interest.reading && !self.control.request_wakeup() {
+            self.poller.schedule(key);
         }
     }
 
@@ -290,7 +287,7 @@ impl SocketLink {
         self.interest.lock().reading
     }
 
-    /// Writes small frames that wait.
+    /// Writes queued small frames.
     fn write_out(&self) {
         loop {
             match self.writer.write(&self.control) {
@@ -302,34 +299,34 @@ impl SocketLink {
                 }
                 Written::Stuck => {
                     self.follow_writer();
-                    // The bell for this may have been taken by somebody who did not know yet that it was for him.
+                    // Another thread may have taken the wake-up for this before it knew of this writer.
                     if self.control.has_space() {
                         continue;
                     }
                 }
                 Written::ByOther => {}
-                Written::Ended(error) => self.lost(&error),
+                Written::Ended(error) => self.control_write_failed(&error),
             }
             return;
         }
     }
 
-    /// Has the poller say when the socket takes more, or no longer, as the writer needs it now:
-    /// threads may come here in another order than they left the writer.
+    /// Makes the poller watch for space if the writer needs it now. Threads may come here in another order than they
+    /// left the writer.
     fn follow_writer(&self) {
         self.set_interest(|interest| {
             interest.writing = self.writer.is_stuck();
             if !interest.writing {
-                // Whoever reads for itself hands over when it leaves.
-                interest.reading |= self.watchers.load(SeqCst) > 0 && !self.led.load(SeqCst);
-            } else if self.answers && self.writer.backlog() > MAX_BACKLOG {
-                // A peer that does not read its replies gets no more requests read.
+                // A leader hands over when it leaves.
+                interest.reading |= self.watchers.load(SeqCst) > 0 && !self.has_leader.load(SeqCst);
+            } else if self.is_acceptor && self.writer.backlog() > MAX_BACKLOG {
+                // A peer that does not read its replies gets no further requests read.
                 interest.reading = false;
             }
         });
     }
 
-    /// Units of the window that a request of so many bytes costs, whichever end it comes from.
+    /// Units of the window that a request of so many bytes costs, at either end.
     fn cost(&self, length: u64) -> u32 {
         cost(length, self.options.window)
     }
@@ -351,8 +348,8 @@ impl SocketLink {
             Ok(()) => Ok(()),
             Err(WriteError::Deadline) => Err(SendError::Deadline),
             Err(WriteError::Ended(error)) => {
-                self.bulk_lost(&error);
-                Err(SendError::Closed(self.why()))
+                self.bulk_write_failed(&error);
+                Err(SendError::Closed(self.close_reason()))
             }
         }
     }
@@ -369,10 +366,7 @@ impl Link for SocketLink {
         }
         let mut sealed = message.seal()?;
         let length = sealed.header.length;
-        if length > self.options.max_message {
-            let limit = self.options.max_message;
-            return Err(WireError::FrameTooLong { length, limit }.into());
-        }
+        check_length(length, self.options.max_message)?;
         if costs_credit(&sealed.header)
             && (self.writer.backlog() > MAX_BACKLOG || !self.window.try_take(self.cost(length)))
         {
@@ -396,9 +390,9 @@ impl Link for SocketLink {
         let (costs, credit) = (costs_credit(&sealed.header), sealed.header.credit);
         let sent = self.send_large(sealed, deadline);
         if let Err(SendError::Deadline) = sent {
-            // Nothing of it went: neither what it costs nor what it was to give back.
+            // Nothing was sent: takes back the credit that it cost, and the credit that it carried.
             if costs {
-                self.window.give_back(self.cost(length));
+                self.window.release(self.cost(length));
             }
             self.owed.add(credit);
         }
@@ -414,10 +408,10 @@ impl Link for SocketLink {
     fn wait_for_credit(&self, deadline: Option<Instant>) -> Result<bool, Closed> {
         self.flush();
         self.watch(true);
-        let room = || self.window.has_room() && self.writer.backlog() <= MAX_BACKLOG;
+        let has_credit = || self.window.is_open() && self.writer.backlog() <= MAX_BACKLOG;
         let in_time = self
             .window
-            .wait(|| room() || self.closed.get().is_some(), deadline);
+            .wait(|| has_credit() || self.closed.get().is_some(), deadline);
         self.watch(false);
         self.closed().map_or(Ok(in_time), Err)
     }
@@ -431,7 +425,7 @@ impl Link for SocketLink {
         if let Some(mut reader) = self.reader.try_lock() {
             while self.closed.get().is_none() && self.read_batch(&mut reader) {}
             drop(reader);
-            // Meanwhile the poller could not look, and bells may have been taken.
+            // The poller could not read meanwhile, and wake-ups may have been taken.
             self.set_interest(|_| ());
         }
     }
@@ -444,7 +438,7 @@ impl Link for SocketLink {
         if on {
             if self.watchers.fetch_add(1, SeqCst) == 0 {
                 self.flush();
-                // A thread that reads for itself leaves the reading to the poller when it is done.
+                // A leader leaves the reading to the poller when it is done.
                 if self.waiters.load(SeqCst) == 0 {
                     self.set_interest(|interest| interest.reading = true);
                 }
@@ -472,8 +466,8 @@ impl Source for SocketLink {
             return false;
         }
         if self.control.is_shared() {
-            self.answer_bells();
-            // It may have been for a thread that reads for itself.
+            self.drain_wakeups();
+            // The wake-up may have been for the leader.
             self.interrupt();
             let is_over = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             if !is_over && !self.is_read_in_background() {
@@ -481,22 +475,22 @@ impl Source for SocketLink {
             }
         }
         let Some(mut reader) = self.reader.try_lock() else {
-            // Somebody reads for itself and sees the end as well. Until then, look away: the end
-            // of a connection would be reported again and again.
+            // Another thread reads, and sees the end as well. Until then, yield: the end of a connection would be
+            // reported again and again.
             if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
                 rustix::thread::sched_yield();
             }
-            // It may be done any moment, and the bell has been taken.
-            return !self.rest();
+            // It may be done at any moment, and the wake-up has been taken.
+            return !self.request_wakeup();
         };
-        self.control.attend();
+        self.control.cancel_wakeup();
         let found = self.read_batch(&mut reader);
         drop(reader);
-        found || !self.rest()
+        found || !self.request_wakeup()
     }
 
-    fn glance(&self) -> bool {
-        if self.control.is_silent() {
+    fn poll_once(&self) -> bool {
+        if self.control.is_idle() {
             return false;
         }
         let reads = self.closed.get().is_none() && self.is_read_in_background();
@@ -504,20 +498,20 @@ impl Source for SocketLink {
         reader.is_some_and(|mut reader| self.read_batch(&mut reader))
     }
 
-    fn is_cheap(&self) -> bool {
+    fn polls_cheaply(&self) -> bool {
         self.control.is_shared()
     }
 
-    fn rest(&self) -> bool {
-        // Whoever reads in the poller's place rests by itself, and an ended link has nothing to say.
-        self.closed.get().is_some() || !self.is_read_in_background() || self.control.rest()
+    fn request_wakeup(&self) -> bool {
+        // A thread that reads in the poller's place requests its own wake-up, and an ended link needs none.
+        self.closed.get().is_some() || !self.is_read_in_background() || self.control.request_wakeup()
     }
 }
 
-impl GiveBack for SocketLink {
-    fn give_back(&self, units: u32) {
+impl CreditReturn for SocketLink {
+    fn return_credit(&self, units: u32) {
         if self.owed.add(units) {
-            // When the link has ended, nobody is owed anything.
+            // Fails only if the link has ended, and with it the peer's need for credit.
             let _ = self.send(Outgoing::bare(FrameKind::Credit, CallId(0)), Flush::Now, None);
         }
     }
@@ -530,10 +524,10 @@ impl Drop for SocketLink {
 }
 
 impl Interest {
-    /// With rings there is never anything to write to the socket; but it says when a ring has room again.
+    /// With rings the socket is never written to in earnest, but it reports when a ring has space again.
     fn flags(&self, is_shared: bool) -> EventFlags {
-        // The end of the connection is always of interest: calls must fail at once, and the next
-        // one must find out that it needs a new connection.
+        // Always watch for the end of the connection: calls must fail at once, and the next one needs a new
+        // connection.
         let mut flags = EventFlags::RDHUP;
         flags.set(EventFlags::IN, self.reading || (is_shared && self.writing));
         flags.set(EventFlags::OUT, self.writing && !is_shared);

@@ -1,4 +1,4 @@
-//! One connected socket, Unix or TCP, with exactly the operations that links need.
+//! One connected socket, Unix or TCP, with the operations that links need.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,31 +18,31 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::Spin;
 use crate::descriptors::explain;
 
-/// Descriptors that one message passes at most.
+/// Most descriptors that one message passes.
 const MAX_PASSED: usize = 2;
 
-/// Bytes discarded at a time: on the stack, because there is no memory when it is needed.
+/// Bytes discarded at a time, on the stack: discarding is needed when memory is short.
 const DISCARD_STEP: usize = 16 * 1024;
 
 /// A connected stream socket.
 #[derive(Debug)]
 pub(crate) struct Stream(OwnedFd);
 
-/// Why nothing came or went.
+/// Why a read or write did nothing.
 #[derive(Debug)]
 pub(crate) enum StreamError {
-    /// Not now.
+    /// The socket is not ready.
     WouldBlock,
-    /// Not before the deadline.
+    /// The deadline has passed.
     TimedOut,
-    /// Not ever: the other side has closed.
+    /// The peer has closed the connection.
     Ended,
-    /// Not ever.
+    /// The connection failed.
     Failed(io::Error),
 }
 
 impl StreamError {
-    /// For people.
+    /// The text of the error.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::WouldBlock | Self::TimedOut => "timed out".into(),
@@ -67,12 +67,12 @@ impl Stream {
         Self(stream.into())
     }
 
-    /// `peer_timeout` is when an unreachable peer counts as lost. The kernel watches for that, so
-    /// an idle link costs no thread and no timer.
+    /// Makes a stream whose unreachable peer counts as lost after `peer_timeout`. The kernel watches for that, so an
+    /// idle link costs no thread and no timer.
     pub(crate) fn tcp(stream: TcpStream, peer_timeout: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        // What the kernel takes: whole seconds, and not many of them.
+        // Within the kernel's range: whole seconds, and not many of them.
         let peer_timeout = peer_timeout.clamp(Duration::from_secs(3), Duration::from_secs(24 * 3600));
         let third = peer_timeout / 3;
         socket.set_tcp_keepalive(
@@ -85,22 +85,22 @@ impl Stream {
         Ok(Self(stream.into()))
     }
 
-    /// Another handle to the same connection.
+    /// Makes another handle to the same connection.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// Reads what is there, at least a byte.
+    /// Reads available bytes, at least one.
     pub(crate) fn try_read(&self, buf: &mut [u8]) -> Result<usize, StreamError> {
         read(&self.0, buf, RecvFlags::DONTWAIT)
     }
 
-    /// Reads at least a byte, waiting for it.
+    /// Waits for bytes, and reads at least one.
     pub(crate) fn read(&self, buf: &mut [u8]) -> Result<usize, StreamError> {
         read(&self.0, buf, RecvFlags::empty())
     }
 
-    /// Reads at least a byte, waiting for it until `deadline`.
+    /// Waits for bytes until `deadline`, and reads at least one.
     pub(crate) fn read_until(&self, buf: &mut [u8], deadline: Instant) -> Result<usize, StreamError> {
         loop {
             match self.try_read(buf) {
@@ -113,10 +113,10 @@ impl Stream {
         }
     }
 
-    /// Fills all of `buf`, waiting as long as it takes. When this returns `Ok`, every byte is initialised.
+    /// Fills all of `buf`, however long it takes. After `Ok`, every byte is initialised.
     ///
-    /// Polls before it sleeps: the sender fills the socket while it is being emptied, and a sleep
-    /// for every buffer full would halve the rate.
+    /// Polls before it sleeps: the sender fills the socket while it is being emptied, and a sleep for every full
+    /// buffer would halve the rate.
     pub(crate) fn fill(&self, mut buf: &mut [MaybeUninit<u8>], spin: &mut Spin) -> Result<(), StreamError> {
         while !buf.is_empty() {
             let mut try_read = || match rustix::net::recv(&self.0, &mut *buf, RecvFlags::DONTWAIT) {
@@ -139,7 +139,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads this many bytes and forgets them, waiting as long as it takes.
+    /// Reads and discards this many bytes, however long it takes.
     pub(crate) fn discard(&self, mut len: u64, spin: &mut Spin) -> Result<(), StreamError> {
         let mut scratch = [MaybeUninit::uninit(); DISCARD_STEP];
         while len > 0 {
@@ -150,22 +150,22 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes what fits now.
+    /// Writes as many bytes as fit.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> Result<usize, StreamError> {
         self.send(bytes, SendFlags::DONTWAIT)
     }
 
-    /// Writes some, waiting for room for as long as the socket's send time-out.
+    /// Writes some bytes, waiting for space up to the socket's send timeout.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<usize, StreamError> {
         self.send(bytes, SendFlags::empty())
     }
 
-    /// As [`write`](Self::write), for what others follow at once: it travels with them, and wakes nobody by itself.
+    /// As [`write`](Self::write), for bytes that more follow at once: they travel together, with one wake-up.
     pub(crate) fn write_ahead(&self, bytes: &[u8]) -> Result<usize, StreamError> {
         self.send(bytes, SendFlags::MORE)
     }
 
-    /// Writes all of it, or fails at `deadline`.
+    /// Writes all bytes, or fails at `deadline`.
     pub(crate) fn write_all_until(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), StreamError> {
         while !bytes.is_empty() {
             match self.try_write(bytes) {
@@ -178,7 +178,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Passes descriptors, with one byte. Only a Unix socket can.
+    /// Passes descriptors with one byte. Unix sockets only.
     pub(crate) fn try_pass(&self, fds: &[BorrowedFd<'_>]) -> Result<(), StreamError> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED))];
         let mut passed = SendAncillaryBuffer::new(&mut space);
@@ -188,7 +188,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads some bytes and forgets them; `take` gets the descriptors that were passed with them.
+    /// Reads and discards some bytes; `take` gets the descriptors that came with them.
     pub(crate) fn try_receive(
         &self,
         take: &mut dyn FnMut(OwnedFd) -> io::Result<()>,
@@ -206,7 +206,7 @@ impl Stream {
             }
         }
         if got.flags.contains(ReturnFlags::CTRUNC) {
-            // Some were lost on the way.
+            // Some descriptors were lost.
             return Err(Errno::MFILE.into());
         }
         if got.bytes == 0 {
@@ -215,7 +215,7 @@ impl Stream {
         Ok(())
     }
 
-    /// How long a blocking write may take before it looks up.
+    /// Limits how long a blocking write waits without progress.
     pub(crate) fn set_write_timeout(&self, limit: Duration) -> io::Result<()> {
         SockRef::from(&self.0).set_write_timeout(Some(limit))
     }
@@ -234,24 +234,24 @@ impl Stream {
             None => poll(&mut [mine], timeout.as_ref()),
             Some(other) => poll(&mut [mine, PollFd::new(other, PollFlags::IN)], timeout.as_ref()),
         };
-        // An interrupted wait counts as ready: the caller looks again anyway.
+        // An interrupted wait counts as ready: callers check again.
         !matches!(ready, Ok(0))
     }
 
-    /// Whether there is something to read, or the end.
+    /// Whether there are bytes to read, or the end.
     pub(crate) fn is_readable(&self) -> bool {
         self.wait(PollFlags::IN, None, Some(Instant::now()))
     }
 
-    /// Ends the direction to the other side, which sees the end once it has read everything.
+    /// Ends the outgoing direction. The peer sees the end once it has read everything.
     pub(crate) fn shutdown_write(&self) {
-        // Fails only when the other side is gone already.
+        // Fails only if the peer has closed already.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Ends both directions, which also wakes whoever waits on the socket.
+    /// Ends both directions, which also wakes threads that wait on the socket.
     pub(crate) fn shutdown(&self) {
-        // Fails only when the other side is gone already.
+        // Fails only if the peer has closed already.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
     }
 

@@ -1,8 +1,8 @@
-//! Counters of what went over links.
+//! Counters of the traffic over links.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes and frames, both ways, of all links that share it.
+/// Bytes and frames in both directions, over all links that share this.
 #[derive(Debug, Default)]
 pub struct Traffic {
     bytes_in: AtomicU64,

@@ -1,5 +1,5 @@
-//! The allocator, used directly: not as the allocator of this test, so that what it hands out can be
-//! told from everything else.
+//! Tests of the allocator, called directly. It is not the allocator of this test, so that its blocks can be told from
+//! others.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use telegrad_net::TensorAlloc;
 
 const LARGE: usize = 512 << 10;
 
-/// A block, given back when dropped.
+/// An allocated block, freed when dropped.
 struct Block<'a> {
     alloc: &'a TensorAlloc,
     start: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: a block is memory that nobody else refers to, and the allocator may be used by any thread.
+// SAFETY: only the block refers to its memory, and the allocator may be used by any thread.
 unsafe impl Send for Block<'_> {}
 
 impl<'a> Block<'a> {
@@ -47,13 +47,13 @@ impl<'a> Block<'a> {
         self.layout = Layout::from_size_align(size, self.layout.align()).unwrap();
     }
 
-    /// Writes all of it.
+    /// Fills the whole block.
     fn fill(&mut self, byte: u8) {
         // SAFETY: the block is this long and ours.
         unsafe { self.start.write_bytes(byte, self.layout.size()) };
     }
 
-    /// Whether the first `len` bytes are all `byte`. They must have been written.
+    /// Whether the first `len` bytes, which were written, are all `byte`.
     fn holds(&self, byte: u8, len: usize) -> bool {
         assert!(len <= self.layout.size());
         // SAFETY: the block is at least this long, ours, and the bytes are initialised.
@@ -70,7 +70,7 @@ impl Drop for Block<'_> {
 }
 
 #[test]
-fn a_large_block_is_used_again() {
+fn a_large_block_is_reused() {
     let alloc = TensorAlloc::new();
     for size in [LARGE, LARGE + 1, 3 << 20, 100 << 20] {
         let first = Block::new(&alloc, size);
@@ -78,13 +78,13 @@ fn a_large_block_is_used_again() {
         drop(first);
         let again = Block::new(&alloc, size);
         assert_eq!(again.start, start, "{size}");
-        // While it is in use, somebody else gets another one.
+        // While it is in use, another request gets another block.
         assert_ne!(Block::new(&alloc, size).start, start);
     }
 }
 
 #[test]
-fn the_last_block_given_back_is_used_first() {
+fn the_last_freed_block_is_reused_first() {
     let alloc = TensorAlloc::new();
     let blocks: Vec<_> = (0..5).map(|_| Block::new(&alloc, 1 << 20)).collect();
     let mut starts: Vec<_> = blocks.iter().map(|block| block.start).collect();
@@ -154,7 +154,7 @@ fn zeroed_means_zeroed_also_in_a_used_block() {
 #[test]
 fn resizing_keeps_the_content() {
     let alloc = TensorAlloc::new();
-    // Blocks of the same classes with other content, to be handed out where something is wrong.
+    // Blocks of the same classes with other content, so that a mix-up shows.
     let sizes = [
         10,
         LARGE - 1,
@@ -194,12 +194,12 @@ fn a_block_grows_in_place_within_its_class() {
     assert_eq!(block.start, start);
     block.resize((640 << 10) + 1);
     assert_ne!(block.start, start);
-    // The one that was left behind is free.
+    // The old block is free.
     assert_eq!(Block::new(&alloc, 640 << 10).start, start);
 }
 
 #[test]
-fn no_more_is_kept_than_the_limit() {
+fn kept_blocks_stay_below_the_limit() {
     // Beyond a gigabyte of free blocks, they go back to the system; untouched they cost nothing.
     let alloc = TensorAlloc::new();
     let blocks: Vec<_> = (0..5).map(|_| Block::new(&alloc, 256 << 20)).collect();

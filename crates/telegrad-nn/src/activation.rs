@@ -5,7 +5,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -189,7 +189,7 @@ impl Pointwise for Softplus {
 }
 
 fn apply<F: Pointwise>(function: F, x: &Tensor) -> Result<Tensor> {
-    recorded(F::NAME, &[x], || {
+    traced(F::NAME, &[x], || {
         Ok(with_type!(F::NAME, x, T => pointwise::<T, F>(function, x)?))
     })
 }

@@ -11,11 +11,12 @@ use telegrad_autograd::Param;
 use telegrad_rpc::{RRef, Result, World, remote};
 use telegrad_wire::{Wire, WireError};
 
+use crate::error::in_file;
 use crate::parcel::{Parcel, name_of};
 use crate::share::held;
 use crate::tracked::connected;
 use crate::var_map_module::Variables;
-use crate::{Error, Module, state_dict};
+use crate::{Error, Module, NnError, state_dict};
 
 /// A module of any type, where a [`RemoteModule`](crate::RemoteModule) refers to it.
 pub struct AnyModule {
@@ -60,7 +61,7 @@ impl AnyModule {
     ///
     /// Inputs and outputs are any values that travel: tuples of tensors, states, options, numbers beside tensors. The
     /// gradients of all tensors in them cross. An input that no output depends on, or an output that depends on no input
-    /// and no parameter, is [lost](Error::LostInput).
+    /// and no parameter, is [lost](NnError::LostInput).
     ///
     /// ```
     /// use candle_core::Tensor;
@@ -139,7 +140,7 @@ impl AnyModule {
     /// # Errors
     /// When the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        Ok(state_dict::write(&self.state_dict()?, path.as_ref())?)
+        state_dict::write(&self.state_dict()?, path.as_ref())
     }
 
     /// Reads the parameters from a safetensors file, as [`load`](crate::load) does.
@@ -157,7 +158,7 @@ impl AnyModule {
             Applied::Plain(module) => module.forward(x)?,
             Applied::With(with) => {
                 let y = (with.function)(packed(&self.name, x)?)?;
-                y.unpack().map_err(|_| Error::Outputs {
+                y.unpack().map_err(|_| NnError::Outputs {
                     layer: self.name.to_string(),
                     takes: (with.takes)(),
                     gives: (with.gives)(),
@@ -234,7 +235,7 @@ impl AnyModule {
     /// # Errors
     /// When candle cannot copy one.
     pub fn state_dict(&self) -> Result<BTreeMap<String, Tensor>> {
-        Ok(state_dict::values_of(&self.parts.named())?)
+        state_dict::values_of(&self.parts.named())
     }
 
     /// Sets the parameters, all or none of them, as [`load_state_dict`](crate::load_state_dict) does.
@@ -242,13 +243,13 @@ impl AnyModule {
     /// # Errors
     /// When a name is missing or unknown, or a shape differs.
     pub fn load_state_dict(&self, state: BTreeMap<String, Tensor>) -> Result<()> {
-        Ok(state_dict::set(&self.parts.named(), &state)?)
+        state_dict::set(&self.parts.named(), &state)
     }
 
     /// The same, with values from a file, which errors name.
     pub(crate) fn load_from(&self, path: String, state: BTreeMap<String, Tensor>) -> Result<()> {
         let set = state_dict::set(&self.parts.named(), &state);
-        Ok(set.map_err(|error| error.in_file(Path::new(&path)))?)
+        set.map_err(|error| in_file(error, Path::new(&path)))
     }
 }
 
@@ -286,16 +287,18 @@ impl Parts for Variables {
 
 /// The error that inputs are of other types than a module takes.
 fn refused(layer: &str, takes: String, error: &WireError) -> Error {
-    Error::Inputs {
+    NnError::Inputs {
         layer: layer.to_owned(),
         takes,
         why: error.to_string(),
     }
+    .into()
 }
 
 fn packed<T: Wire>(layer: &str, value: &T) -> crate::Result<Parcel> {
-    Parcel::pack(value).map_err(|error| Error::Unsendable {
+    let packed = Parcel::pack(value).map_err(|error| NnError::Unsendable {
         layer: layer.to_owned(),
         why: error.to_string(),
-    })
+    });
+    Ok(packed?)
 }

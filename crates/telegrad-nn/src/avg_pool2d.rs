@@ -1,7 +1,7 @@
 //! Pooling by the mean.
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -34,7 +34,7 @@ impl AvgPool2d {
 
 impl Module for AvgPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        recorded("avg_pool2d", &[x], || {
+        traced("avg_pool2d", &[x], || {
             let slide = Slide::of_pool("AvgPool2d", self.kernel, self.stride, self.padding)?;
             let window = slide.over("AvgPool2d", x)?;
             Ok(with_type!("AvgPool2d", x, T => pool::<T>(x, window)?))

@@ -4,11 +4,12 @@ mod kernel;
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::error::{wrong_input, wrong_options, wrong_shape};
 use crate::real::with_type;
 use crate::window::{Pair, Slide};
-use crate::{Error, Module, Result, Rng, init};
+use crate::{Module, Result, Rng, init};
 
 /// What a convolution may be told apart from its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ impl Conv2d {
         let (groups, kernel) = (options.groups, kernel.into());
         if groups == 0 || !inputs.is_multiple_of(groups) {
             let why = format!("{groups} groups do not divide {inputs} input channels");
-            return Err(Error::options("Conv2d", why));
+            return Err(wrong_options("Conv2d", why));
         }
         let shape = (outputs, inputs / groups, kernel.rows, kernel.columns);
         let weight = init::default_weight(shape, rng)?;
@@ -129,7 +130,7 @@ impl Module for Conv2d {
 /// # Errors
 /// When shapes or element types do not fit together, or the elements are not f32 or f64 on the CPU.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
-    recorded("conv2d", &[x, weight], || {
+    traced("conv2d", &[x, weight], || {
         let kernel = check(weight, bias, options.groups)?;
         let slide = Slide {
             kernel,
@@ -140,7 +141,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
         let window = slide.over("Conv2d", x)?;
         let inputs = weight.dim(1)? * options.groups;
         if window.channels != inputs {
-            return Err(Error::shape(
+            return Err(wrong_shape(
                 "Conv2d",
                 format!("images of {inputs} channels"),
                 x.shape(),
@@ -149,7 +150,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
         for other in [Some(weight), bias].into_iter().flatten() {
             if other.dtype() != x.dtype() {
                 let expected = format!("tensors of one type, {:?} as its input", x.dtype());
-                return Err(Error::input("Conv2d", expected, format!("{:?}", other.dtype())));
+                return Err(wrong_input("Conv2d", expected, format!("{:?}", other.dtype())));
             }
         }
         Ok(with_type!("Conv2d", x, T => kernel::convolve::<T>(x, weight, bias, window, options.groups)?))
@@ -160,18 +161,14 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
 fn check(weight: &Tensor, bias: Option<&Tensor>, groups: usize) -> Result<Pair> {
     let [outputs, _, rows, columns] = *weight.dims() else {
         let expected = "a weight [out, in / groups, rows, columns]";
-        return Err(Error::shape("Conv2d", expected, weight.shape()));
+        return Err(wrong_shape("Conv2d", expected, weight.shape()));
     };
     if groups == 0 || !outputs.is_multiple_of(groups) {
         let why = format!("{groups} groups do not divide {outputs} output channels");
-        return Err(Error::options("Conv2d", why));
+        return Err(wrong_options("Conv2d", why));
     }
     if let Some(bias) = bias.filter(|bias| bias.dims() != [outputs]) {
-        return Err(Error::shape(
-            "Conv2d",
-            format!("a bias [{outputs}]"),
-            bias.shape(),
-        ));
+        return Err(wrong_shape("Conv2d", format!("a bias [{outputs}]"), bias.shape()));
     }
     Ok((rows, columns).into())
 }

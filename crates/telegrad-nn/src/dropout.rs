@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::error::wrong_options;
 use crate::node::node;
 use crate::real::{Real, read, with_type};
 use crate::rng::{at, unit};
-use crate::{Error, Module, Result, Rng};
+use crate::{Module, Result, Rng};
 
 /// In training, sets each number to zero with probability `p` and scales the others so that their mean
 /// stays; in evaluation does nothing.
@@ -42,7 +43,7 @@ impl Dropout {
     /// When `p` is not from 0 to 1.
     pub fn new(p: f64, rng: &mut Rng) -> Result<Self> {
         if !(0.0..=1.0).contains(&p) {
-            return Err(Error::options("Dropout", format!("{p} is not a probability")));
+            return Err(wrong_options("Dropout", format!("{p} is not a probability")));
         }
         Ok(Self {
             p,
@@ -63,7 +64,7 @@ impl Module for Dropout {
             seed: at(self.seed, pass),
             p: self.p,
         };
-        recorded("dropout", &[x], || {
+        traced("dropout", &[x], || {
             Ok(with_type!("Dropout", x, T => drop::<T>(x, mask)?))
         })
     }

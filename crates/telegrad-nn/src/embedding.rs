@@ -2,12 +2,13 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::error::{wrong_options, wrong_shape};
 use crate::node::node;
 use crate::real::{Real, read, with_type};
 use crate::targets::indices;
-use crate::{Error, Module, Result, Rng, init};
+use crate::{Module, Result, Rng, init};
 
 /// One vector for every index, normal numbers at first. Takes indices of any shape and adds a dimension
 /// at the end.
@@ -56,7 +57,7 @@ impl Embedding {
     /// When the weight is not `[count, width]`, or the padding is not in the table.
     pub fn from_tensors(weight: &Tensor, padding: Option<usize>) -> Result<Self> {
         let [count, _] = *weight.dims() else {
-            return Err(Error::shape(
+            return Err(wrong_shape(
                 "Embedding",
                 "a weight [count, width]",
                 weight.shape(),
@@ -64,7 +65,7 @@ impl Embedding {
         };
         if let Some(padding) = padding.filter(|&padding| padding >= count) {
             let why = format!("the padding {padding} is not below {count}");
-            return Err(Error::options("Embedding", why));
+            return Err(wrong_options("Embedding", why));
         }
         Ok(Self {
             weight: Param::named("weight", weight)?,
@@ -93,10 +94,10 @@ impl Module for Embedding {
 /// # Errors
 /// When an index is not below `count`.
 pub fn embedding(ids: &Tensor, weight: &Tensor, padding: Option<usize>) -> Result<Tensor> {
-    recorded("embedding", &[ids, weight], || {
+    traced("embedding", &[ids, weight], || {
         let [count, width] = *weight.dims() else {
             let expected = "a weight [count, width]";
-            return Err(Error::shape("Embedding", expected, weight.shape()));
+            return Err(wrong_shape("Embedding", expected, weight.shape()));
         };
         let rows = indices("Embedding", ids, count)?;
         let shape: Vec<usize> = ids.dims().iter().copied().chain([width]).collect();

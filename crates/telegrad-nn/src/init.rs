@@ -12,7 +12,8 @@
 
 use candle_core::{DType, Device, Shape, Tensor};
 
-use crate::{Error, Result, Rng};
+use crate::error::wrong_shape;
+use crate::{Result, Rng};
 
 /// Which of the two sides of a layer sets the scale of its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub fn fans(shape: impl Into<Shape>) -> Result<(usize, usize)> {
             let kernel: usize = kernel.iter().product();
             Ok((inputs * kernel, outputs * kernel))
         }
-        _ => Err(Error::shape(
+        _ => Err(wrong_shape(
             "an initialiser",
             "a shape with two or more dimensions",
             &shape,

@@ -2,11 +2,12 @@
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::error::{wrong_input, wrong_shape};
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, dot, read, sum_of, with_type};
-use crate::{Error, Module, Result, init};
+use crate::{Module, Result, init};
 
 /// Gives the last dimensions the mean 0 and the variance 1, then scales and shifts each element.
 ///
@@ -45,7 +46,7 @@ impl LayerNorm {
     pub fn from_tensors(weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Self> {
         if weight.dims() != bias.dims() {
             let expected = format!("a bias {:?}", weight.dims());
-            return Err(Error::shape("LayerNorm", expected, bias.shape()));
+            return Err(wrong_shape("LayerNorm", expected, bias.shape()));
         }
         Ok(Self {
             weight: Param::named("weight", weight)?,
@@ -80,7 +81,7 @@ impl Module for LayerNorm {
 /// # Errors
 /// When the last dimensions are not those of weight and bias.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    recorded("layer_norm", &[x, weight, bias], || {
+    traced("layer_norm", &[x, weight, bias], || {
         fits("LayerNorm", x, &[weight, bias])?;
         Ok(with_type!("LayerNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));
@@ -145,11 +146,11 @@ pub(crate) fn fits(layer: &'static str, x: &Tensor, params: &[&Tensor]) -> Resul
     for param in params {
         if param.dtype() != x.dtype() {
             let expected = format!("an input of {:?}", param.dtype());
-            return Err(Error::input(layer, expected, format!("one of {:?}", x.dtype())));
+            return Err(wrong_input(layer, expected, format!("one of {:?}", x.dtype())));
         }
         if param.elem_count() == 0 || !x.dims().ends_with(param.dims()) {
             let expected = format!("an input that ends with the dimensions {:?}", param.dims());
-            return Err(Error::shape(layer, expected, x.shape()));
+            return Err(wrong_shape(layer, expected, x.shape()));
         }
     }
     Ok(())

@@ -2,12 +2,13 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::error::{wrong_input, wrong_shape};
 use crate::matrix::product_transposed;
 use crate::node::{Gradients, Pass, node};
 use crate::real::{Real, has_kernels, read};
-use crate::{Error, Module, Result, Rng, init};
+use crate::{Module, Result, Rng, init};
 
 /// `y = x · weightᵀ + bias` over the last dimension, with torch's layout (`weight` is `[out, in]`) and
 /// torch's first values: all uniform within ±1/√in.
@@ -53,14 +54,10 @@ impl Linear {
     /// When the weight is not `[out, in]` or the bias is not `[out]`.
     pub fn from_tensors(weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
         let [outputs, _] = *weight.dims() else {
-            return Err(Error::shape("Linear", "a weight [out, in]", weight.shape()));
+            return Err(wrong_shape("Linear", "a weight [out, in]", weight.shape()));
         };
         if let Some(bias) = bias.filter(|bias| bias.dims() != [outputs]) {
-            return Err(Error::shape(
-                "Linear",
-                format!("a bias [{outputs}]"),
-                bias.shape(),
-            ));
+            return Err(wrong_shape("Linear", format!("a bias [{outputs}]"), bias.shape()));
         }
         Ok(Self {
             weight: Param::named("weight", weight)?,
@@ -96,28 +93,24 @@ impl Module for Linear {
 /// # Errors
 /// When the shapes or the element types do not fit together.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    recorded("linear", &[x, weight], || apply(x, weight, bias))
+    traced("linear", &[x, weight], || apply(x, weight, bias))
 }
 
 fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (outputs, inputs) = weight.dims2()?;
     let Some((&last, rest)) = x.dims().split_last() else {
-        return Err(Error::shape("linear", format!("[..., {inputs}]"), x.shape()));
+        return Err(wrong_shape("linear", format!("[..., {inputs}]"), x.shape()));
     };
     if last != inputs {
-        return Err(Error::shape("linear", format!("[..., {inputs}]"), x.shape()));
+        return Err(wrong_shape("linear", format!("[..., {inputs}]"), x.shape()));
     }
     if let Some(bias) = bias.filter(|bias| bias.dims() != [outputs]) {
-        return Err(Error::shape(
-            "linear",
-            format!("a bias [{outputs}]"),
-            bias.shape(),
-        ));
+        return Err(wrong_shape("linear", format!("a bias [{outputs}]"), bias.shape()));
     }
     for other in [Some(weight), bias].into_iter().flatten() {
         if other.dtype() != x.dtype() {
             let expected = format!("tensors of one type, {:?} as its input", x.dtype());
-            return Err(Error::input("linear", expected, format!("{:?}", other.dtype())));
+            return Err(wrong_input("linear", expected, format!("{:?}", other.dtype())));
         }
     }
     // One matrix, whatever the rank: candle's product of a batch of transposed matrices with one that

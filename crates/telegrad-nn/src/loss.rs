@@ -1,13 +1,14 @@
 //! Losses: one number, the mean over what was compared.
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::Result;
+use crate::error::{wrong_input, wrong_shape};
 use crate::node::node;
 use crate::real::{Real, read, sum_of, with_type};
 use crate::softmax::max;
 use crate::targets::indices;
-use crate::{Error, Result};
 
 /// The mean of minus the logarithm of the probability that logits `[n, classes]` give to targets `[n]`.
 ///
@@ -24,7 +25,7 @@ use crate::{Error, Result};
 /// # Errors
 /// When the shapes do not fit, or a target is not the index of a class.
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    recorded("cross_entropy", &[logits], || {
+    traced("cross_entropy", &[logits], || {
         let (classes, targets) = classes("cross_entropy", logits, targets)?;
         Ok(with_type!("cross_entropy", logits, T => entropy::<T>(logits, classes, targets)?))
     })
@@ -36,7 +37,7 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`cross_entropy`].
 pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    recorded("nll", &[log_probs], || {
+    traced("nll", &[log_probs], || {
         let (classes, targets) = classes("nll", log_probs, targets)?;
         Ok(with_type!("nll", log_probs, T => selected::<T>(log_probs, classes, targets)?))
     })
@@ -47,14 +48,14 @@ pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// When the shapes or the element types differ.
 pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
-    recorded("mse", &[prediction, target], || {
+    traced("mse", &[prediction, target], || {
         if prediction.dims() != target.dims() || prediction.dtype() != target.dtype() {
             let expected = format!("a target {:?} of {:?}", prediction.dims(), prediction.dtype());
             let found = format!("{:?} of {:?}", target.dims(), target.dtype());
-            return Err(Error::input("mse", expected, found));
+            return Err(wrong_input("mse", expected, found));
         }
         if prediction.elem_count() == 0 {
-            return Err(Error::shape("mse", "at least one element", prediction.shape()));
+            return Err(wrong_shape("mse", "at least one element", prediction.shape()));
         }
         Ok(with_type!("mse", prediction, T => squares::<T>(prediction, target)?))
     })
@@ -63,17 +64,17 @@ pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// How many classes there are, and the targets.
 fn classes(layer: &'static str, scores: &Tensor, targets: &Tensor) -> Result<(usize, Vec<usize>)> {
     let [samples, classes] = *scores.dims() else {
-        return Err(Error::shape(layer, "scores [n, classes]", scores.shape()));
+        return Err(wrong_shape(layer, "scores [n, classes]", scores.shape()));
     };
     if targets.dims() != [samples] {
-        return Err(Error::shape(
+        return Err(wrong_shape(
             layer,
             format!("targets [{samples}]"),
             targets.shape(),
         ));
     }
     if samples == 0 {
-        return Err(Error::shape(layer, "at least one sample", scores.shape()));
+        return Err(wrong_shape(layer, "at least one sample", scores.shape()));
     }
     Ok((classes, indices(layer, targets, classes)?))
 }

@@ -7,7 +7,8 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 
 pub use self::cell::{LstmCell, LstmState};
-use crate::{Error, Module, Result, Rng};
+use crate::error::{wrong_input, wrong_options};
+use crate::{Module, Result, Rng};
 
 /// Layers of [`LstmCell`] over a sequence `[time, n, in]`, with torch's names (`weight_ih_l0`) and first
 /// values. The outputs of a layer are the inputs of the next.
@@ -55,10 +56,10 @@ impl Lstm {
     /// When there are none, or one does not take what the one before it gives.
     pub fn from_cells(cells: Vec<LstmCell>) -> Result<Self> {
         if cells.is_empty() {
-            return Err(Error::options("Lstm", "at least one layer is needed"));
+            return Err(wrong_options("Lstm", "at least one layer is needed"));
         }
         if cells.windows(2).any(|pair| pair[0].hidden() != pair[1].inputs()) {
-            return Err(Error::options(
+            return Err(wrong_options(
                 "Lstm",
                 "a layer does not take what the one before it gives",
             ));
@@ -81,7 +82,7 @@ impl Lstm {
     pub fn run(&self, x: &Tensor, states: Option<&[LstmState]>) -> Result<(Tensor, Vec<LstmState>)> {
         if let Some(states) = states.filter(|states| states.len() != self.layers.len()) {
             let expected = format!("{} states", self.layers.len());
-            return Err(Error::input("Lstm", expected, states.len().to_string()));
+            return Err(wrong_input("Lstm", expected, states.len().to_string()));
         }
         let mut x = x.clone();
         let mut ends = Vec::with_capacity(self.layers.len());

@@ -1,7 +1,7 @@
 //! Pooling by the maximum.
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::node::node;
 use crate::real::{Real, read, with_type};
@@ -46,7 +46,7 @@ impl MaxPool2d {
 
 impl Module for MaxPool2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        recorded("max_pool2d", &[x], || {
+        traced("max_pool2d", &[x], || {
             let slide = Slide::of_pool("MaxPool2d", self.kernel, self.stride, self.padding)?;
             let window = slide.over("MaxPool2d", x)?;
             Ok(with_type!("MaxPool2d", x, T => pool::<T>(x, window)?))

@@ -80,11 +80,12 @@ macro_rules! with_type {
                 $body
             }
             (dtype, _) => {
-                return Err($crate::Error::Unsupported {
+                return Err($crate::NnError::Unsupported {
                     layer: $layer,
                     dtype,
                     device: $crate::real::device_name(tensor.device()),
-                });
+                }
+                .into());
             }
         }
     }};

@@ -9,7 +9,7 @@ use telegrad_rpc::{FreeFn, RRef, Result, RpcFuture, To, World};
 use telegrad_wire::Wire;
 
 use crate::parcel::{Parcel, name_of};
-use crate::{AnyModule, Error, state_dict};
+use crate::{AnyModule, NnError, state_dict};
 
 /// A module that lives on another worker, and is used like one that is here.
 ///
@@ -177,7 +177,7 @@ impl RemoteModule {
     /// # Errors
     /// As [`forward`](Self::forward); when the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        Ok(state_dict::write(&self.state_dict()?, path.as_ref())?)
+        state_dict::write(&self.state_dict()?, path.as_ref())
     }
 
     /// Sets its parameters, all or none of them, from a safetensors file of the calling worker's host.
@@ -223,7 +223,7 @@ pub(crate) fn start(
 pub(crate) fn opened<O: Wire>(worker: &str, outputs: Parcel) -> Result<O> {
     outputs.unpack().map_err(|error| {
         let wanted = name_of::<O>();
-        Error::Wanted {
+        NnError::Wanted {
             worker: worker.to_owned(),
             wanted,
             why: error.to_string(),

@@ -2,7 +2,7 @@
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
 use crate::layer_norm::fits;
 use crate::node::{Gradients, Pass, node};
@@ -57,7 +57,7 @@ impl Module for RmsNorm {
 /// # Errors
 /// When the last dimensions are not those of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    recorded("rms_norm", &[x, weight], || {
+    traced("rms_norm", &[x, weight], || {
         fits("RmsNorm", x, &[weight])?;
         Ok(with_type!("RmsNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use candle_core::Tensor;
-use telegrad_autograd::candle::recorded_as;
+use telegrad_autograd::candle::traced_as;
 use telegrad_trace::Kind;
 
-use crate::{Error, Module, Result, tracked};
+use crate::{Module, NnError, Result, tracked};
 
 /// Modules one after the other, named by their position unless you give a name.
 ///
@@ -85,9 +85,9 @@ impl Module for Sequential {
         let mut x = x.clone();
         for (index, stage) in self.0.iter().enumerate() {
             let label = || stage.label.clone().into();
-            let y = recorded_as(Kind::Layer, label, &[&x], || stage.module.forward(&x));
+            let y = traced_as(Kind::Layer, label, &[&x], || stage.module.forward(&x));
             let y = y.and_then(|y| tracked(&stage.label, &[&x], y));
-            x = y.map_err(|source| Error::Stage {
+            x = y.map_err(|source| NnError::Stage {
                 index,
                 stage: stage.label.clone(),
                 source: Box::new(source),

@@ -1,11 +1,12 @@
 //! Softmax and its logarithm.
 
 use candle_core::{D, Tensor};
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 
+use crate::Result;
+use crate::error::wrong_shape;
 use crate::node::node;
 use crate::real::{Real, dot, read, sum_of, with_type};
-use crate::{Error, Result};
 
 /// The exponentials along a dimension, divided by their sum.
 ///
@@ -21,7 +22,7 @@ use crate::{Error, Result};
 /// # Errors
 /// When there is no such dimension, the elements are not f32 or f64, or they are not on the CPU.
 pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
-    recorded("softmax", &[x], || {
+    traced("softmax", &[x], || {
         let dim = dim.to_index(x.shape(), "softmax")?;
         along(x, dim, |x| Ok(with_type!("softmax", x, T => rows::<T>(x)?)))
     })
@@ -32,7 +33,7 @@ pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> 
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> {
-    recorded("log_softmax", &[x], || {
+    traced("log_softmax", &[x], || {
         let dim = dim.to_index(x.shape(), "log_softmax")?;
         along(x, dim, |x| {
             Ok(with_type!("log_softmax", x, T => log_rows::<T>(x)?))
@@ -43,7 +44,7 @@ pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tens
 /// Applies a function of the last dimension along another one.
 fn along(x: &Tensor, dim: usize, function: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     if x.dim(dim)? == 0 {
-        return Err(Error::shape(
+        return Err(wrong_shape(
             "softmax",
             "at least one element along its dimension",
             x.shape(),

@@ -9,7 +9,8 @@ use std::path::Path;
 use candle_core::{Device, Tensor, safetensors};
 use telegrad_autograd::{Param, Replacement};
 
-use crate::{Error, Module, Result};
+use crate::error::in_file;
+use crate::{Error, Module, NnError, Result};
 
 /// Copies of a module's parameters by name, without gradients.
 ///
@@ -56,10 +57,10 @@ pub fn save(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
 /// Reads a module's parameters from a safetensors file, as [`load_state_dict`] does.
 ///
 /// # Errors
-/// [`Error::File`] when the file cannot be read, [`Error::Load`] when it does not fit the module.
+/// [`NnError::File`] when the file cannot be read, [`NnError::Load`] when it does not fit the module.
 pub fn load(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    load_state_dict(module, &read(path)?).map_err(|error| error.in_file(path))
+    load_state_dict(module, &read(path)?).map_err(|error| in_file(error, path))
 }
 
 /// Copies of the parameters' values.
@@ -81,7 +82,7 @@ pub(crate) fn set(params: &[(String, Param)], state: &BTreeMap<String, Tensor>) 
     let unknown = state.keys().filter(|name| !known.contains_key(name.as_str()));
     let unknown: Vec<_> = unknown.cloned().collect();
     if !(missing.is_empty() && unknown.is_empty()) {
-        return Err(Error::Names { missing, unknown });
+        return Err(NnError::Names { missing, unknown }.into());
     }
     let mut values = Vec::with_capacity(params.len());
     for (name, param) in params {
@@ -111,19 +112,21 @@ pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
 fn fitted(name: &str, param: &Param, value: &Tensor) -> Result<Tensor> {
     let floats = value.dtype().is_float() == param.dtype().is_float();
     if value.shape() != &param.shape() || !floats {
-        return Err(Error::Misfit {
+        return Err(NnError::Misfit {
             name: name.to_owned(),
             expected: format!("{:?} {:?}", param.dtype(), param.shape().dims()),
             found: format!("{:?} {:?}", value.dtype(), value.dims()),
-        });
+        }
+        .into());
     }
     let value = value.to_dtype(param.dtype())?;
     Ok(value.to_device(param.tensor().device())?)
 }
 
 fn file(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::File {
+    NnError::File {
         path: path.display().to_string(),
         why: error.to_string(),
     }
+    .into()
 }

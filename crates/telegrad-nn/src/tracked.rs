@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use telegrad_autograd::candle::unreached;
 
-use crate::{Error, Result};
+use crate::{NnError, Result};
 
 /// Passes an output on, unless an input has a gradient and the output does not lead back to it.
 ///
@@ -12,12 +12,12 @@ use crate::{Error, Result};
 ///
 /// ```
 /// use candle_core::{Device, Tensor, Var};
-/// use telegrad_nn::{Error, tracked};
+/// use telegrad_nn::{Error, NnError, tracked};
 ///
 /// let x = Var::new(&[1f32, 2.0], &Device::Cpu)?;
 /// let doubled = tracked("double", &[x.as_tensor()], (x.as_tensor() * 2.0)?)?;
 /// let lost = tracked("frozen", &[x.as_tensor()], doubled.detach());
-/// assert!(matches!(lost, Err(Error::LostGradient { layer }) if layer == "frozen"));
+/// assert!(matches!(lost.unwrap_err().nn(), Some(NnError::LostGradient { layer }) if layer == "frozen"));
 /// # Ok::<(), Error>(())
 /// ```
 ///
@@ -27,9 +27,10 @@ pub fn tracked(layer: &str, inputs: &[&Tensor], output: Tensor) -> Result<Tensor
     let lost =
         output.dtype().is_float() && !output.track_op() && inputs.iter().any(|input| has_gradient(input));
     if lost {
-        return Err(Error::LostGradient {
+        return Err(NnError::LostGradient {
             layer: layer.to_owned(),
-        });
+        }
+        .into());
     }
     Ok(output)
 }
@@ -40,7 +41,7 @@ pub fn tracked(layer: &str, inputs: &[&Tensor], output: Tensor) -> Result<Tensor
 /// reached by one: a model may lose a gradient in its middle, and its output still leads back to later parameters.
 ///
 /// # Errors
-/// [`Error::LostGradient`] for an output, [`Error::LostInput`] for an input.
+/// [`NnError::LostGradient`] for an output, [`NnError::LostInput`] for an input.
 pub(crate) fn connected(
     layer: &str,
     inputs: &[&Tensor],
@@ -61,7 +62,7 @@ pub(crate) fn connected(
             1 => layer.to_owned(),
             count => format!("{layer} (output {lost} of {count})"),
         };
-        return Err(Error::LostGradient { layer });
+        return Err(NnError::LostGradient { layer }.into());
     }
     if sources.is_empty() || floats.is_empty() {
         return Ok(());
@@ -70,10 +71,11 @@ pub(crate) fn connected(
         .into_iter()
         .find(|input| has_gradient(inputs[*input]))
     {
-        Some(input) => Err(Error::LostInput {
+        Some(input) => Err(NnError::LostInput {
             layer: layer.to_owned(),
             input,
-        }),
+        }
+        .into()),
         None => Ok(()),
     }
 }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use candle_core::Tensor;
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::error::{wrong_options, wrong_shape};
 
 /// A size in rows and columns. One number stands for both.
 ///
@@ -71,7 +72,7 @@ impl Slide {
     /// That of a pooling layer.
     pub(crate) fn of_pool(layer: &'static str, kernel: Pair, stride: Pair, padding: Pair) -> Result<Self> {
         if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
-            return Err(Error::options(layer, "the padding is at most half the kernel"));
+            return Err(wrong_options(layer, "the padding is at most half the kernel"));
         }
         Ok(Self {
             kernel,
@@ -84,16 +85,13 @@ impl Slide {
     /// Over images `[n, c, h, w]`.
     pub(crate) fn over(&self, layer: &'static str, images: &Tensor) -> Result<Window> {
         let [n, channels, rows, columns] = *images.dims() else {
-            return Err(Error::shape(layer, "images [n, c, h, w]", images.shape()));
+            return Err(wrong_shape(layer, "images [n, c, h, w]", images.shape()));
         };
         let axis = |side, size, of: fn(Pair) -> usize| {
             let (kernel, stride) = (of(self.kernel), of(self.stride));
             let (padding, dilation) = (of(self.padding), of(self.dilation));
             if kernel == 0 || stride == 0 || dilation == 0 {
-                return Err(Error::options(
-                    layer,
-                    "kernel, stride and dilation are at least 1",
-                ));
+                return Err(wrong_options(layer, "kernel, stride and dilation are at least 1"));
             }
             let (padded, reach) = (size + 2 * padding, dilation * (kernel - 1) + 1);
             if size == 0 || padded < reach {
@@ -101,7 +99,7 @@ impl Slide {
                     "images with at least {} {side}",
                     reach.saturating_sub(2 * padding).max(1)
                 );
-                return Err(Error::shape(layer, expected, images.shape()));
+                return Err(wrong_shape(layer, expected, images.shape()));
             }
             Ok(Axis {
                 size,

@@ -1,10 +1,23 @@
-//! The rules by which parameters are moved.
+//! Optimisation algorithms.
 
 use serde::{Serialize, de::DeserializeOwned};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
 use crate::Element;
+
+/// Implements [`Algorithm::lr`] and [`Algorithm::set_lr`] over the option `lr`.
+macro_rules! lr_option {
+    () => {
+        fn lr(&self) -> f64 {
+            self.lr
+        }
+
+        fn set_lr(&mut self, lr: f64) {
+            self.lr = lr;
+        }
+    };
+}
 
 mod sgd;
 mod adam;
@@ -24,11 +37,11 @@ pub use rmsprop::RMSprop;
 pub use rprop::Rprop;
 pub use sgd::Sgd;
 
-/// A rule by which a parameter is moved along its gradient: a struct of options.
+/// An update rule for one parameter, as a struct of its options.
 ///
-/// The options travel between workers and are saved with the state.
+/// The options are sent between workers and saved with the state.
 pub trait Algorithm: Clone + PartialEq + Wire + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Its name in saved files and in errors.
+    /// The name in files and errors.
     const NAME: &'static str;
 
     /// The learning rate.
@@ -37,60 +50,68 @@ pub trait Algorithm: Clone + PartialEq + Wire + Serialize + DeserializeOwned + S
     /// Replaces the learning rate.
     fn set_lr(&mut self, lr: f64);
 
-    /// Whether the options make sense.
+    /// Validates the options.
     ///
     /// # Errors
     /// [`OptimError::Option`](crate::OptimError::Option) or
     /// [`OptimError::Options`](crate::OptimError::Options), which name the option.
     fn check(&self) -> Result<()>;
 
-    /// What it keeps for every parameter, each with as many elements as the parameter. With other
-    /// options it may be more or less.
+    /// The names of the state vectors of a parameter, each as long as the parameter. They may depend on the options.
     fn slots(&self) -> &'static [&'static str];
 
-    /// What the elements of a slot are before the first step.
+    /// The initial value of a slot's elements.
     fn initial(&self, slot: &str) -> f64 {
         let _ = slot;
         0.0
     }
 
-    /// Moves `value`, in one pass over the elements.
+    /// Updates `value` in one pass over the elements.
     ///
-    /// `value`, `grad` and every slot are equally long, and there are as many slots as
-    /// [`slots`](Self::slots) says, in that order.
+    /// `value`, `grad` and every slot have the same length; the slots are those of [`slots`](Self::slots), in that order.
     ///
     /// # Panics
-    /// May do so if the above does not hold.
+    /// If these conditions do not hold.
     fn update<T: Element>(&self, step: Step, value: &mut [T], grad: &[T], slots: &mut [Vec<T>]);
 }
 
-/// Which step of a parameter this is.
+/// One step of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// How many steps the parameter has had, with this one: 1 for the first.
+    /// The number of the step, from 1.
     pub count: u64,
-    /// What gradients are multiplied with before anything else; 1 leaves them alone.
+    /// The factor that gradients are multiplied with first.
     pub scale: f64,
 }
 
 impl Step {
-    /// What to multiply gradients with, to go down, or up where the objective is to be maximised.
+    /// The factor of gradients; negative to maximise the objective.
     fn factor<T: Element>(self, maximize: bool) -> T {
         T::of(if maximize { -self.scale } else { self.scale })
     }
 
-    /// How much of an average with this decay has been filled since the first step.
-    fn filled(self, decay: f64) -> f64 {
+    /// Returns a function from gradient and value to the scaled gradient with weight decay.
+    fn decayed_gradient<T: Element>(self, maximize: bool, weight_decay: f64) -> impl Fn(T, T) -> T {
+        let factor = self.factor(maximize);
+        let (decays, decay) = (weight_decay != 0.0, T::of(weight_decay));
+        move |grad, value| {
+            let grad = grad * factor;
+            if decays { grad + decay * value } else { grad }
+        }
+    }
+
+    /// The divisor that corrects an average of this decay for its start at zero.
+    fn bias_correction(self, decay: f64) -> f64 {
         1.0 - decay.powf(self.count as f64)
     }
 }
 
-/// The slots, as many as there must be.
+/// Returns the slots as an array.
 #[track_caller]
-fn exactly<T, const N: usize>(slots: &mut [Vec<T>]) -> &mut [Vec<T>; N] {
+fn slot_array<T, const N: usize>(slots: &mut [Vec<T>]) -> &mut [Vec<T>; N] {
     let found = slots.len();
     match slots.try_into() {
         Ok(slots) => slots,
-        Err(_) => panic!("{found} slots, there must be {N}"),
+        Err(_) => panic!("expected {N} slots, found {found}"),
     }
 }

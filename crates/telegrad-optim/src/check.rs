@@ -1,15 +1,28 @@
-//! Conditions on options.
+//! Validation of options.
 
 use crate::OptimError;
 
-/// Checks the options of one algorithm or schedule.
+/// Validates the options of the algorithm or schedule of this name.
 #[derive(Clone, Copy)]
 pub(crate) struct Check(pub(crate) &'static str);
 
 impl Check {
-    pub(crate) fn not_negative(self, option: &'static str, value: f64) -> Result<(), OptimError> {
-        let holds = value.is_finite() && value >= 0.0;
-        self.holds(holds, option, value, "must be finite and not negative")
+    pub(crate) fn not_negative(
+        self,
+        options: impl IntoIterator<Item = (&'static str, f64)>,
+    ) -> Result<(), OptimError> {
+        options.into_iter().try_for_each(|(option, value)| {
+            let holds = value.is_finite() && value >= 0.0;
+            self.holds(holds, option, value, "must be finite and not negative")
+        })
+    }
+
+    pub(crate) fn fraction(self, option: &'static str, value: f64) -> Result<(), OptimError> {
+        self.holds((0.0..=1.0).contains(&value), option, value, "must be from 0 to 1")
+    }
+
+    pub(crate) fn at_least_one(self, option: &'static str, count: u64) -> Result<(), OptimError> {
+        self.holds(count > 0, option, count as f64, "must be at least 1")
     }
 
     pub(crate) fn finite(self, option: &'static str, value: f64) -> Result<(), OptimError> {
@@ -22,7 +35,7 @@ impl Check {
         self.holds((0.0..1.0).contains(&betas.1), "betas.1", betas.1, must)
     }
 
-    /// Of a single option: `must` says what `holds` means.
+    /// Fails unless `holds`; `must` is that condition in words.
     pub(crate) fn holds(
         self,
         holds: bool,
@@ -39,7 +52,7 @@ impl Check {
         if holds { Ok(()) } else { Err(error) }
     }
 
-    /// Of several options: `why` is what is wrong otherwise.
+    /// Fails unless several options fit together; `why` says how they do not.
     pub(crate) fn fit(self, fit: bool, why: &'static str) -> Result<(), OptimError> {
         let error = OptimError::Options { of: self.0, why };
         if fit { Ok(()) } else { Err(error) }

@@ -1,7 +1,7 @@
 //! Optimisers in files.
 //!
-//! A file is in the safetensors format. Slots are tensors named `state.<group>.<parameter>.<slot>`, values
-//! of parameters `param.<group>.<parameter>`. Everything else is JSON in the metadata: [`Header`].
+//! A file has the safetensors format. Slots are tensors named `state.<group>.<parameter>.<slot>`, values of parameters
+//! `param.<group>.<parameter>`. The rest is JSON in the metadata: [`Header`].
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use telegrad_autograd::Param;
 use telegrad_rpc::Result;
 
-use crate::element::sealed::Kept;
-use crate::stored::{Stored, with_stored};
+use crate::element::sealed::StateElement;
+use crate::param_element::{ParamElement, with_param_element};
 use crate::{Algorithm, OptimError, Optimizer, State};
 
 pub(crate) mod file;
 
-use file::{Content, Piece, damaged};
+use file::{FileTensor, TensorData, damaged};
 
-/// Of the files that this crate writes. A later number is for files that it cannot read.
+/// The format version that this crate writes, and the latest that it reads.
 pub(crate) const VERSION: u64 = 1;
 
-/// Where the metadata has the header.
+/// The metadata key of the header.
 const KEY: &str = "telegrad-optim";
 
-/// What a file says about the optimiser.
+/// The header of a file.
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u64,
@@ -44,23 +44,22 @@ struct GroupHeader {
 
 #[derive(Serialize, Deserialize)]
 struct ParamHeader {
-    /// For people: parameters are told apart by their order.
+    /// For readers of the file; parameters are matched by order.
     name: String,
     dtype: String,
     shape: Vec<usize>,
-    /// How many steps it has had; 0 if there is no state.
+    /// The number of steps; 0 if there is no state.
     step: u64,
 }
 
-/// What is read before it is known that the rest can be.
+/// The part of a header that is read first.
 #[derive(Deserialize)]
 struct Versioned {
     version: u64,
 }
 
 impl<A: Algorithm> Optimizer<A> {
-    /// Writes options, step counts and slots to a file, which holds either all of it or what it held
-    /// before.
+    /// Saves options, step counts and slots to a file, which is replaced atomically.
     ///
     /// # Errors
     /// [`OptimError::File`].
@@ -76,12 +75,12 @@ impl<A: Algorithm> Optimizer<A> {
         self.save_as(path.as_ref(), true)
     }
 
-    /// Takes options, step counts and slots from a file, and goes on as the optimiser that was saved
-    /// would have. Parameters are those of the same place in the same group.
+    /// Loads options, step counts and slots from a file: the optimiser continues like the saved one. Parameters are
+    /// matched by group and position.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or is of another algorithm or of other parameters. The
-    /// optimiser is then as before.
+    /// When the file cannot be read, is damaged, or belongs to another algorithm or other parameters. The optimiser is
+    /// then unchanged.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.load_as(path.as_ref(), false)
     }
@@ -95,19 +94,19 @@ impl<A: Algorithm> Optimizer<A> {
     }
 
     fn save_as(&self, path: &Path, values: bool) -> Result<()> {
-        let (header, pieces) = self.pieces(values)?;
-        file::write(path, (KEY.into(), header), pieces)
+        let (header, tensors) = self.tensors(values)?;
+        file::write(path, (KEY.into(), header), tensors)
     }
 
-    /// What [`save`](Self::save) or [`save_with_params`](Self::save_with_params) would write.
+    /// Returns the bytes that [`save`](Self::save) or [`save_with_params`](Self::save_with_params) would write.
     pub(crate) fn to_bytes(&self, values: bool) -> Result<Vec<u8>> {
-        let (header, pieces) = self.pieces(values)?;
-        file::to_bytes((KEY.into(), header), pieces)
+        let (header, tensors) = self.tensors(values)?;
+        file::to_bytes((KEY.into(), header), tensors)
     }
 
-    /// The header, and the tensors.
-    fn pieces(&self, values: bool) -> Result<(String, Vec<Piece<'_>>)> {
-        let mut pieces = Vec::new();
+    /// Returns the header and the tensors of a file.
+    fn tensors(&self, values: bool) -> Result<(String, Vec<FileTensor<'_>>)> {
+        let mut tensors = Vec::new();
         let mut groups = Vec::new();
         for (number, (group, states)) in self.groups.iter().zip(&self.states).enumerate() {
             let mut params = Vec::new();
@@ -122,16 +121,21 @@ impl<A: Algorithm> Optimizer<A> {
                 });
                 for (slot, bytes) in state.iter().flat_map(State::bytes) {
                     let dtype = slot_dtype(param.dtype());
-                    pieces.push(Piece::new(
+                    tensors.push(FileTensor::new(
                         slot_name(number, index, slot),
                         dtype,
                         shape,
-                        Content::Bytes(bytes),
+                        TensorData::Bytes(bytes),
                     ));
                 }
                 if values {
                     let (name, dtype) = (value_name(number, index), file_dtype(param.dtype()));
-                    pieces.push(Piece::new(name, dtype, shape, Content::Tensor(value.clone())));
+                    tensors.push(FileTensor::new(
+                        name,
+                        dtype,
+                        shape,
+                        TensorData::Tensor(value.clone()),
+                    ));
                 }
             }
             let options = serde_json::to_value(&group.options).map_err(telegrad_rpc::Error::other)?;
@@ -144,7 +148,7 @@ impl<A: Algorithm> Optimizer<A> {
             groups,
         };
         let header = serde_json::to_string(&header).map_err(telegrad_rpc::Error::other)?;
-        Ok((header, pieces))
+        Ok((header, tensors))
     }
 
     fn load_as(&mut self, path: &Path, values: bool) -> Result<()> {
@@ -153,7 +157,7 @@ impl<A: Algorithm> Optimizer<A> {
         self.take(loaded)
     }
 
-    /// What a file holds, if it is one of this optimiser. The path is for errors.
+    /// Reads a state that fits this optimiser. The path is for errors.
     pub(crate) fn read_bytes(&self, path: &Path, bytes: &[u8], values: bool) -> Result<Loaded<A>> {
         let (header, tensors) = open(path, bytes)?;
         if header.algorithm != A::NAME {
@@ -174,7 +178,7 @@ impl<A: Algorithm> Optimizer<A> {
         if values && !header.values {
             return Err(OptimError::NoValues { path: path.into() }.into());
         }
-        // All first, so that it is loaded whole or not at all.
+        // Validate everything first, so that the file is loaded completely or not at all.
         let mut loaded = Loaded {
             groups: Vec::new(),
             values: Vec::new(),
@@ -199,16 +203,16 @@ impl<A: Algorithm> Optimizer<A> {
                     param.dtype().as_str(),
                     &saved.dtype,
                 )?;
-                let place = Place {
+                let location = ParamLocation {
                     path,
                     tensors: &tensors,
                     param,
                     group: number,
                     index,
                 };
-                states.push(place.state(&options, saved.step)?);
+                states.push(location.state(&options, saved.step)?);
                 if values {
-                    loaded.values.push((param.clone(), place.value()?));
+                    loaded.values.push((param.clone(), location.value()?));
                 }
             }
             loaded.groups.push((options, states));
@@ -216,7 +220,7 @@ impl<A: Algorithm> Optimizer<A> {
         Ok(loaded)
     }
 
-    /// Goes on from there.
+    /// Replaces options, states and values by loaded ones.
     pub(crate) fn take(&mut self, loaded: Loaded<A>) -> Result<()> {
         let groups = self.groups.iter_mut().zip(&mut self.states);
         for ((group, states), (options, loaded)) in groups.zip(loaded.groups) {
@@ -230,14 +234,14 @@ impl<A: Algorithm> Optimizer<A> {
     }
 }
 
-/// What a file holds, before anything has been changed.
+/// The validated contents of a file.
 pub(crate) struct Loaded<A> {
     groups: Vec<(A, Vec<Option<State>>)>,
     values: Vec<(Param, Tensor)>,
 }
 
-/// A parameter and where a file has what is its.
-struct Place<'a> {
+/// The location of a parameter's tensors in a file.
+struct ParamLocation<'a> {
     path: &'a Path,
     tensors: &'a SafeTensors<'a>,
     param: &'a Param,
@@ -245,7 +249,7 @@ struct Place<'a> {
     index: usize,
 }
 
-impl Place<'_> {
+impl ParamLocation<'_> {
     fn state<A: Algorithm>(&self, options: &A, step: u64) -> Result<Option<State>> {
         if step == 0 {
             return Ok(None);
@@ -263,18 +267,19 @@ impl Place<'_> {
         names.iter().map(slot).collect()
     }
 
-    /// A variable, which the parameter takes as it is.
+    /// Reads the value, as a variable.
     fn value(&self) -> Result<Tensor> {
-        fn variable<T: Stored>(elements: Vec<T>, like: &Tensor) -> candle_core::Result<Tensor> {
+        fn variable<T: ParamElement>(elements: Vec<T>, like: &Tensor) -> candle_core::Result<Tensor> {
             Ok(Var::from_vec(elements, like.shape(), like.device())?.into_inner())
         }
         let like = self.param.value();
         let (name, dtype) = (value_name(self.group, self.index), file_dtype(like.dtype()));
-        let value = with_stored!(like.dtype(), T => variable::<T>(self.elements(&name, dtype)?, &like)?);
+        let value =
+            with_param_element!(like.dtype(), T => variable::<T>(self.elements(&name, dtype)?, &like)?);
         value.ok_or_else(|| damaged(self.path, format!("`{name}` cannot be a parameter")).into())
     }
 
-    /// A tensor of the file, which must be of the parameter's shape.
+    /// Reads a tensor that has the parameter's shape.
     fn elements<T: bytemuck::Pod>(&self, name: &str, dtype: Dtype) -> Result<Vec<T>> {
         let view = self
             .tensors
@@ -293,12 +298,12 @@ impl Place<'_> {
     }
 }
 
-/// The header and the tensors of a file.
+/// Reads the header and the tensors of a file.
 fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Header, SafeTensors<'a>), OptimError> {
     open_with(path, bytes, KEY)
 }
 
-/// The tensors of a file, and the header that its metadata has under a key.
+/// Reads the header under a key of the metadata, and the tensors of a file.
 pub(crate) fn open_with<'a, H: DeserializeOwned>(
     path: &Path,
     bytes: &'a [u8],
@@ -348,18 +353,18 @@ fn value_name(group: usize, index: usize) -> String {
     format!("param.{group}.{index}")
 }
 
-/// The element type of a parameter, in the words of the format.
+/// The element type of a parameter in the file format.
 fn file_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F64 => Dtype::F64,
         DType::F16 => Dtype::F16,
         DType::BF16 => Dtype::BF16,
-        // Parameters of other types are not taken.
+        // Optimisers refuse parameters of other types.
         _ => Dtype::F32,
     }
 }
 
-/// That of the slots of such a parameter.
+/// The element type of a parameter's slots in the file format.
 fn slot_dtype(dtype: DType) -> Dtype {
     if dtype == DType::F64 {
         Dtype::F64

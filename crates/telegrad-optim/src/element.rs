@@ -1,4 +1,4 @@
-//! The numbers that steps are computed in.
+//! The element types that steps are computed in.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -7,9 +7,9 @@ use crate::state::Slots;
 
 /// A floating-point type that steps are computed in: `f32` or `f64`.
 ///
-/// Parameters of 16 bits are stepped in `f32` and rounded back.
+/// Steps of 16-bit parameters are computed in `f32` and rounded back.
 pub trait Element:
-    sealed::Kept
+    sealed::StateElement
     + Copy
     + Debug
     + Default
@@ -23,19 +23,19 @@ pub trait Element:
     + Sync
     + 'static
 {
-    /// The nearest number of this type.
+    /// Rounds to this type.
     fn of(value: f64) -> Self;
 
     /// The square root.
     fn sqrt(self) -> Self;
 
-    /// Without its sign.
+    /// The absolute value.
     fn abs(self) -> Self;
 
-    /// The larger of both; not a number if either is not, as in torch.
+    /// The larger of both; NaN if either is, as in torch.
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        // Only what is no number differs from itself.
+        // Only NaN differs from itself.
         #[expect(clippy::eq_op)]
         if other > self || other != other {
             other
@@ -44,7 +44,7 @@ pub trait Element:
         }
     }
 
-    /// The point between both that has gone `weight` of the way, rounded as torch does it.
+    /// Linear interpolation, rounded as in torch.
     #[inline(always)]
     fn lerp(self, end: Self, weight: Self) -> Self {
         if weight < Self::of(0.5) {
@@ -74,7 +74,7 @@ macro_rules! element {
             }
         }
 
-        impl sealed::Kept for $float {
+        impl sealed::StateElement for $float {
             fn wrap(slots: Vec<Vec<Self>>) -> Slots {
                 Slots::$slots(slots)
             }
@@ -95,8 +95,8 @@ element!(f64, F64);
 pub(crate) mod sealed {
     use crate::state::Slots;
 
-    /// How a state keeps elements of this type.
-    pub trait Kept: Sized {
+    /// Access to the slots of a state by element type.
+    pub trait StateElement: Sized {
         fn wrap(slots: Vec<Vec<Self>>) -> Slots;
         fn unwrap(slots: &mut Slots) -> Option<&mut Vec<Vec<Self>>>;
     }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_larger_of_both_is_no_number_if_either_is_none() {
+    fn larger_is_nan_if_either_operand_is() {
         assert_eq!(1f32.larger(2.0), 2.0);
         assert_eq!(2f64.larger(-1.0), 2.0);
         assert!(1f32.larger(f32::NAN).is_nan());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_way_are_exact() {
+    fn interpolation_is_exact_at_both_ends() {
         for (start, end) in [(0.1f32, 0.3), (-7e8, 1e-3)] {
             assert_eq!(Element::lerp(start, end, 0.0), start);
             assert_eq!(Element::lerp(start, end, 1.0), end);

@@ -1,13 +1,12 @@
-//! Optimisers: what moves parameters along their gradients.
+//! Optimisers of parameters on one worker or many.
 //!
-//! This is a crate of its own because parameters and gradients must not know how they are used. It may
-//! depend on every crate of Telegrad below it.
+//! This is a crate of its own because parameters and gradients do not depend on their use. It may depend on every
+//! crate of Telegrad below it.
 //!
-//! Read it in this order: [`Algorithm`] is one rule for one parameter, as a struct of its options
-//! ([`Sgd`], [`Adam`] and the others: torch's options, defaults and arithmetic); [`Optimizer`] applies it
-//! to groups of parameters and keeps a [`State`] for each; `checkpoint` writes that to a file and reads it
-//! back; a [`Schedule`] says which learning rate a step has. [`DistributedOptimizer`] is for parameters on many
-//! workers: `local` is the part of it that each of those has.
+//! Reading order: [`Algorithm`] is the update rule of one parameter, as a struct of its options ([`Sgd`], [`Adam`] and
+//! the others, with torch's options, defaults and arithmetic); [`Optimizer`] applies it to groups of parameters, with a
+//! [`State`] for each; `checkpoint` saves and loads both; a [`Schedule`] gives the learning rate of each step.
+//! [`DistributedOptimizer`] is for parameters on many workers; `local` is its part on each of them.
 //!
 //! ```
 //! use candle_core::{Device, Tensor};
@@ -24,25 +23,25 @@
 //! # Ok::<(), telegrad_rpc::Error>(())
 //! ```
 
-mod error;
 mod check;
 mod algorithm;
 mod element;
 mod optimizer;
-mod gradient;
+mod norm;
 mod state;
-mod stored;
+mod param_element;
 mod checkpoint;
 mod schedule;
 mod local;
+mod any_algorithm;
 mod distributed;
 
 pub use algorithm::{Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, RMSprop, Rprop, Sgd, Step};
+pub use any_algorithm::{AnyAlgorithm, RemoteAlgorithm};
 pub use distributed::{DistributedOptimizer, RemoteGroup};
 pub use element::Element;
-pub use error::OptimError;
-pub use gradient::{clip_factor, squared_norm};
-pub use local::{Method, Travels};
+pub use norm::{clip_factor, squared_norm};
 pub use optimizer::{Optimizer, ParamGroup};
 pub use schedule::{Anneal, CosineAnnealingLr, LinearLr, OneCycleLr, Schedule, StepLr, WarmUp};
 pub use state::State;
+pub use telegrad_error::OptimError;

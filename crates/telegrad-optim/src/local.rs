@@ -1,4 +1,4 @@
-//! The part of a distributed optimiser on one owner of parameters.
+//! The part of a distributed optimiser on an owner of parameters.
 
 use std::path::Path;
 
@@ -8,31 +8,28 @@ use telegrad_rpc::{Error, RRef, Result, remote};
 use telegrad_wire::Wire;
 
 use crate::checkpoint::Loaded;
-use crate::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, OptimError, Optimizer, ParamGroup, RMSprop, Rprop,
-    Sgd, squared_norm,
-};
+use crate::{Algorithm, AnyAlgorithm, Optimizer, squared_norm};
 
-/// An optimiser of this worker's parameters that others use.
-pub(crate) struct Local(Box<dyn Any>);
+/// An optimiser of this worker's parameters, called by other workers.
+pub(crate) struct Local(Box<dyn ErasedOptimizer>);
 
-/// An optimiser, whatever its algorithm.
-trait Any: Send + Sync {
+/// An optimiser without its algorithm's type, which a remote method cannot name.
+pub(crate) trait ErasedOptimizer: Send + Sync {
     fn step(&mut self, lrs: &[f64], scale: f64, context: &Context) -> Result<()>;
     fn params(&self) -> Vec<Param>;
     fn to_bytes(&self, values: bool) -> Result<Vec<u8>>;
-    fn read_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()>;
-    fn take(&mut self) -> Result<()>;
-    fn forget(&mut self);
+    fn stage(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()>;
+    fn commit(&mut self) -> Result<()>;
+    fn unstage(&mut self);
 }
 
-/// An optimiser, and what it is about to load.
-struct Owned<A> {
-    optimizer: Optimizer<A>,
-    coming: Option<Loaded<A>>,
+/// An optimiser, with a state that was read but not loaded yet.
+pub(crate) struct Staging<A> {
+    pub(crate) optimizer: Optimizer<A>,
+    pub(crate) staged: Option<Loaded<A>>,
 }
 
-impl<A: Algorithm> Any for Owned<A> {
+impl<A: Algorithm> ErasedOptimizer for Staging<A> {
     fn step(&mut self, lrs: &[f64], scale: f64, context: &Context) -> Result<()> {
         let gradients = context.gradients()?;
         for (group, lr) in lrs.iter().enumerate() {
@@ -55,80 +52,81 @@ impl<A: Algorithm> Any for Owned<A> {
         self.optimizer.to_bytes(values)
     }
 
-    fn read_bytes(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
-        self.coming = Some(self.optimizer.read_bytes(path, bytes, values)?);
+    fn stage(&mut self, path: &Path, bytes: &[u8], values: bool) -> Result<()> {
+        self.staged = Some(self.optimizer.read_bytes(path, bytes, values)?);
         Ok(())
     }
 
-    fn take(&mut self) -> Result<()> {
-        let coming = self.coming.take();
-        let coming =
-            coming.ok_or_else(|| Error::other("there is nothing to load: something else was loaded"))?;
-        self.optimizer.take(coming)
+    fn commit(&mut self) -> Result<()> {
+        let staged = self.staged.take();
+        let staged = staged.ok_or_else(|| {
+            Error::other("there is no staged state to load: a concurrent `load` replaced it")
+        })?;
+        self.optimizer.take(staged)
     }
 
-    fn forget(&mut self) {
-        self.coming = None;
+    fn unstage(&mut self) {
+        self.staged = None;
     }
 }
 
-/// The parameters of one group that are on one worker.
+/// The parameters of one group on one worker.
 #[derive(Wire)]
 pub(crate) struct LocalGroup {
     pub(crate) params: Vec<RRef<Param>>,
-    pub(crate) method: Method,
+    pub(crate) algorithm: AnyAlgorithm,
 }
 
 #[remote(name = "telegrad::optim::Local")]
 impl Local {
     pub(crate) fn new(groups: Vec<LocalGroup>) -> Result<Self> {
         let mut found = Vec::with_capacity(groups.len());
-        for LocalGroup { params, method } in groups {
+        for LocalGroup { params, algorithm } in groups {
             let params = params.iter().map(|param| Ok(param.local_value()?.clone()));
-            found.push((params.collect::<Result<Vec<_>>>()?, method));
+            found.push((params.collect::<Result<Vec<_>>>()?, algorithm));
         }
-        Method::optimizer(found).map(Self)
+        AnyAlgorithm::optimizer(found).map(Self)
     }
 
-    /// Answers when it is there.
+    /// Returns once the optimiser has been made.
     pub(crate) fn ready(&self) {}
 
-    /// Moves the parameters by the gradients of the context that this is called in.
+    /// Makes a step by the gradients of the call's context.
     pub(crate) fn step(&mut self, lrs: Vec<f64>, scale: f64) -> Result<()> {
         self.step_in(&Context::current()?, &lrs, scale)
     }
 
-    /// The squared norm of the gradients of the context that this is called in.
+    /// The squared norm of the gradients of the call's context.
     pub(crate) fn squared_norm(&self) -> Result<f64> {
         self.squared_norm_in(&Context::current()?)
     }
 
-    /// Everything that is needed to go on from here.
+    /// Returns the state as the bytes of a file.
     pub(crate) fn save(&self, values: bool) -> Result<Tensor> {
         let bytes = self.0.to_bytes(values)?;
         let length = bytes.len();
         Ok(Tensor::from_vec(bytes, length, &Device::Cpu)?)
     }
 
-    /// Looks at what is to be loaded, and keeps it. The path is for errors.
-    pub(crate) fn read(&mut self, path: String, bytes: Tensor, values: bool) -> Result<()> {
-        self.0.read_bytes(Path::new(&path), &bytes.to_vec1()?, values)
+    /// Validates a state to load, and stages it. The path is for errors.
+    pub(crate) fn stage(&mut self, path: String, bytes: Tensor, values: bool) -> Result<()> {
+        self.0.stage(Path::new(&path), &bytes.to_vec1()?, values)
     }
 
-    /// Goes on from what was read.
-    pub(crate) fn take(&mut self) -> Result<()> {
-        self.0.take()
+    /// Loads the staged state.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        self.0.commit()
     }
 
-    /// Lets go of what was read.
-    pub(crate) fn forget(&mut self) {
-        self.0.forget();
+    /// Drops the staged state.
+    pub(crate) fn unstage(&mut self) {
+        self.0.unstage();
     }
 }
 
-/// For whoever is on the same worker.
+/// For callers on the same worker.
 impl Local {
-    /// Moves the parameters by the gradients of a context.
+    /// Makes a step by the gradients of a context.
     pub(crate) fn step_in(&mut self, context: &Context, lrs: &[f64], scale: f64) -> Result<()> {
         self.0.step(lrs, scale, context)
     }
@@ -143,60 +141,3 @@ impl Local {
         Ok(sum)
     }
 }
-
-/// An algorithm on its way to an owner of parameters.
-pub trait Travels: Algorithm + Into<Method> {}
-
-impl<A: Algorithm + Into<Method>> Travels for A {}
-
-macro_rules! methods {
-    ($($algorithm:ident),* $(,)?) => {
-        /// Any of the algorithms, with its options.
-        #[derive(Clone, Debug, PartialEq, Wire)]
-        #[non_exhaustive]
-        pub enum Method {
-            $(
-                #[doc = concat!("[`", stringify!($algorithm), "`].")]
-                $algorithm($algorithm),
-            )*
-        }
-
-        $(
-            impl From<$algorithm> for Method {
-                fn from(options: $algorithm) -> Self {
-                    Self::$algorithm(options)
-                }
-            }
-        )*
-
-        impl Method {
-            fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$algorithm(_) => $algorithm::NAME,)*
-                }
-            }
-
-            /// An optimiser of these groups.
-            fn optimizer(groups: Vec<(Vec<Param>, Self)>) -> Result<Box<dyn Any>> {
-                match groups.first() {
-                    $(
-                        Some((_, Self::$algorithm(_))) => {
-                            let mut same = Vec::with_capacity(groups.len());
-                            for (params, method) in groups {
-                                match method {
-                                    Self::$algorithm(options) => same.push(ParamGroup { params, options }),
-                                    other => return Err(OptimError::Mixed($algorithm::NAME, other.name()).into()),
-                                }
-                            }
-                            let optimizer = Optimizer::with_groups(same)?;
-                            Ok(Box::new(Owned { optimizer, coming: None }))
-                        }
-                    )*
-                    None => Err(OptimError::NoParameters.into()),
-                }
-            }
-        }
-    };
-}
-
-methods!(Sgd, Adam, AdamW, Adagrad, Adadelta, RMSprop, Rprop, Adamax);

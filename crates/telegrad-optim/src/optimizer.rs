@@ -1,4 +1,4 @@
-//! An optimiser of the parameters on this worker.
+//! The optimiser of parameters on this worker.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use telegrad_autograd::Param;
 use telegrad_rpc::Result;
 use telegrad_trace::Kind;
 
-use crate::stored::{Stored, is_stored, with_elements, with_stored};
+use crate::param_element::{ParamElement, is_supported, with_elements, with_param_element};
 use crate::{Algorithm, OptimError, State, Step};
 
-/// Parameters that are optimised with the same options.
+/// Parameters with the same options.
 #[derive(Debug, Clone)]
 pub struct ParamGroup<A> {
     /// The parameters. A group may be empty, as long as another is not.
@@ -20,10 +20,9 @@ pub struct ParamGroup<A> {
     pub options: A,
 }
 
-/// Moves parameters along their gradients, and keeps what the algorithm needs to know of each.
+/// An optimiser of parameters on this worker, with the state of each.
 ///
-/// A parameter may have several optimisers, each with a state of its own. Their steps may be made at the same time:
-/// none is lost.
+/// A parameter may have several optimisers, each with its own state. Concurrent steps are serialised, and none is lost.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -44,12 +43,12 @@ pub struct ParamGroup<A> {
 /// ```
 pub struct Optimizer<A> {
     pub(crate) groups: Vec<ParamGroup<A>>,
-    /// For every parameter of every group, from its first gradient on.
+    /// The state of each parameter of each group; `None` before its first gradient.
     pub(crate) states: Vec<Vec<Option<State>>>,
 }
 
 impl<A: Algorithm> Optimizer<A> {
-    /// An optimiser with one group.
+    /// Makes an optimiser with one group.
     ///
     /// # Errors
     /// As [`with_groups`](Self::with_groups).
@@ -58,11 +57,10 @@ impl<A: Algorithm> Optimizer<A> {
         Self::with_groups([ParamGroup { params, options }])
     }
 
-    /// An optimiser with several groups, which count from 0.
+    /// Makes an optimiser with several groups, numbered from 0.
     ///
     /// # Errors
-    /// When there is no parameter at all, one is given twice or has elements that cannot be optimised, or
-    /// options make no sense.
+    /// When there is no parameter, one is given twice or has an unsupported element type, or options are invalid.
     pub fn with_groups(groups: impl IntoIterator<Item = ParamGroup<A>>) -> Result<Self> {
         let mut optimizer = Self {
             groups: Vec::new(),
@@ -77,10 +75,10 @@ impl<A: Algorithm> Optimizer<A> {
         Ok(optimizer)
     }
 
-    /// Takes another group; its number.
+    /// Adds a group; returns its number.
     ///
     /// # Errors
-    /// As [`with_groups`](Self::with_groups). The optimiser is then as before.
+    /// As [`with_groups`](Self::with_groups). The optimiser is then unchanged.
     pub fn add_group(&mut self, group: ParamGroup<A>) -> Result<usize> {
         group.options.check()?;
         let number = self.groups.len();
@@ -94,7 +92,7 @@ impl<A: Algorithm> Optimizer<A> {
                 .into());
             }
             let dtype = param.dtype();
-            if !is_stored(dtype) {
+            if !is_supported(dtype) {
                 return Err(OptimError::ParameterDType {
                     parameter: parameter(),
                     dtype,
@@ -128,36 +126,35 @@ impl<A: Algorithm> Optimizer<A> {
     /// Replaces the learning rate of a group.
     ///
     /// # Errors
-    /// When there is no such group, or the learning rate makes no sense. The old one stays then.
+    /// When there is no such group, or the learning rate is invalid. The old one then remains.
     pub fn set_lr(&mut self, group: usize, lr: f64) -> Result<()> {
         let mut options = self.group(group)?.options.clone();
         options.set_lr(lr);
         self.set_options(group, options)
     }
 
-    /// Replaces the options of a group. The state of its parameters stays, so the new options must keep
-    /// the same [slots](Algorithm::slots) as the old ones.
+    /// Replaces the options of a group. The state of its parameters remains, so the new options must have the same
+    /// [slots](Algorithm::slots).
     ///
     /// # Errors
-    /// When there is no such group, or the options make no sense or keep other slots. The old ones stay
-    /// then.
+    /// When there is no such group, or the options are invalid or have other slots. The old ones then remain.
     pub fn set_options(&mut self, group: usize, options: A) -> Result<()> {
         options.check()?;
         if self.group(group)?.options.slots() != options.slots() {
-            let why = "the new options keep another state than the old ones";
+            let why = "the new options need another state than the old ones: make a new optimiser";
             return Err(OptimError::Options { of: A::NAME, why }.into());
         }
         self.groups[group].options = options;
         Ok(())
     }
 
-    /// Moves every parameter by its gradient among those of candle's `backward`: `optimizer.step(&loss.backward()?)`.
+    /// Makes a step by the gradients of candle's `backward`: `optimizer.step(&loss.backward()?)`.
     ///
-    /// A parameter without a gradient is left alone and its step does not count.
+    /// A parameter without a gradient is unchanged, and its step does not count.
     ///
     /// # Errors
     /// [`OptimError::NoGradients`] when no parameter has a gradient. When a gradient has another shape or element type
-    /// than its parameter. No parameter has been moved then.
+    /// than its parameter. All parameters are then unchanged.
     pub fn step(&mut self, gradients: &GradStore) -> Result<()> {
         let found = self.params().map(|param| param.gradient_in(gradients));
         let found = found.collect::<Result<Vec<_>>>()?;
@@ -169,16 +166,16 @@ impl<A: Algorithm> Optimizer<A> {
         self.step_with(|_| Ok(in_order.next().flatten()))
     }
 
-    /// A [`step`](Self::step) by the gradients that a function finds, whatever they come from.
+    /// Makes a [`step`](Self::step) by the gradients that a function returns.
     ///
     /// # Errors
-    /// What `gradient_of` fails with, and when a gradient has another shape or element type than its
-    /// parameter. No parameter has been moved then.
+    /// The error of `gradient_of`; when a gradient has another shape or element type than its parameter. All parameters
+    /// are then unchanged.
     pub fn step_with(&mut self, gradient_of: impl FnMut(&Param) -> Result<Option<Tensor>>) -> Result<()> {
         self.step_scaled(1.0, gradient_of)
     }
 
-    /// A [`step_with`](Self::step_with) whose gradients are multiplied with `scale` first, as clipping them needs it
+    /// Makes a [`step_with`](Self::step_with) whose gradients are multiplied by `scale` first, for instance to clip them
     /// (see [`clip_factor`](crate::clip_factor)).
     ///
     /// # Errors
@@ -188,10 +185,10 @@ impl<A: Algorithm> Optimizer<A> {
         scale: f64,
         mut gradient_of: impl FnMut(&Param) -> Result<Option<Tensor>>,
     ) -> Result<()> {
-        let recorded = telegrad_trace::scope(Kind::Optimizer, || "Optimizer::step".into());
+        let scope = telegrad_trace::scope(Kind::Optimizer, || "Optimizer::step".into());
         let made = self.make_step(scale, &mut gradient_of);
         if let Err(error) = &made {
-            recorded.fail(|| error.to_string());
+            scope.fail(|| error.to_string());
         }
         made
     }
@@ -204,7 +201,7 @@ impl<A: Algorithm> Optimizer<A> {
         if !scale.is_finite() {
             return Err(OptimError::Scale(scale).into());
         }
-        // All first, so that a step is made whole or not at all.
+        // Validate all gradients first, so that the step is made for all parameters or none.
         let mut gradients = Vec::new();
         for (number, group) in self.groups.iter().enumerate() {
             for (index, param) in group.params.iter().enumerate() {
@@ -219,14 +216,14 @@ impl<A: Algorithm> Optimizer<A> {
         for (group, states) in self.groups.iter().zip(&mut self.states) {
             for ((param, state), gradient) in group.params.iter().zip(states).zip(&mut gradients) {
                 let Some(gradient) = gradient else { continue };
-                // The element types have been looked at when the parameter was taken.
-                with_stored!(param.dtype(), T => update::<T, A>(&group.options, param, &gradient, state, scale)?);
+                // `add_group` has checked the element type.
+                with_param_element!(param.dtype(), T => update::<T, A>(&group.options, param, &gradient, state, scale)?);
             }
         }
         Ok(())
     }
 
-    /// What is kept for a parameter; nothing before its first step, and for a parameter of nobody here.
+    /// The state of a parameter; `None` before its first step, and for a parameter of no group.
     pub fn state(&self, param: &Param) -> Option<&State> {
         let all = self.states.iter().flatten();
         let (_, state) = self.params().zip(all).find(|(known, _)| known.is(param))?;
@@ -249,7 +246,7 @@ impl<A: fmt::Debug> fmt::Debug for Optimizer<A> {
     }
 }
 
-/// What a parameter is called in errors.
+/// Names a parameter in errors.
 pub(crate) fn label(param: &Param, group: usize, index: usize) -> String {
     match param.name() {
         "" => format!("parameter {index} of group {group}"),
@@ -282,7 +279,7 @@ fn check_gradient(
     Ok(())
 }
 
-fn update<T: Stored, A: Algorithm>(
+fn update<T: ParamElement, A: Algorithm>(
     options: &A,
     param: &Param,
     gradient: &Tensor,

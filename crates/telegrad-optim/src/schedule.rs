@@ -1,4 +1,4 @@
-//! Which learning rate a step has.
+//! Learning-rate schedules.
 
 use telegrad_rpc::Result;
 
@@ -14,7 +14,7 @@ pub use one_cycle_lr::{Anneal, OneCycleLr};
 pub use step_lr::StepLr;
 pub use warm_up::WarmUp;
 
-/// A learning rate that depends on the step, and on nothing else: to resume is to ask for a later step.
+/// A learning rate as a function of the step alone: a resumed run asks for a later step.
 ///
 /// ```
 /// use telegrad_optim::{Schedule, StepLr};
@@ -24,14 +24,13 @@ pub use warm_up::WarmUp;
 /// assert_eq!(schedule.lr(0.1, 10), 0.05);
 /// ```
 pub trait Schedule {
-    /// Whether the options make sense.
+    /// Validates the options.
     ///
     /// # Errors
     /// [`OptimError::Option`](crate::OptimError::Option) or
     /// [`OptimError::Options`](crate::OptimError::Options), which name the option.
     fn check(&self) -> Result<()>;
 
-    /// The learning rate of a step; 0 is the first. `base` is the learning rate that the optimiser was
-    /// made with.
+    /// The learning rate of a step, counted from 0. `base` is the optimiser's own learning rate.
     fn lr(&self, base: f64, step: u64) -> f64;
 }

@@ -1,11 +1,11 @@
-//! What an optimiser keeps for a parameter.
+//! The state of a parameter.
 
 use candle_core::{Device, Shape, Tensor};
 use telegrad_rpc::Result;
 
 use crate::{Algorithm, Element};
 
-/// What an optimiser keeps for a parameter: how many steps it has had, and the algorithm's slots.
+/// An optimiser's state for one parameter: its number of steps, and the slots of the algorithm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     step: u64,
@@ -13,7 +13,7 @@ pub struct State {
     slots: Slots,
 }
 
-/// One vector per slot. Parameters of 16 bits have slots of 32.
+/// One vector per slot. Parameters of 16 bits have slots of 32 bits.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Slots {
@@ -33,7 +33,7 @@ impl State {
         Self { step, names, slots }
     }
 
-    /// How many steps the parameter has had.
+    /// The number of steps of the parameter.
     pub fn step(&self) -> u64 {
         self.step
     }
@@ -43,10 +43,10 @@ impl State {
         self.names
     }
 
-    /// A copy of a slot, without a shape; nothing if there is none of this name.
+    /// Copies a slot into a flat tensor; `None` if there is no slot of this name.
     ///
     /// # Errors
-    /// When candle cannot make a tensor of it.
+    /// When candle cannot make the tensor.
     pub fn slot(&self, name: &str) -> Result<Option<Tensor>> {
         let Some(index) = self.names.iter().position(|known| *known == name) else {
             return Ok(None);
@@ -58,7 +58,7 @@ impl State {
         Ok(Some(tensor?))
     }
 
-    /// The slots by name, as the bytes of `f32` or `f64`.
+    /// The bytes of the slots, by name.
     pub(crate) fn bytes(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         let slot = |index: usize| match &self.slots {
             Slots::F32(slots) => bytemuck::cast_slice(slots[index].as_slice()),
@@ -68,10 +68,10 @@ impl State {
         names.map(move |(index, name)| (*name, slot(index)))
     }
 
-    /// Counts a step; its number and the slots. A parameter keeps its element type, so its slots do too.
+    /// Counts a step; returns its number and the slots, which have the element type of the parameter.
     pub(crate) fn next<T: Element>(&mut self) -> Option<(u64, &mut Vec<Vec<T>>)> {
         let slots = T::unwrap(&mut self.slots)?;
-        // A damaged file may say anything.
+        // The count may come from a damaged file.
         self.step = self.step.saturating_add(1);
         Some((self.step, slots))
     }

@@ -68,7 +68,7 @@ fn norms_are_of_all_gradients_and_clip_to_the_limit() {
     let whole = Tensor::new(&[3u8], &Device::Cpu).unwrap();
     let error = squared_norm([&whole]).unwrap_err();
     assert!(matches!(
-        OptimError::of(&error),
+        error.optim(),
         Some(OptimError::NormDType { dtype: DType::U8 })
     ));
 

@@ -20,7 +20,7 @@ fn sgd(lr: f64) -> Sgd {
 #[track_caller]
 fn error<T>(result: Result<T>) -> OptimError {
     match result.err().expect("an error") {
-        Error::Other(error) => *error.downcast().expect("an error of the optimiser"),
+        Error::Optim(error) => *error,
         other => panic!("{other}"),
     }
 }
@@ -268,7 +268,7 @@ fn parameters_must_be_there_once_and_of_floats() {
     let whole = error(Optimizer::new([param(&[1.0]), whole], Sgd::default()));
     assert_eq!(
         whole.to_string(),
-        "parameter 1 of group 0 has elements of type U32, which cannot be optimised"
+        "parameter 1 of group 0 has elements of type U32, which cannot be optimised: use f16, bf16, f32 or f64"
     );
 
     let bad = error(Optimizer::new([param(&[1.0])], sgd(-1.0)));
@@ -355,7 +355,7 @@ fn options_are_replaced_if_they_make_sense() {
     let without = error(optimizer.set_options(0, sgd(0.1)));
     assert_eq!(
         without.to_string(),
-        "sgd: the new options keep another state than the old ones"
+        "sgd: the new options need another state than the old ones: make a new optimiser"
     );
     let decayed = Sgd {
         weight_decay: 0.5,

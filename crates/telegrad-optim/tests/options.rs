@@ -4,14 +4,14 @@ use std::fmt::Debug;
 
 use telegrad_optim::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Algorithm, Anneal, CosineAnnealingLr, LinearLr, OneCycleLr,
-    OptimError, RMSprop, Rprop, Schedule, Sgd, StepLr, WarmUp,
+    RMSprop, Rprop, Schedule, Sgd, StepLr, WarmUp,
 };
 use telegrad_wire::{Decoder, Encoder, Wire};
 
 #[track_caller]
 fn refused(check: telegrad_rpc::Result<()>, text: &str) {
     let error = check.expect_err(text);
-    assert!(OptimError::of(&error).is_some());
+    assert!(error.optim().is_some());
     assert_eq!(error.to_string(), text);
 }
 

@@ -1,11 +1,11 @@
-//! Calls between workers as traces of OpenTelemetry.
+//! Traces of OpenTelemetry across workers.
 //!
-//! This is a crate of its own because most worlds have no collector, and OpenTelemetry brings a lot with it.
+//! This is a crate of its own because most programs have no collector, and OpenTelemetry has many dependencies. It depends on
+//! `telegrad-trace` alone.
 //!
-//! Workers show what they do to subscribers of `tracing` ([`telegrad_trace::TARGET`]), and
-//! [`tracing_opentelemetry`] hands what it sees to any exporter. What is missing then is the way from one process
-//! to another: [`propagate`] has every call carry the number of its span, so that what is done for it on another worker
-//! is part of the same trace, under the call.
+//! Workers show their events to subscribers of `tracing` ([`telegrad_trace::TARGET`]), and [`tracing_opentelemetry`] passes
+//! spans to any exporter. [`propagate`] adds the link between processes: every call carries the ids of its span, so
+//! that its execution on another worker is a child of the call in the same trace.
 //!
 //! In the `main` of every worker, before or after it joins its world:
 //!
@@ -17,7 +17,7 @@
 //! use tracing_subscriber::{EnvFilter, Layer as _};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Sends to where OTEL_EXPORTER_OTLP_ENDPOINT says, or to a collector on this machine.
+//! // Sends to OTEL_EXPORTER_OTLP_ENDPOINT, by default a collector on this machine.
 //! let exporter = opentelemetry_otlp::SpanExporter::builder().with_http().build()?;
 //! let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
 //! let layer = tracing_opentelemetry::layer()
@@ -31,8 +31,8 @@
 //! # }
 //! ```
 //!
-//! Take a batch exporter: one that sends each span as it ends would do so on the threads that read and answer calls, and on the
-//! one that ends them at their limits. Where the spans of `telegrad::trace` are filtered out, nothing carries a trace on. The state of a trace and its baggage are not carried.
+//! Use a batch exporter: a simple one would send spans on the threads that serve calls, and on the timer thread. A filter that
+//! drops the spans of `telegrad::trace` breaks traces at the process boundary. Trace state and baggage are not carried.
 
 pub use {opentelemetry, tracing_opentelemetry};
 
@@ -41,13 +41,14 @@ use telegrad_trace::{Origin, Propagate};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Has calls carry the number of their span to whoever executes them, and executions take it from there.
+/// Makes calls carry the ids of their spans, and executions adopt them as parents.
 ///
-/// A worker whose subscribers have no layer of [`tracing_opentelemetry`] carries nothing.
+/// Without a layer of [`tracing_opentelemetry`] the worker carries nothing.
 pub fn propagate() {
     telegrad_trace::propagate(&Carrier);
 }
 
+/// Carries span contexts of OpenTelemetry.
 struct Carrier;
 
 impl Propagate for Carrier {
@@ -74,7 +75,7 @@ impl Propagate for Carrier {
             TraceState::default(),
         );
         if remote.is_valid() {
-            // Without the layer, and for a span that nobody wants, there is nothing to put it under.
+            // Fails without the layer, and for a disabled span: neither has a parent.
             let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(remote));
         }
     }

@@ -1,4 +1,4 @@
-//! What a collector receives of calls between processes.
+//! Traces that a collector of OpenTelemetry receives.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,23 +26,23 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
-on_cluster! { unix: Cluster::processes(3) => a_collector_sees_one_trace_over_processes }
-on_cluster! { tcp: Cluster::processes(3).tcp() => a_collector_sees_one_trace_over_processes }
+on_cluster! { unix: Cluster::processes(3) => a_collector_receives_one_trace_across_processes }
+on_cluster! { tcp: Cluster::processes(3).tcp() => a_collector_receives_one_trace_across_processes }
 
-fn a_collector_sees_one_trace_over_processes(cluster: Cluster) {
+fn a_collector_receives_one_trace_across_processes(cluster: Cluster) {
     cluster.run(|world| {
         if world.rank() == 0 {
-            let collector = exported(&world, || {
+            let collector = export(&world, || {
                 assert_eq!(world.rpc_sync(1, relay, (false,)).unwrap(), 7);
                 world.rpc_sync(1, relay, (true,)).unwrap_err();
-                later(&world).unwrap();
+                deferred_calls(&world).unwrap();
             });
             check(&collector.traces());
         }
     });
 }
 
-/// Has the next worker do it.
+/// Calls `leaf` on the next worker.
 #[remote]
 fn relay(fails: bool) -> Result<u32> {
     let world = World::current()?;
@@ -54,20 +54,20 @@ fn leaf(fails: bool) -> Result<u32> {
     record_function!("in the leaf");
     let _inside = info_span!("inside").entered();
     if fails {
-        return Err(Error::other("a leaf falls"));
+        return Err(Error::other("leaf failed on purpose"));
     }
     Ok(7)
 }
 
-/// What is not done at once, and not by one thread, belongs to the trace all the same.
-fn later(world: &World) -> Result<()> {
+/// Calls from callbacks, methods that wait for their object, and async functions.
+fn deferred_calls(world: &World) -> Result<()> {
     let called = world.clone();
     let then = world.rpc_async(1, relay, (false,))?.then(move |value| {
         value?;
         called.rpc_sync(2, leaf, (false,))
     });
     then.wait()?;
-    // The method is there before the value is, and the function before the reference is known.
+    // The method arrives before its object exists, and `ask` before its reference is confirmed.
     let slow: RRef<Slow> = world.remote(1, Slow::new, ())?;
     world.rpc_sync(2, ask, (slow.clone(),))?;
     slow.rpc_sync(Slow::relay, ())?;
@@ -93,23 +93,23 @@ async fn ask(_slow: RRef<Slow>) -> Result<u32> {
     World::current()?.rpc_async(2, leaf, (false,))?.await
 }
 
-/// Where a span is, what it is, and below it the same.
+/// A span and its children.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Tree {
-    on: String,
+    worker: String,
     name: String,
     kind: &'static str,
     failed: bool,
-    below: Vec<Tree>,
+    children: Vec<Tree>,
 }
 
-fn tree(on: u32, name: &str, kind: &'static str, below: Vec<Tree>) -> Tree {
+fn tree(worker: u32, name: &str, kind: &'static str, children: Vec<Tree>) -> Tree {
     Tree {
-        on: format!("w{on}"),
+        worker: format!("w{worker}"),
         name: name.into(),
         kind,
         failed: false,
-        below,
+        children,
     }
 }
 
@@ -118,8 +118,8 @@ fn failed(tree: Tree) -> Tree {
 }
 
 /// A call and its execution.
-fn call(from: u32, to: u32, name: &str, below: Vec<Tree>) -> Tree {
-    tree(from, name, "client", vec![tree(to, name, "server", below)])
+fn call(from: u32, to: u32, name: &str, children: Vec<Tree>) -> Tree {
+    tree(from, name, "client", vec![tree(to, name, "server", children)])
 }
 
 fn in_leaf() -> Vec<Tree> {
@@ -131,7 +131,7 @@ fn in_leaf() -> Vec<Tree> {
     )]
 }
 
-/// Checks that everything has come, once, under what caused it.
+/// Checks that each span was received once, under its cause.
 fn check(traces: &[Tree]) {
     let relayed = || call(0, 1, "relay", vec![call(1, 2, "leaf", in_leaf())]);
     let failing = {
@@ -143,25 +143,25 @@ fn check(traces: &[Tree]) {
     let then = tree(0, "then", "internal", vec![call(0, 2, "leaf", in_leaf())]);
     let made = call(0, 1, "new", vec![]);
     let asked = call(0, 2, "ask", vec![call(2, 2, "leaf", in_leaf())]);
-    // Those of the function and of the method have the same name.
-    let mut below = vec![relayed(), failing, relayed(), then, made, asked, relayed()];
-    below.sort();
-    let step = tree(0, "train step", "internal", below);
+    // The last one is of the method, which has the name of the function.
+    let mut children = vec![relayed(), failing, relayed(), then, made, asked, relayed()];
+    children.sort();
+    let step = tree(0, "train step", "internal", children);
     let others: Vec<_> = traces.iter().filter(|trace| **trace != step).collect();
     let is_ours = |tree: &&Tree| !["flush", "export_to"].contains(&&*tree.name);
     assert!(
         traces.contains(&step) && !others.iter().any(is_ours),
-        "{step:#?}\nis not all there is but for what the test needs:\n{traces:#?}"
+        "{step:#?}\nand spans of the test itself are not all that was received:\n{traces:#?}"
     );
 }
 
-/// Runs `f` as a step of training, with the traces of all workers sent to a collector.
-fn exported(world: &World, f: impl FnOnce()) -> Collector {
+/// Runs `f` in a span, with the traces of all workers exported to a collector.
+fn export(world: &World, f: impl FnOnce()) -> Collector {
     let collector = Collector::start();
     let address = collector.address.to_string();
     let infos = world.get_worker_infos();
     let names: Vec<String> = infos.into_iter().map(|info| info.name).collect();
-    // A subscriber that comes after the world has begun is in time.
+    // The subscriber is installed after `init`.
     export_to(address.clone(), names[0].clone()).unwrap();
     for other in &names[1..] {
         let args = (address.clone(), other.clone());
@@ -177,10 +177,10 @@ fn exported(world: &World, f: impl FnOnce()) -> Collector {
 
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 
-/// Sends the traces of this process there.
+/// Exports the traces of this process to `collector`.
 #[remote]
 fn export_to(collector: String, service: String) -> Result<()> {
-    // Whatever goes by way of a proxy elsewhere, this does not.
+    // A proxy in the environment does not apply to loopback.
     let client = reqwest::blocking::Client::builder().no_proxy().build();
     let exporter = SpanExporter::builder()
         .with_http()
@@ -206,14 +206,16 @@ fn export_to(collector: String, service: String) -> Result<()> {
 
 #[remote]
 fn flush() -> Result<()> {
-    let provider = PROVIDER.get().ok_or_else(|| Error::other("nothing to flush"))?;
+    let provider = PROVIDER
+        .get()
+        .ok_or_else(|| Error::other("`export_to` was not called"))?;
     provider.force_flush().map_err(Error::other)
 }
 
-/// Receives traces as a collector does.
+/// A collector of OpenTelemetry.
 struct Collector {
     address: SocketAddr,
-    /// With the name of the service that each is of.
+    /// The received spans, each with the name of its service.
     spans: Arc<Mutex<Vec<(String, Span)>>>,
 }
 
@@ -239,18 +241,19 @@ impl Collector {
         Self { address, spans }
     }
 
-    /// What has come, from the roots of the traces down, each span checked for itself.
+    /// Returns the received traces, after a check of each span.
     fn traces(&self) -> Vec<Tree> {
         let spans = self.spans.lock().unwrap();
         spans.iter().for_each(|(_, span)| check_span(span));
-        below(&spans, &[])
+        children_of(&spans, &[])
     }
 }
 
-fn below(spans: &[(String, Span)], parent: &[u8]) -> Vec<Tree> {
+/// Returns the children of a span as trees.
+fn children_of(spans: &[(String, Span)], parent: &[u8]) -> Vec<Tree> {
     let children = spans.iter().filter(|(_, span)| span.parent_span_id == parent);
-    let trees = children.map(|(on, span)| {
-        let below = below(spans, &span.span_id);
+    let trees = children.map(|(service, span)| {
+        let below = children_of(spans, &span.span_id);
         for (_, child) in spans
             .iter()
             .filter(|(_, child)| child.parent_span_id == span.span_id)
@@ -258,7 +261,7 @@ fn below(spans: &[(String, Span)], parent: &[u8]) -> Vec<Tree> {
             assert_eq!(child.trace_id, span.trace_id, "{child:#?}");
         }
         Tree {
-            on: on.clone(),
+            worker: service.clone(),
             name: span.name.rsplit("::").next().unwrap_or_default().to_owned(),
             kind: match span.kind() {
                 SpanKind::Client => "client",
@@ -269,7 +272,7 @@ fn below(spans: &[(String, Span)], parent: &[u8]) -> Vec<Tree> {
                 .status
                 .as_ref()
                 .is_some_and(|status| status.code() == StatusCode::Error),
-            below,
+            children: below,
         }
     });
     let mut trees: Vec<_> = trees.collect();
@@ -288,32 +291,36 @@ fn check_span(span: &Span) {
         let value = attribute.value.as_ref()?.value.as_ref()?;
         Some((attribute.key.as_str(), text(value)))
     });
-    let about: BTreeMap<_, _> = attributes.collect();
+    let fields: BTreeMap<_, _> = attributes.collect();
     if span.kind() == SpanKind::Client {
         assert_eq!(
-            (&*about["rpc.system"], &about["rpc.method"]),
+            (&*fields["rpc.system"], &fields["rpc.method"]),
             ("telegrad", &span.name)
         );
         assert!(
-            ["rpc_sync", "rpc_async", "remote"].contains(&&*about["verb"]),
-            "{about:?}"
+            ["rpc_sync", "rpc_async", "remote"].contains(&&*fields["verb"]),
+            "{fields:?}"
         );
         assert!(
-            about["from"].starts_with('w') && about["to"].starts_with('w'),
-            "{about:?}"
+            fields["from"].starts_with('w') && fields["to"].starts_with('w'),
+            "{fields:?}"
         );
-        assert!(about["sent_bytes"].parse::<u64>().unwrap() > 0);
+        assert!(fields["sent_bytes"].parse::<u64>().unwrap() > 0);
     }
     if let Some(status) = span
         .status
         .as_ref()
         .filter(|status| status.code() == StatusCode::Error)
     {
-        assert!(status.message.contains("a leaf falls"), "{}", status.message);
+        assert!(
+            status.message.contains("leaf failed on purpose"),
+            "{}",
+            status.message
+        );
     }
 }
 
-/// The spans of a request, each with the name of its service.
+/// Decodes the spans of a request, each with the name of its service.
 fn read(body: Bytes) -> Vec<(String, Span)> {
     let request = ExportTraceServiceRequest::decode(body).unwrap();
     let mut spans = Vec::new();

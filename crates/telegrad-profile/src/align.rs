@@ -1,54 +1,55 @@
-//! One clock for all workers, from what the calls themselves tell (S43).
+//! Alignment of all clocks with that of one worker, the root (S43, S55).
 //!
-//! A request cannot arrive before it was sent, nor its answer. Each call so bounds by how much the callee's clock is ahead
-//! of the caller's, from both sides, and the calls between two workers together bound it to less than the shortest of
-//! them took. `settle` finds amounts that keep all of these bounds, if any do, for all workers that calls lead to from one another.
+//! A request cannot arrive before it was sent, nor can a reply. Each call thus bounds the offset of the callee's clock from the
+//! caller's on both sides, and the calls between two workers together bound it to less than the duration of the shortest. `solve`
+//! finds offsets within all bounds, if there are any, for all workers that calls connect.
 //!
-//! Over hours, clocks of different hosts drift apart, and no amounts agree with all calls. Then each is first brought to the
-//! rate of the root's. Between two workers, the calls bound that too (`rates`), and for all of them it is the same question
-//! as before: logarithms of rates add up from worker to worker as amounts do. Those that may run at the same rate do. Where
-//! that leaves no amounts for three workers and more, the rates are changed until it does (`refine`).
+//! Over hours, clocks of different hosts drift apart, and no fixed offsets agree with all calls. Then each clock is first
+//! brought to the rate of the root's. The calls between two workers bound their relative rate too (`rates`), and logarithms of
+//! rates add up along chains of workers as offsets do, so that `solve` finds them as well. Clocks whose rates may be equal get
+//! equal rates. Where that leaves no offsets for three or more workers, `refine` adjusts the rates.
 
-mod doubts;
+mod difference_system;
+mod solve;
 mod rates;
 mod refine;
-mod settle;
-mod system;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use telegrad_wire::Rank;
 
-use crate::worker_trace::{Alignment, Drift, WorkerTrace};
-use rates::{Reports, gain};
-use refine::{Reported, refine};
-use settle::{Bounds, Pair, Settled, settle, settle_most};
+use crate::drift::Drift;
+use crate::worker_trace::{Alignment, WorkerTrace};
+use rates::{PairTimes, rate_of_log};
+use refine::{TimedPair, refine};
+use solve::{Bounds, PairBounds, Solution, solve, solve_most};
 use telegrad_trace::{Call, Event, Execution, Kind};
 
-/// Finds out by how much the clocks of the workers are ahead of `root`'s, and brings the times of the events to that one.
+/// Aligns the clocks of the workers with `root`'s, and converts the times of the events.
 pub(crate) fn align(events: &mut [Event], workers: &mut BTreeMap<Rank, WorkerTrace>, root: Rank) {
     let clocks = Clocks::of(events, root);
     let count = clocks.ranks.len();
     let steady = vec![None; count];
-    let (drifts, settled) = match settle(count, &clocks.bounds(&steady)) {
-        Some(settled) => (steady, settled),
+    let (drifts, solution) = match solve(count, &clocks.bounds(&steady)) {
+        Some(solution) => (steady, solution),
         None => {
             let drifts = clocks.drifts();
-            let settled = settle_most(count, &clocks.bounds(&drifts));
-            (drifts, settled)
+            let solution = solve_most(count, &clocks.bounds(&drifts));
+            (drifts, solution)
         }
     };
-    let contradicting = to_blame(&settled);
+    let contradicting = contradicting_clocks(&solution);
     let mut found: FxHashMap<Rank, WorkerTrace> = FxHashMap::default();
     for (at, (rank, drift)) in clocks.ranks.iter().zip(drifts).enumerate() {
         let mut clock = WorkerTrace::new(*rank, String::new());
-        // Times are less than half of what there is, so that this fits.
-        clock.ahead = i64::try_from(settled.amounts[at]).unwrap_or(0);
+        // Fits, because times are at most `LAST_MOMENT`.
+        clock.ahead = i64::try_from(solution.values[at]).unwrap_or(0);
         clock.drift = drift;
-        clock.alignment = if settled.firsts[at] != 0 {
+        clock.alignment = if solution.roots[at] != 0 {
             Alignment::Unrelated
         } else if contradicting.contains(&at) {
             Alignment::Contradicts
@@ -59,7 +60,7 @@ pub(crate) fn align(events: &mut [Event], workers: &mut BTreeMap<Rank, WorkerTra
     }
     for event in events {
         if let Some(clock) = found.get(&event.worker) {
-            shift(event, |time| clock.to_common(time));
+            shift(event, |time| clock.to_profile_time(time));
         }
     }
     for worker in workers.values_mut() {
@@ -69,11 +70,11 @@ pub(crate) fn align(events: &mut [Event], workers: &mut BTreeMap<Rank, WorkerTra
     }
 }
 
-/// Changes all times of an event, which are on one clock.
+/// Converts all times of an event, which are on one clock.
 pub(crate) fn shift(event: &mut Event, to: impl Fn(u64) -> u64) {
     event.start = to(event.start);
     event.end = to(event.end);
-    // None stays none, and nothing else becomes that.
+    // 0 means unknown: it stays 0, and no other time becomes 0.
     let shifted = |time: &mut u64| {
         if *time != 0 {
             *time = to(*time).max(1);
@@ -82,7 +83,7 @@ pub(crate) fn shift(event: &mut Event, to: impl Fn(u64) -> u64) {
     match &mut event.kind {
         Kind::Call(call) => {
             shifted(&mut call.sent);
-            // The answer is received where the call was made: the same clock.
+            // The reply is received by the caller: the same clock.
             shifted(&mut call.received);
         }
         Kind::Execution(execution) => {
@@ -99,16 +100,16 @@ pub(crate) fn shift(event: &mut Event, to: impl Fn(u64) -> u64) {
     }
 }
 
-/// The workers that have recorded something, the root first, and the calls between them.
+/// The workers with events, the root first, and the calls between them.
 struct Clocks<'a> {
     ranks: Vec<Rank>,
-    /// When each began to record.
+    /// The first time of each.
     since: Vec<u64>,
-    calls: Vec<Known<'a>>,
+    calls: Vec<MatchedCall<'a>>,
 }
 
-/// A call of which both sides are known.
-struct Known<'a> {
+/// A call whose execution is known.
+struct MatchedCall<'a> {
     caller: usize,
     callee: usize,
     call: &'a Call,
@@ -126,17 +127,17 @@ impl<'a> Clocks<'a> {
                 calls.insert(event.span, (event.worker, call));
             }
         }
-        // One that has recorded nothing has no clock.
+        // A root without events has no clock.
         let root = since.remove_entry(&root).or_else(|| since.pop_first());
         let (ranks, since): (Vec<Rank>, Vec<u64>) = root.into_iter().chain(since).unzip();
-        let places: FxHashMap<Rank, usize> = ranks.iter().copied().zip(0..).collect();
+        let indices: FxHashMap<Rank, usize> = ranks.iter().copied().zip(0..).collect();
         let known = events.iter().filter_map(|event| {
             let execution = event.as_execution()?;
             let (caller, call) = calls.get(&event.parent)?;
-            let is_between_two = *caller != event.worker && call.sent != 0 && execution.arrived != 0;
-            is_between_two.then(|| Known {
-                caller: places[caller],
-                callee: places[&event.worker],
+            let is_remote = *caller != event.worker && call.sent != 0 && execution.arrived != 0;
+            is_remote.then(|| MatchedCall {
+                caller: indices[caller],
+                callee: indices[&event.worker],
                 call,
                 execution,
             })
@@ -148,8 +149,8 @@ impl<'a> Clocks<'a> {
         }
     }
 
-    /// By how much the clock of one is ahead of another's, at a rate that is the same for all.
-    fn bounds(&self, drifts: &[Option<Drift>]) -> Vec<Pair> {
+    /// Returns bounds on the offsets between workers, once the drifts are taken off.
+    fn bounds(&self, drifts: &[Option<Drift>]) -> Vec<PairBounds> {
         let steady = |worker: usize, time: u64| {
             i128::from(time) - drifts[worker].map_or(0, |drift| drift.gained(time))
         };
@@ -170,46 +171,46 @@ impl<'a> Clocks<'a> {
         pairs.map(|((one, other), bounds)| (one, other, bounds)).collect()
     }
 
-    /// How much faster than the root's each clock runs; nothing where it may run as that does.
+    /// Returns the drift of each clock against the root's; `None` where the rates may be equal.
     fn drifts(&self) -> Vec<Option<Drift>> {
-        let mut pairs: BTreeMap<(usize, usize), Reports> = BTreeMap::new();
+        let mut pairs: BTreeMap<(usize, usize), PairTimes> = BTreeMap::new();
         for known in &self.calls {
             let (caller, callee) = (known.caller, known.callee);
-            let reports = pairs.entry((caller.min(callee), caller.max(callee))).or_default();
+            let times = pairs.entry((caller.min(callee), caller.max(callee))).or_default();
             for (earlier, later) in known.order() {
                 if earlier.0 < later.0 {
-                    reports.not_after(earlier.1, later.1);
+                    times.add_upper(earlier.1, later.1);
                 } else {
-                    reports.not_before(later.1, earlier.1);
+                    times.add_lower(later.1, earlier.1);
                 }
             }
         }
-        let mut reported: Vec<Reported> = Vec::new();
-        let mut rates: Vec<Pair> = Vec::new();
-        for ((one, other), mut reports) in pairs {
-            reports.reduce();
-            // Clocks that do not run steadily say nothing about rates.
-            if let Some(bounds) = reports.rates() {
+        let mut timed: Vec<TimedPair> = Vec::new();
+        let mut rates: Vec<PairBounds> = Vec::new();
+        for ((one, other), mut times) in pairs {
+            times.reduce();
+            // Clocks that jump say nothing about rates.
+            if let Some(bounds) = times.rates() {
                 rates.push((one, other, bounds));
-                reported.push((one, other, reports));
+                timed.push((one, other, times));
             }
         }
-        let rates = settle_most(self.ranks.len(), &rates).amounts.into_iter();
+        let rates = solve_most(self.ranks.len(), &rates).values.into_iter();
         let drifts = rates.zip(&self.since).map(|(rate, since)| Drift {
-            rate: gain(rate),
+            rate: rate_of_log(rate),
             since: *since,
         });
         let drifts: Vec<Drift> = drifts.collect();
-        let drifts = refine(&reported, &drifts).unwrap_or(drifts).into_iter();
+        let drifts = refine(&timed, &drifts).unwrap_or(drifts).into_iter();
         drifts.map(|drift| (drift.rate != 0).then_some(drift)).collect()
     }
 }
 
-/// A moment on the clock of a worker.
+/// A time on the clock of a worker, given by its index.
 type Moment = (usize, u64);
 
-impl Known<'_> {
-    /// What was before what.
+impl MatchedCall<'_> {
+    /// Returns pairs of moments, the earlier one first.
     fn order(&self) -> impl Iterator<Item = (Moment, Moment)> {
         let there = (
             (self.caller, self.call.sent),
@@ -224,10 +225,10 @@ impl Known<'_> {
     }
 }
 
-/// The clocks that contradict those of others: as few as it takes, but not the root's, which all are compared with.
-fn to_blame(settled: &Settled) -> BTreeSet<usize> {
-    let mut left = settled.contradicted.clone();
-    let mut blamed = BTreeSet::new();
+/// Returns a small set of clocks that covers all contradicting pairs, without the root's.
+fn contradicting_clocks(solution: &Solution) -> BTreeSet<usize> {
+    let mut left = solution.contradictions.clone();
+    let mut found = BTreeSet::new();
     while !left.is_empty() {
         let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
         for at in left
@@ -237,12 +238,12 @@ fn to_blame(settled: &Settled) -> BTreeSet<usize> {
         {
             *counts.entry(at).or_default() += 1;
         }
-        // The two of a pair are not the same, so that one of them is not the root.
+        // At least one clock of each pair is not the root's.
         let Some((most, _)) = counts.into_iter().max_by_key(|(at, count)| (*count, *at)) else {
             break;
         };
-        blamed.insert(most);
+        found.insert(most);
         left.retain(|(one, other)| *one != most && *other != most);
     }
-    blamed
+    found
 }

@@ -15,7 +15,7 @@ use crate::worker_trace::WorkerTrace;
 use validate::validate;
 
 impl Profile {
-    /// Puts together what the workers have recorded, each perhaps in several parts. Times are brought to the clock of `root`.
+    /// Assembles the parts that workers recorded, and aligns their clocks with that of `root`. A worker may have several parts.
     pub fn new(root: Rank, parts: Vec<(Rank, String, Collected)>, missing: Vec<(String, String)>) -> Self {
         let mut events = Vec::new();
         let mut workers: BTreeMap<Rank, WorkerTrace> = BTreeMap::new();
@@ -30,8 +30,8 @@ impl Profile {
             };
             match workers.entry(rank) {
                 Entry::Occupied(mut known) => {
-                    let is_known = collected.events.iter().any(|event| spans.contains(&event.span));
-                    known.get_mut().add(part, is_known);
+                    let shares_events = collected.events.iter().any(|event| spans.contains(&event.span));
+                    known.get_mut().merge(part, shares_events);
                 }
                 Entry::Vacant(new) => {
                     new.insert(part);
@@ -60,13 +60,17 @@ impl Profile {
         }
     }
 
-    /// A profile of these events, which may come from anywhere.
-    pub(crate) fn of(events: Vec<Event>, workers: Vec<WorkerTrace>, missing: Vec<(String, String)>) -> Self {
+    /// Creates a profile of aligned events, which are validated.
+    pub(crate) fn from_events(
+        events: Vec<Event>,
+        workers: Vec<WorkerTrace>,
+        missing: Vec<(String, String)>,
+    ) -> Self {
         let mut by_rank: BTreeMap<Rank, WorkerTrace> = BTreeMap::new();
         for mut worker in workers {
             worker.threads.sort_unstable();
             match by_rank.entry(worker.rank) {
-                Entry::Occupied(mut known) => known.get_mut().add(worker, true),
+                Entry::Occupied(mut known) => known.get_mut().merge(worker, true),
                 Entry::Vacant(new) => {
                     new.insert(worker);
                 }
@@ -80,8 +84,8 @@ impl Profile {
         }
     }
 
-    /// Adds workers that did not take part, or cannot be asked, but are named in it.
-    pub fn know(&mut self, workers: impl IntoIterator<Item = (Rank, String)>) {
+    /// Adds those of `workers` that events refer to without being in the profile.
+    pub fn add_named_workers(&mut self, workers: impl IntoIterator<Item = (Rank, String)>) {
         let mut named: FxHashSet<Rank> = self.events.iter().filter_map(peer).collect();
         for worker in &self.workers {
             named.remove(&worker.rank);
@@ -94,23 +98,23 @@ impl Profile {
         self.workers.sort_by_key(|worker| worker.rank);
     }
 
-    /// The same without graceful shutdowns: their calls, the events that these caused, and the waits for them.
+    /// Removes graceful shutdowns: their calls, the events under these, and the waits for them.
     #[must_use]
     pub fn without_shutdown(mut self) -> Self {
         let index = self.index();
-        let hidden = index.by_causes(|event, is_within: Option<&bool>| {
+        let hidden = index.map_from_parents(|event, parent: Option<&bool>| {
             let waited_for = match event.kind {
                 Kind::Wait { call } => index.get(call),
                 _ => None,
             };
-            is_within == Some(&true) || event.is_shutdown() || waited_for.is_some_and(Event::is_shutdown)
+            parent == Some(&true) || event.is_shutdown() || waited_for.is_some_and(Event::is_shutdown)
         });
         self.events.retain(|event| hidden.get(&event.span) != Some(&true));
         self
     }
 }
 
-/// The other worker that an event has to do with.
+/// Returns the other worker of a call or an execution.
 fn peer(event: &Event) -> Option<Rank> {
     match &event.kind {
         Kind::Call(call) => Some(call.callee),

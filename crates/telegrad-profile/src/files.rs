@@ -1,4 +1,4 @@
-//! Profiles as files.
+//! Recordings as files: formats, reading, merging.
 
 mod chrome;
 mod lines;
@@ -6,5 +6,5 @@ mod merge;
 mod read;
 mod rows;
 
-pub use read::{TraceError, read, read_worlds};
-pub(crate) use rows::lanes;
+pub use read::{ReadError, read, read_worlds};
+pub(crate) use rows::assign_rows;

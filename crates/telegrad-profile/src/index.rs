@@ -1,15 +1,15 @@
-//! Events by what they are to each other.
+//! Lookup of events by their relations.
 
 use rustc_hash::FxHashMap;
 
 use telegrad_trace::{Call, Event, Kind};
 
-/// Finds events by what they are to each other.
+/// Finds events by span, parent and call.
 pub(crate) struct Index<'a> {
     by_span: FxHashMap<u64, &'a Event>,
-    /// What each has caused, by [until when](held_until) that held it up; what nothing known has caused under 0.
+    /// The children of each event, by [`held_until`]; those without a known parent under 0.
     children: FxHashMap<u64, Vec<&'a Event>>,
-    /// Executions by their calls.
+    /// Executions, by the spans of their calls.
     executions: FxHashMap<u64, &'a Event>,
 }
 
@@ -42,12 +42,12 @@ impl<'a> Index<'a> {
         self.by_span.get(&span).copied()
     }
 
-    /// What caused an event.
+    /// Returns the parent of an event.
     pub(crate) fn parent(&self, event: &Event) -> Option<&'a Event> {
         self.get(event.parent)
     }
 
-    /// What an event has caused, by [until when](held_until) that held it up; for 0, what nothing known has caused.
+    /// Returns the children of an event, by [`held_until`]; for 0, the events without a known parent.
     pub(crate) fn children(&self, span: u64) -> &[&'a Event] {
         self.children.get(&span).map_or(&[], |children| children)
     }
@@ -56,21 +56,25 @@ impl<'a> Index<'a> {
         self.executions.get(&call.span).copied()
     }
 
-    /// Tells something of every event by what is told of its cause, which `of` is given with it: nothing for those that nothing
-    /// known has caused. However deep they are nested, each is asked for once.
-    pub(crate) fn by_causes<T>(&self, mut of: impl FnMut(&'a Event, Option<&T>) -> T) -> FxHashMap<u64, T> {
-        let mut told: FxHashMap<u64, T> = FxHashMap::default();
+    /// Computes a value for every event from that of its parent, `None` for events without a known parent.
+    ///
+    /// Iterative, because events may be nested deeper than the stack.
+    pub(crate) fn map_from_parents<T>(
+        &self,
+        mut value_of: impl FnMut(&'a Event, Option<&T>) -> T,
+    ) -> FxHashMap<u64, T> {
+        let mut values: FxHashMap<u64, T> = FxHashMap::default();
         let mut open: Vec<&Event> = self.children(0).to_vec();
         while let Some(event) = open.pop() {
-            let this = of(event, told.get(&event.parent));
-            told.insert(event.span, this);
+            let value = value_of(event, values.get(&event.parent));
+            values.insert(event.span, value);
             open.extend(self.children(event.span));
         }
-        told
+        values
     }
 }
 
-/// When the parent of an event could continue: for a call, once its request has left.
+/// Returns when the parent of an event could continue: for a call, once its request had left.
 pub(crate) fn held_until(event: &Event) -> u64 {
     match &event.kind {
         Kind::Call(Call { sent: sent @ 1.., .. }) => (*sent).min(event.end),

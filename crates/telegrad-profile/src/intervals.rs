@@ -1,6 +1,6 @@
-//! Stretches of time.
+//! Intervals of time.
 
-/// The same time without overlaps, in order.
+/// Sorts intervals and merges those that overlap.
 pub(crate) fn union(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     intervals.retain(|(start, end)| end > start);
     intervals.sort_unstable();
@@ -14,7 +14,7 @@ pub(crate) fn union(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     result
 }
 
-/// What is left of an interval without others, which are in order and do not overlap.
+/// Subtracts sorted, disjoint intervals from one.
 pub(crate) fn without((mut start, end): (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut result = Vec::new();
     let first = others.partition_point(|(_, to)| *to <= start);
@@ -30,27 +30,27 @@ pub(crate) fn without((mut start, end): (u64, u64), others: &[(u64, u64)]) -> Ve
     result
 }
 
-/// Intervals of which any part can be measured at once.
+/// Intervals with fast queries for the time that they cover.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
-    /// In order and without overlaps, each with the length of all before it.
+pub(crate) struct Coverage {
+    /// Sorted and disjoint, each with the total length of those before it.
     intervals: Vec<(u64, u64, u64)>,
 }
 
-impl Measured {
+impl Coverage {
     pub(crate) fn new(intervals: Vec<(u64, u64)>) -> Self {
         let mut before = 0;
-        let measured = union(intervals).into_iter().map(|(start, end)| {
+        let intervals = union(intervals).into_iter().map(|(start, end)| {
             let this = (start, end, before);
             before += end - start;
             this
         });
         Self {
-            intervals: measured.collect(),
+            intervals: intervals.collect(),
         }
     }
 
-    /// How much of the time from one moment to another they cover.
+    /// Returns how much of the time from `start` to `end` is covered.
     pub(crate) fn within(&self, (start, end): (u64, u64)) -> u64 {
         self.until(end).saturating_sub(self.until(start))
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_joined_and_cut() {
+    fn intervals_are_merged_and_subtracted() {
         assert_eq!(
             union(vec![(5, 7), (1, 3), (2, 4), (7, 9), (6, 6)]),
             [(1, 4), (5, 9)]
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn any_part_can_be_measured() {
-        let measured = Measured::new(vec![(10, 20), (30, 40), (15, 22)]);
+    fn coverage_of_any_part_is_exact() {
+        let coverage = Coverage::new(vec![(10, 20), (30, 40), (15, 22)]);
         for (part, length) in [
             ((0, 50), 22),
             ((0, 10), 0),
@@ -89,8 +89,8 @@ mod tests {
             ((22, 30), 0),
             ((40, 50), 0),
         ] {
-            assert_eq!(measured.within(part), length, "{part:?}");
+            assert_eq!(coverage.within(part), length, "{part:?}");
         }
-        assert_eq!(Measured::default().within((0, 9)), 0);
+        assert_eq!(Coverage::default().within((0, 9)), 0);
     }
 }

@@ -9,6 +9,7 @@
 //! is the data of the page that shows one.
 
 mod profile;
+mod drift;
 mod worker_trace;
 mod index;
 mod phases;
@@ -20,11 +21,12 @@ mod steps;
 mod files;
 mod view;
 
-pub use files::{TraceError, read, read_worlds};
+pub use drift::Drift;
+pub use files::{ReadError, read, read_worlds};
 pub use phases::Phases;
 pub use profile::{Options, Profile};
 pub use steps::{Segment, Step, Usage};
 pub use tables::{Average, Averages, SortBy, wrap};
 pub use telegrad_wire::printable;
 pub use view::View;
-pub use worker_trace::{Alignment, Drift, WorkerTrace};
+pub use worker_trace::{Alignment, WorkerTrace};

@@ -1,26 +1,26 @@
-//! Where the time of a call went.
+//! The phases of a call.
 
 use telegrad_trace::{Event, Kind};
 
-/// Where the time of a call went, in nanoseconds.
+/// The phases of a call, in nanoseconds.
 ///
-/// What happens after its answer was there, or after nobody waited for one any more, is no part of it: the phases never add up to more
-/// than the call. The answer of `remote` does not wait for the function, so that executing it takes none of its time.
+/// They never add up to more than the call: what follows the reply, or the end of the caller's wait, does not count. The reply of
+/// `remote` does not wait for the function, so that its execution phase is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// From the start of the call until its request was handed over to the link.
+    /// From the start of the call until its request was handed to the link.
     pub encode: u64,
-    /// Until the request was at the callee.
+    /// Until the request arrived at the callee.
     pub wire: u64,
-    /// Until its function began, with its arguments decoded.
+    /// Until the function began, with its arguments decoded.
     pub queue: u64,
-    /// Until that returned.
+    /// Until the function returned.
     pub execute: u64,
-    /// Until what it gave was encoded and there.
+    /// Until the reply was encoded and arrived.
     pub reply: u64,
 }
 
-/// The phases of a call, given its execution.
+/// Returns the phases of a call, given its execution.
 pub(crate) fn phases(call: &Event, execution: &Event) -> Option<Phases> {
     let (Kind::Call(of_call), Kind::Execution(of_execution)) = (&call.kind, &execution.kind) else {
         return None;
@@ -28,11 +28,11 @@ pub(crate) fn phases(call: &Event, execution: &Event) -> Option<Phases> {
     let known = |time: u64| if time == 0 { u64::MAX } else { time };
     let end = known(of_call.received).min(call.end);
     let answered = known(of_execution.replied);
-    let or = |time: u64, otherwise: u64| if time == 0 { otherwise } else { time };
-    let began = or(of_execution.decoded, execution.start);
-    let returned = or(of_execution.returned, execution.end);
+    let known_or = |time: u64, otherwise: u64| if time == 0 { otherwise } else { time };
+    let began = known_or(of_execution.decoded, execution.start);
+    let returned = known_or(of_execution.returned, execution.end);
     let mut before = call.start.min(end);
-    // Each from where the one before it ended, whatever the clocks say.
+    // Each starts where the previous one ended, even if clocks disagree.
     let mut until = |time: u64| {
         let now = time.clamp(before, end);
         now - std::mem::replace(&mut before, now)

@@ -1,4 +1,4 @@
-//! What the recorders of a world have found.
+//! A profile: the events of a world on one clock.
 
 use std::time::Duration;
 
@@ -9,15 +9,14 @@ use crate::phases::{Phases, phases};
 use crate::worker_trace::WorkerTrace;
 use telegrad_trace::Event;
 
-/// What to profile, and how.
+/// Options of a profile.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the whole is called.
+    /// The name of the root event.
     pub name: String,
-    /// Whether to note the shapes of tensors.
+    /// Whether to record the shapes of tensors.
     pub shapes: bool,
-    /// How long to wait, when it is over, for what still goes on in other threads and on other workers, and for
-    /// workers to answer.
+    /// How long to wait at the end for open spans on other threads and workers, and for replies of workers.
     pub patience: Duration,
 }
 
@@ -31,38 +30,38 @@ impl Default for Options {
     }
 }
 
-/// What happened, on every worker that had to do with it, on one clock.
+/// The events of all workers that took part, on one clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// The events, by when they began.
+    /// The events, by start.
     pub events: Vec<Event>,
     /// The workers that took part, by rank.
     pub workers: Vec<WorkerTrace>,
-    /// Workers whose events could not be had, or not all of them, and why.
+    /// Workers whose events are missing or incomplete, by name, and why.
     pub missing: Vec<(String, String)>,
-    /// The number of the world, if it is known.
+    /// The number of the world, if known.
     pub world: Option<u64>,
 }
 
 impl Profile {
-    /// The name of a worker.
-    pub fn worker(&self, rank: Rank) -> &str {
-        self.find(rank).map_or("?", |worker| &worker.name)
+    /// Returns the name of a worker; `?` if it is unknown.
+    pub fn worker_name(&self, rank: Rank) -> &str {
+        self.worker_trace(rank).map_or("?", |worker| &worker.name)
     }
 
-    pub(crate) fn find(&self, rank: Rank) -> Option<&WorkerTrace> {
-        let at = self.workers.binary_search_by_key(&rank, |worker| worker.rank);
-        at.ok().map(|at| &self.workers[at])
+    pub(crate) fn worker_trace(&self, rank: Rank) -> Option<&WorkerTrace> {
+        let index = self.workers.binary_search_by_key(&rank, |worker| worker.rank);
+        index.ok().map(|index| &self.workers[index])
     }
 
-    /// When the first event began and the last one ended.
+    /// Returns the first start and the last end of all events.
     pub fn bounds(&self) -> (u64, u64) {
         let start = self.events.iter().map(|event| event.start).min();
         let end = self.events.iter().map(|event| event.end).max();
         (start.unwrap_or(0), end.unwrap_or(0))
     }
 
-    /// Where the time of a call went; nothing when it was not executed, or that is not known.
+    /// Returns the phases of a call; `None` if its execution is unknown.
     pub fn phases(&self, call: &Event) -> Option<Phases> {
         let mut children = self.events.iter();
         let execution = children.find(|event| event.parent == call.span && event.as_execution().is_some())?;

@@ -1,4 +1,4 @@
-//! Events by name, and text for terminals.
+//! Statistics of events by name, and text for terminals.
 
 mod averages;
 mod names;

@@ -75,7 +75,7 @@ impl DebugInfo {
             references_given: references.given,
             references_untold: references.untold,
             contexts: worker.layer.as_ref().map_or(0, |layer| layer.contexts()),
-            traces: worker.recorder.traces(),
+            traces: worker.recorder.trace_count(),
             bytes_in: worker.traffic().bytes_in(),
             bytes_out: worker.traffic().bytes_out(),
         }

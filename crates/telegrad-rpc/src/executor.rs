@@ -172,9 +172,9 @@ impl Executor {
     ///
     /// # Errors
     /// [`Error::WaitInInline`] where this may be the thread that receives what it would wait for: in a role, and where a subscriber is
-    /// shown something (S24, S47).
+    /// shown something (S24, S63).
     pub(crate) fn may_wait() -> Result<(), Error> {
-        if Self::may_be_held_up() && !telegrad_trace::is_showing() {
+        if Self::may_be_held_up() && !telegrad_trace::is_in_subscriber() {
             Ok(())
         } else {
             Err(Error::WaitInInline)

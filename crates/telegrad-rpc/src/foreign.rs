@@ -31,7 +31,8 @@ impl Seat {
     /// As [`init_with`](crate::init_with).
     pub fn take(name: &str, options: &Options, addresses: Vec<Address>) -> Result<Self> {
         let deadline = Instant::now() + options.rendezvous_timeout;
-        let method = telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &|_| None)?;
+        let method =
+            telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &|_| None)?;
         let store = telegrad_rendezvous::open(&method, None, deadline)?.store;
         let card = Card {
             identity: Identity {

@@ -47,7 +47,8 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
         return Err(Error::Init(problem));
     }
     let env = |variable: &str| std::env::var(variable).ok();
-    let resolved = telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
+    let resolved =
+        telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
     let deadline = after(options.rendezvous_timeout);
     let prefix = format!("world/{}/", Met::generation(&resolved));
     loop {
@@ -122,7 +123,7 @@ fn is_wanted(value: OsString) -> bool {
 
 /// Writes down what the worker does, where its world is recorded as a whole.
 fn record_whole(worker: &Arc<Worker>, world: u64) {
-    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER) else {
+    let Some(folder) = std::env::var_os(telegrad_trace::FOLDER_ENV) else {
         return;
     };
     let Identity {
@@ -130,9 +131,9 @@ fn record_whole(worker: &Arc<Worker>, world: u64) {
         rank,
         incarnation,
     } = &worker.identity;
-    match telegrad_trace::write_worker(folder.as_ref(), world, (*rank, name, incarnation.0)) {
+    match telegrad_trace::Sink::create(folder.as_ref(), world, (*rank, name, incarnation.0)) {
         Ok(sink) => {
-            let shapes = std::env::var_os(telegrad_trace::SHAPES);
+            let shapes = std::env::var_os(telegrad_trace::SHAPES_ENV);
             worker.recorder.write_to(sink, shapes.is_some_and(is_wanted));
         }
         Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),

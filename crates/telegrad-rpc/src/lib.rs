@@ -75,11 +75,11 @@ pub use layer::{Crossing, Layer, Noted, Recorded};
 pub use options::LinkLayer;
 pub use options::{Options, Transport};
 pub use profile::{ProcessProfile, profile};
-pub use telegrad_rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use round::{Round, RoundError};
 pub use rref::{LocalValue, LocalValueMut, RRef, ReferenceInfo, ReferenceState};
 pub use sleep::{Elapsed, Sleep, sleep, timeout};
 pub use telegrad_macros::remote;
+pub use telegrad_rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use worker_info::{To, WorkerInfo};
 pub use world::World;
 

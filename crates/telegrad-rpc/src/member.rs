@@ -137,7 +137,7 @@ impl Member {
                 }
                 Err(error) => {
                     let refused = error.refused;
-                    certain |= error.refused || error.nobody;
+                    certain |= error.refused || error.not_listening;
                     tried.push(error.to_string());
                     if refused {
                         break;

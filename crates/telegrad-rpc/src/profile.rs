@@ -82,7 +82,7 @@ impl ProcessProfile {
         if worker.is_closed() {
             return Err(Error::ShutDown);
         }
-        let number = worker.recorder.watch(options.shapes);
+        let number = worker.recorder.start_recording(options.shapes);
         Ok(Self {
             world: World::of(worker),
             number,
@@ -91,7 +91,7 @@ impl ProcessProfile {
 
     /// What has been recorded. What still goes on is not in it.
     pub fn finish(self) -> Profile {
-        let collected = self.world.worker().recorder.unwatch(self.number);
+        let collected = self.world.worker().recorder.stop_recording(self.number);
         let rank = self.world.rank();
         let part = (rank, self.world.name().to_owned(), collected);
         let mut profile = of_world(&self.world, vec![part], Vec::new());
@@ -101,14 +101,14 @@ impl ProcessProfile {
             .get_worker_infos()
             .into_iter()
             .filter(|info| info.rank != rank);
-        profile.know(others.map(|info| (info.rank, info.name)));
+        profile.add_named_workers(others.map(|info| (info.rank, info.name)));
         profile
     }
 }
 
 impl Drop for ProcessProfile {
     fn drop(&mut self) {
-        self.world.worker().recorder.unwatch(self.number);
+        self.world.worker().recorder.stop_recording(self.number);
     }
 }
 

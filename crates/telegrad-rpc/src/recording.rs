@@ -58,7 +58,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
         let metas = payload.tensors.iter().map(|tensor| tensor.meta().to_string());
         metas.collect()
     };
-    span.note(|event| {
+    span.update(|event| {
         if span.wants_shapes() {
             event.shapes = shapes();
         }
@@ -72,7 +72,7 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
 
 /// It leaves only now: there was no room for it before.
 pub(crate) fn leaves_late(span: &Span) {
-    span.note(|event| {
+    span.update(|event| {
         if let Kind::Call(call) = &mut event.kind {
             call.sent = span.now();
         }
@@ -123,7 +123,7 @@ pub(crate) fn decoding<T>(
     let since = worker.recorder.clock().now();
     decode(reply).inspect_err(|error| {
         let why = Status::Failed(error.to_string());
-        let span = Span::ahead(&worker.recorder, at, name(), Kind::Codec, Cause::Around);
+        let span = Span::pending(&worker.recorder, at, name(), Kind::Codec, Cause::Current);
         span.finish(|event| (event.start, event.status) = (since, why));
     })
 }
@@ -166,7 +166,7 @@ fn recorded_arrival(worker: &Worker, header: &FrameHeader) -> Option<(Position, 
         Some(opener) if !is_one(opener) => 0,
         _ => header.trace,
     };
-    let at = worker.recorder.arriving(trace, header.span)?;
+    let at = worker.recorder.arrival_position(trace, header.span)?;
     Some((at, worker.recorder.clock().now()))
 }
 
@@ -190,9 +190,9 @@ pub(crate) fn of_execution(
         is_gathering: function.class.is_gathering(),
     };
     let kind = Kind::Execution(execution);
-    let cause = Cause::Elsewhere(origin);
-    let span = Span::ahead(&worker.recorder, at, function.name, kind, cause);
-    span.note(|event| {
+    let cause = Cause::Remote(origin);
+    let span = Span::pending(&worker.recorder, at, function.name, kind, cause);
+    span.update(|event| {
         event.tensor_bytes = tensors.iter().map(|tensor| tensor.bytes().len() as u64).sum();
         if span.wants_shapes() {
             event.shapes = tensors.iter().map(|tensor| tensor.meta().to_string()).collect();
@@ -214,7 +214,7 @@ pub(crate) fn acknowledges(context: &CallContext) {
 pub(crate) fn serves(context: &CallContext) -> Entered {
     match &context.span {
         Some(span) => span.enter(),
-        None => telegrad_trace::outside(|| recorder_of(context)),
+        None => telegrad_trace::assign(|| recorder_of(context)),
     }
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn awaited(worker: &Arc<Worker>, call: u64, name: impl FnOnce() -> St
     if let Some(at) = worker.recorder.here() {
         // Subscribers see what goes on, not what is past.
         let kind = Kind::Wait { call };
-        let wait = Span::ahead(&worker.recorder, at, name(), kind, Cause::Around);
+        let wait = Span::pending(&worker.recorder, at, name(), kind, Cause::Current);
         wait.finish(|event| event.start = since);
     }
 }
@@ -321,7 +321,7 @@ fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     let end = span.now();
     // Before the span is changed: the text may be the user's.
     let status = status();
-    span.note(|event| {
+    span.update(|event| {
         if !context.stage.get().has_begun() {
             event.start = end;
         }
@@ -337,7 +337,7 @@ fn shown(error: &telegrad_wire::BoxError) -> String {
 
 /// The function has returned, but what it gave cannot be sent.
 pub(crate) fn unsendable(span: &Span, why: &str) {
-    span.note(|event| event.status = Status::Failed(why.into()));
+    span.update(|event| event.status = Status::Failed(why.into()));
 }
 
 /// The answer is about to be handed over to the link: before the caller can be heard of again, so that what it asks
@@ -358,7 +358,7 @@ fn note_reply(span: &Span) {
 }
 
 fn note(span: &Span, change: fn(&mut Execution, u64)) {
-    span.note(|event| {
+    span.update(|event| {
         if let Kind::Execution(execution) = &mut event.kind {
             change(execution, span.now());
         }

@@ -310,26 +310,9 @@ fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>
         Err(error) => {
             let error = Arc::new(error);
             for answer in answers {
-                answer.give(Err(Error::other(Shared(error.clone()))));
+                answer.give(Err(Error::Shared(error.clone())));
             }
         }
-    }
-}
-
-/// An error of several callers.
-#[derive(Debug)]
-struct Shared(Arc<Error>);
-
-impl fmt::Display for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Shared {
-    /// The error itself, so that its type and the calls behind it are found.
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.0)
     }
 }
 

@@ -155,7 +155,7 @@ impl Worker {
         // Called once, by `init`.
         let _ = self.members.set(members);
         let worker = self.weak.clone();
-        self.recorder.name_by(move |rank| {
+        self.recorder.set_worker_names(move |rank| {
             let worker = worker.upgrade()?;
             Some(worker.members().ok()?.get(rank)?.info.name.clone())
         });

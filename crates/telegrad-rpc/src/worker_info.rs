@@ -1,47 +1,9 @@
-//! How workers are named.
+//! How calls name their callee.
 
 use std::fmt;
 
-use telegrad_wire::{Rank, Wire};
-
-/// A member of a world.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Wire)]
-pub struct WorkerInfo {
-    /// Its name, unique in the world.
-    pub name: String,
-    /// Its number in the world.
-    pub rank: Rank,
-}
-
-/// As in torch.distributed.rpc, whose programs should keep their names.
-const MAX_NAME: usize = 127;
-
-impl WorkerInfo {
-    /// What keeps `name` from being a worker's name, as the end of a sentence about it.
-    pub fn name_problem(name: &str) -> Option<String> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
-        if name.is_empty() {
-            Some("is empty".into())
-        } else if let Some(bad) = name.chars().find(|&c| !allowed(c)) {
-            Some(format!(
-                "contains {bad:?}: a name is made of letters, digits, `_`, `:` and `-`"
-            ))
-        } else if name.len() > MAX_NAME {
-            Some(format!(
-                "has {} characters, at most {MAX_NAME} are allowed",
-                name.len()
-            ))
-        } else {
-            None
-        }
-    }
-}
-
-impl fmt::Display for WorkerInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` (rank {})", self.name, self.rank)
-    }
-}
+pub use telegrad_error::WorkerInfo;
+use telegrad_wire::Rank;
 
 /// Whom a call is for: a worker's name, its rank, or its [`WorkerInfo`].
 #[derive(Clone, Copy, Debug)]

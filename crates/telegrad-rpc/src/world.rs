@@ -318,7 +318,7 @@ impl World {
     pub fn in_context<R>(&self, context: Option<ContextId>, f: impl FnOnce() -> R) -> R {
         let life = self.worker().identity.incarnation;
         // Of several workers in a process, this is how a thread of the user's says which one it works for.
-        let _here = telegrad_trace::at_home(&self.worker().recorder);
+        let _here = telegrad_trace::assign_if_unassigned(&self.worker().recorder);
         in_scope(context.map(|context| (life, context)), f)
     }
 

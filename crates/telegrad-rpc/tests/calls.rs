@@ -343,7 +343,8 @@ fn a_wait_in_an_inline_function_is_an_error(cluster: Cluster) {
             .rpc_sync((world.rank() + 1) % 3, waits_inline, ())
             .unwrap_err();
         let text =
-            "an inline function must not wait for other calls, nor a subscriber that is shown something";
+            "cannot wait here: inline functions and subscribers run on the thread that receives the reply. \
+             Remove `inline` from the function, or make the call from another thread";
         assert_eq!(error.remote().unwrap().message, text);
     });
 }

@@ -291,7 +291,7 @@ fn a_value_that_fails_to_decode_is_reported_with_place_and_reason(cluster: Clust
         let error = world.rpc_sync(1, give, (true,)).unwrap_err();
         assert!(matches!(error, Error::Receive { .. }), "{error:?}");
         let text =
-            "the result of `errors::give` from worker `w1` cannot be read: expected a decodable value, found 0";
+            "cannot read the result of `errors::give` from worker `w1`: expected a decodable value, found 0";
         assert_eq!(error.to_string(), text);
     });
 }

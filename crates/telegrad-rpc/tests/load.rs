@@ -112,7 +112,7 @@ fn a_call_that_may_not_wait_for_credit_fails(cluster: Cluster) {
         assert!(matches!(error, Error::Overloaded { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
-            "worker `w1` has no room for another request of `load::length`"
+            "worker `w1` has no credit for another request of `load::length`: wait for replies first"
         );
         assert!(calls.len() >= 4, "{} calls of 8 kB fit into 64 kB", calls.len());
         board.raise("go");

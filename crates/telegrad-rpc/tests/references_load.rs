@@ -196,7 +196,7 @@ impl Participant {
         for _ in 0..share.div_ceil(PER_STEP) {
             if let Err(error) = self.step() {
                 let text = error.to_string();
-                let expected = [dying, "whoever handed the reference on was lost"];
+                let expected = [dying, "the worker that passed the reference on was lost"];
                 assert!(expected.iter().any(|part| text.contains(part)), "{text}");
                 self.shelves.retain(|shelf| shelf.owner_name() != dying);
             }

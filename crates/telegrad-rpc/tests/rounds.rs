@@ -35,16 +35,10 @@ fn ready<R>(joined: &mut Joined<R>) -> Result<R> {
 
 /// Returns the error of a round among the sources of an error.
 fn round_error(error: &Error) -> &RoundError {
-    let mut at: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = at {
-        if let Some(Error::Other(inner)) = error.downcast_ref::<Error>()
-            && let Some(found) = inner.downcast_ref()
-        {
-            return found;
-        }
-        at = error.source();
-    }
-    panic!("{error}");
+    let Error::Other(inner) = error.original() else {
+        panic!("{error}")
+    };
+    inner.downcast_ref().unwrap_or_else(|| panic!("{error}"))
 }
 
 #[test]

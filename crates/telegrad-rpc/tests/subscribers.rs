@@ -1,4 +1,4 @@
-//! Subscribers that call other workers, and subscribers that panic: neither affects calls (S45, S47).
+//! Subscribers that call other workers, and subscribers that panic: neither affects calls (S58, S62).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

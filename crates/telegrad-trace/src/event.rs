@@ -1,49 +1,50 @@
-//! What is recorded.
+//! Events: what a worker records.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use telegrad_wire::{Rank, Wire};
 
-/// Something that took time on a worker. Times are in nanoseconds on the clock of that worker, until a
-/// [`Profile`](crate::Profile) brings them to one.
+/// Something that took time on a worker.
+///
+/// Times are in nanoseconds on the clock of that worker; a profile brings them to one clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Event {
-    /// What tells it from all others of its world.
+    /// The number of the event, unique in its world.
     pub span: u64,
-    /// The event that caused it, on this worker or another; 0 for none.
+    /// The span of the event that caused this one, on this worker or another; 0 for none.
     pub parent: u64,
-    /// What was done: the name of a function, an operator, a layer, or one of the user's.
+    /// The name of the function, operator or layer, or one that the user gave.
     pub name: Cow<'static, str>,
-    /// What it is.
+    /// The kind of event, with its details.
     pub kind: Kind,
-    /// The worker.
+    /// The worker that recorded the event.
     pub worker: Rank,
-    /// The thread, by the system's number.
+    /// The thread, by its system number.
     pub thread: u64,
-    /// When it began.
+    /// The time of the start.
     pub start: u64,
-    /// When it ended.
+    /// The time of the end.
     pub end: u64,
-    /// How it ended.
+    /// The outcome.
     pub status: Status,
-    /// The shapes of the tensors that it worked on, where they were asked for.
+    /// The shapes of the input tensors, if the recording asks for shapes.
     pub shapes: Vec<String>,
-    /// Bytes of tensors: those that came of an operator, a layer or a derivative, unless they are in the memory of an operand; those
-    /// that a call carried there and back; those that its function was given and gave.
+    /// Bytes of tensors: the results of an operator, a layer or a derivative, unless they share the memory of an operand; the
+    /// request and reply of a call; the arguments and results of an execution.
     #[serde(default)]
     pub tensor_bytes: u64,
-    /// Events with the same number, other than 0, belong together across the forward and the backward pass.
+    /// Links events of the forward and the backward pass: related events have the same number, unrelated ones 0.
     pub link: u64,
 }
 
 impl Event {
-    /// How long it took, in nanoseconds.
+    /// Returns the duration in nanoseconds.
     pub fn duration(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// As a call, if it is one.
+    /// Returns the details of a call.
     pub fn as_call(&self) -> Option<&Call> {
         match &self.kind {
             Kind::Call(call) => Some(call),
@@ -51,12 +52,12 @@ impl Event {
         }
     }
 
-    /// Whether it is a call of a graceful shutdown.
+    /// Returns whether this is a call of a graceful shutdown.
     pub fn is_shutdown(&self) -> bool {
         self.as_call().is_some_and(|call| call.is_shutdown)
     }
 
-    /// As the execution of a call, if it is one.
+    /// Returns the details of the execution of a call.
     pub fn as_execution(&self) -> Option<&Execution> {
         match &self.kind {
             Kind::Execution(execution) => Some(execution),
@@ -65,38 +66,39 @@ impl Event {
     }
 }
 
-/// What an event is.
+/// The kind of an event, with its details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// Something that the user has named.
+    /// A scope that the user named.
     Scope,
     /// A tensor operator.
     Operator,
     /// A layer of a network.
     Layer,
-    /// A part of a backward pass, or a tensor that crosses from one worker to another in a forward one.
+    /// A part of a backward pass, or a tensor that crosses between workers in a forward pass.
     Autograd,
     /// A step of an optimiser.
     Optimizer,
-    /// Somebody waits: for the result of a call or of a callback, for room at the callee, for a link to it, or for a value. What has
-    /// yet to begin may wait before it does: a callback, or a method whose object is not there or in use.
+    /// A wait: for the result of a call or callback, for send credit, for a link, or for a value.
+    ///
+    /// A callback or a method may wait before it begins, for instance for its object.
     Wait {
-        /// The span of the call or the callback; for an async function, or one that has yet to begin, of whatever had it go on. 0
-        /// when that is not recorded, or it is for something else.
+        /// The span of the call or callback that is waited for. For an async function, and for one that has not begun, the span
+        /// of the event that resumed it. 0 if that is not recorded, or the wait is for something else.
         call: u64,
     },
-    /// A result is decoded by who takes it, if it is large, or if that fails.
+    /// The decoding of a result at the caller, if the result is large or decoding fails.
     Codec,
     /// A call, seen by the caller.
     Call(Call),
-    /// A call, seen by the callee: from when its arguments are decoded to when its result is encoded.
+    /// A call, seen by the callee: from the decoding of its arguments to the encoding of its result.
     Execution(Execution),
 }
 
 impl Kind {
-    /// Its name, as in files.
+    /// Returns the name that files use.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Scope => "scope",
@@ -112,22 +114,22 @@ impl Kind {
     }
 }
 
-/// A call, seen by the caller. It begins before its arguments are encoded.
+/// A call, seen by the caller. The event begins before the arguments are encoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Call {
-    /// How it was made: `rpc_sync`, `rpc_async`, `remote` or `to_here`; `shutdown` for the end of a world.
+    /// The method that made the call: `rpc_sync`, `rpc_async`, `remote` or `to_here`; `shutdown` for a graceful shutdown.
     pub verb: Cow<'static, str>,
-    /// Whom it went to.
+    /// The callee.
     pub callee: Rank,
-    /// When the request was handed over to the link.
+    /// The time at which the request was handed to the link.
     pub sent: u64,
-    /// When the answer was there; 0 when there was none.
+    /// The time at which the reply arrived; 0 without a reply.
     pub received: u64,
     /// Bytes of the request.
     pub sent_bytes: u64,
-    /// Bytes of the answer.
+    /// Bytes of the reply.
     pub received_bytes: u64,
-    /// Whether it belongs to a graceful shutdown. A worker in shutdown is idle: a wait for this call is no waiting time.
+    /// Whether the call belongs to a graceful shutdown. A worker in shutdown is idle: waits for such calls do not count.
     #[serde(default)]
     pub is_shutdown: bool,
 }
@@ -135,41 +137,41 @@ pub struct Call {
 /// A call, seen by the callee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Wire)]
 pub struct Execution {
-    /// Whom it came from.
+    /// The caller.
     pub caller: Rank,
-    /// When the request was there.
+    /// The time at which the request arrived.
     pub arrived: u64,
-    /// When its arguments were decoded; 0 when they were not, or that is not known.
+    /// The time at which the arguments were decoded; 0 if they were not, or the time is unknown.
     #[serde(default)]
     pub decoded: u64,
-    /// When the function returned, before what it gave was encoded; 0 when it did not, or that is not known.
+    /// The time at which the function returned, before its result was encoded; 0 if it did not, or the time is unknown.
     #[serde(default)]
     pub returned: u64,
-    /// When the answer was handed over to the link; 0 when there was none.
+    /// The time at which the reply was handed to the link; 0 without a reply.
     pub replied: u64,
-    /// Whether it is a member's part in a barrier, a gathering or a shutdown. It waits for other members, so it does not count as
-    /// work of its worker.
+    /// Whether this is a member's part in a barrier, a gather or a shutdown. Such an execution only waits for other members, and does
+    /// not count as work of its worker.
     #[serde(default)]
     pub is_gathering: bool,
 }
 
-/// How something ended.
+/// The outcome of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Wire)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Well.
+    /// Success.
     #[default]
     Ok,
-    /// With this error.
+    /// Failure, with the text of the error.
     Failed(String),
-    /// Its time had run out.
+    /// The time limit passed.
     TimedOut,
-    /// Nobody wanted it any more.
+    /// Cancelled by the caller, or abandoned.
     Cancelled,
 }
 
 impl Status {
-    /// Whether it went well.
+    /// Returns whether the event succeeded.
     pub fn is_ok(&self) -> bool {
         *self == Self::Ok
     }

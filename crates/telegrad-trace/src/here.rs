@@ -1,49 +1,49 @@
-//! Telling others where a thread is.
+//! Positions that move to other threads and tasks.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 
 use crate::recorder::Recorder;
-use crate::subscribers::Shown;
-use crate::thread_state::{self as current, Place};
+use crate::subscribers::SubscriberSpan;
+use crate::thread_state::{self, ThreadState};
 
-/// Where a thread is, for another one that works for it.
+/// The position of a thread, for threads and tasks that work on its behalf.
 #[derive(Clone, Debug)]
 pub struct Here {
-    place: Place,
-    shown: Shown,
-    /// While there is one of these, a profile waits for what it may yet be used for.
-    _stay: Option<Arc<Stay>>,
+    state: ThreadState,
+    subscriber_span: SubscriberSpan,
+    /// Makes the profile wait for work that may still begin.
+    _hold: Option<Arc<TraceHold>>,
 }
 
-/// Something may be done in a trace yet.
+/// Keeps a trace open for work that may still begin.
 #[derive(Debug)]
-struct Stay {
+struct TraceHold {
     recorder: Arc<Recorder>,
     trace: u64,
 }
 
-impl Stay {
-    fn new(place: &Place) -> Option<Arc<Self>> {
-        let (recorder, trace) = place.trace()?;
-        recorder.stay(trace).then(|| {
+impl TraceHold {
+    fn new(state: &ThreadState) -> Option<Arc<Self>> {
+        let (recorder, trace) = state.trace()?;
+        recorder.hold(trace).then(|| {
             let recorder = recorder.clone();
             Arc::new(Self { recorder, trace })
         })
     }
 }
 
-impl Drop for Stay {
+impl Drop for TraceHold {
     fn drop(&mut self) {
-        self.recorder.leave(self.trace);
+        self.recorder.release(self.trace);
     }
 }
 
-/// Where this thread is, also in the spans of `tracing`: the one that it is in goes on for as long as this is kept.
+/// Returns the position of this thread, to be carried to other threads and tasks.
 ///
-/// What a thread of one's own does belongs to no profile unless it is told. The profile then waits, within its patience, until all that
-/// were told have let go of it:
+/// The work of a thread that the program starts belongs to no profile unless it runs under a `Here`. The profile waits, within its
+/// patience, until every `Here` is dropped. The current span of `tracing` stays open for as long:
 ///
 /// ```
 /// let here = telegrad_trace::here();
@@ -54,33 +54,33 @@ impl Drop for Stay {
 /// });
 /// ```
 pub fn here() -> Here {
-    let place = current::place();
-    let shown = if current::is_showing() {
-        Shown::default()
+    let state = ThreadState::capture();
+    let subscriber_span = if thread_state::is_in_subscriber() {
+        SubscriberSpan::default()
     } else {
-        Shown::here()
+        SubscriberSpan::current()
     };
     Here {
-        _stay: Stay::new(&place),
-        place,
-        shown,
+        _hold: TraceHold::new(&state),
+        state,
+        subscriber_span,
     }
 }
 
 impl Here {
-    /// Runs `f` as part of what was recorded there.
+    /// Runs `f` at this position.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _entered = current::replace(self.place.clone(), self.shown.clone());
+        let _entered = thread_state::replace(self.state.clone(), self.subscriber_span.clone());
         f()
     }
 
-    /// The same future, as part of what was recorded there, whichever executor runs it and on whatever threads:
+    /// Wraps a future so that it runs at this position, on any executor and any threads:
     ///
     /// ```
     /// # fn spawn(_: impl Future + Send + 'static) {}
     /// # async fn work() {}
     /// let here = telegrad_trace::here();
-    /// // Of tokio, say.
+    /// // For instance of tokio.
     /// spawn(here.follow(work()));
     /// ```
     pub fn follow<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {

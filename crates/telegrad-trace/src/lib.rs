@@ -29,18 +29,18 @@ pub use here::{Here, here};
 pub use position::Position;
 pub use recorder::{Collected, Recorder, WHOLE_WORLD};
 pub use scope::{Scope, scope, scope_of, scope_with};
-pub use sink::{FOLDER, SHAPES, Sink, SinkLine, worker_of_file, write_worker};
+pub use sink::{FOLDER_ENV, SHAPES_ENV, Sink, SinkLine, worker_of_file};
 pub use span::Span;
-pub use subscribers::{Cause, Origin, Propagate, Shown, TARGET, propagate};
-pub use thread_state::{Entered, at_home, hide, is_recorded, is_showing, outside};
+pub use subscribers::{Cause, Origin, Propagate, SubscriberSpan, TARGET, propagate};
+pub use thread_state::{Entered, assign, assign_if_unassigned, hide, is_in_subscriber, is_recorded};
 
-/// Records what follows, to the end of the block, under a name of your choice.
+/// Records a span with this name until the end of the block.
 ///
-/// Outside of profiles it costs next to nothing. The name is anything that becomes a `Cow<'static, str>`.
+/// The name is anything that converts to `Cow<'static, str>`. While nothing records, the macro costs next to nothing.
 ///
-/// It is about one thread, and cannot be kept over an `.await` in a future that is to be sent to another: the compiler says so of
-/// `async` functions that other workers call. Between two `.await`s, give it a block of its own. In a future that stays on its
-/// thread it is possible, but what that thread does for others meanwhile is recorded under it, too.
+/// The span belongs to one thread and must not be held across an `.await`. In a future that moves between threads, as those of
+/// `async` functions that other workers call, the compiler rejects that; put a block between two `.await`s instead. In a future
+/// that stays on its thread it compiles, but then the span also covers what the thread does for other tasks meanwhile.
 ///
 /// ```
 /// fn train_step() {
@@ -52,6 +52,6 @@ pub use thread_state::{Entered, at_home, hide, is_recorded, is_showing, outside}
 #[macro_export]
 macro_rules! record_function {
     ($name:expr) => {
-        let _recorded = $crate::scope($crate::Kind::Scope, || ::std::borrow::Cow::from($name));
+        let _scope = $crate::scope($crate::Kind::Scope, || ::std::borrow::Cow::from($name));
     };
 }

@@ -1,5 +1,7 @@
-//! What one worker has recorded.
+//! The recorder of a worker.
 
+mod closed_traces;
+mod event_buffer;
 mod table;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -11,218 +13,220 @@ use telegrad_wire::Rank;
 use crate::clock::Clock;
 use crate::event::{Event, Kind};
 use crate::position::{Position, trace_count, trace_number};
-use crate::recorders as watching;
+use crate::recorders;
 use crate::sink::Sink;
 use crate::subscribers;
-use crate::thread_state as current;
+use crate::thread_state;
 
-pub use table::Collected;
-use table::{Books, name_thread};
+pub use event_buffer::Collected;
+use event_buffer::name_thread;
+use table::TraceTable;
 
-/// The trace of a world that is recorded from its start to its end; the next one if shapes are asked for.
+/// The trace of a world that is recorded from start to end; the next number if shapes are recorded.
 pub const WHOLE_WORLD: u64 = 2;
 
-/// Marks the number of recordings of a process where subscribers want to see what happens.
+/// The bit of `Recorder::watchers` that says that subscribers watch.
 const SUBSCRIBERS: usize = 1 << (usize::BITS - 1);
 
-/// Tells the name of a worker.
-struct Names(Box<dyn Fn(Rank) -> Option<String> + Send + Sync>);
+/// Returns the name of a worker.
+struct WorkerNames(Box<dyn Fn(Rank) -> Option<String> + Send + Sync>);
 
-impl std::fmt::Debug for Names {
+impl std::fmt::Debug for WorkerNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Names")
+        f.write_str("WorkerNames")
     }
 }
 
-/// Keeps what happens on one worker, for those who want to know.
+/// Records the events of one worker.
 ///
-/// As long as nobody does, it is asked by every call and answers after two looks.
+/// Every call asks whether it is recorded; while nothing records, the answer takes two loads.
 #[derive(Debug)]
 pub struct Recorder {
     worker: Rank,
     clock: Clock,
-    /// How many recordings of this process there are, and [`SUBSCRIBERS`] if those want to see it.
+    /// The number of process recordings, and [`SUBSCRIBERS`] while subscribers watch.
     watchers: AtomicUsize,
-    /// How many of the recordings ask for shapes.
+    /// The number of process recordings that ask for shapes.
     with_shapes: AtomicUsize,
-    /// The trace of what happens outside of profiles: 0, or [`WHOLE_WORLD`], or that with shapes.
-    outside: AtomicU64,
+    /// The trace of events outside of profiles: 0, [`WHOLE_WORLD`], or that with shapes.
+    default_trace: AtomicU64,
     next_span: AtomicU64,
     next_trace: AtomicU64,
-    books: Mutex<Books>,
-    /// Where everything is written, if it is. Apart from the books: a slow disk is not to hold up those.
+    table: Mutex<TraceTable>,
+    /// The file that all events are written to. It has its own lock, so that a slow disk does not hold up the table.
     sink: Mutex<Option<Sink>>,
     has_sink: AtomicBool,
-    names: OnceLock<Names>,
+    names: OnceLock<WorkerNames>,
 }
 
 impl Recorder {
-    /// One for this worker, with nothing to record. Its spans are numbered from `seed` on, so that those of different
-    /// lives differ.
+    /// Creates a recorder with nothing to record. Spans are numbered from `seed` on, so that those of two incarnations
+    /// differ.
     pub fn new(worker: Rank, clock: Clock, seed: u64) -> Arc<Self> {
         let recorder = Arc::new(Self {
             worker,
             clock,
             watchers: AtomicUsize::new(0),
             with_shapes: AtomicUsize::new(0),
-            outside: AtomicU64::new(0),
+            default_trace: AtomicU64::new(0),
             next_span: AtomicU64::new(seed | 1),
             next_trace: AtomicU64::new(1),
-            books: Mutex::new(Books::new(worker)),
+            table: Mutex::new(TraceTable::new(worker)),
             sink: Mutex::default(),
             has_sink: AtomicBool::new(false),
             names: OnceLock::new(),
         });
-        watching::add(&recorder);
+        recorders::register(&recorder);
         recorder
     }
 
-    /// Has the workers called by their names, where subscribers see them.
-    pub fn name_by(&self, names: impl Fn(Rank) -> Option<String> + Send + Sync + 'static) {
-        // The first word counts.
-        let _ = self.names.set(Names(Box::new(names)));
+    /// Sets how workers are named for subscribers. The first call counts.
+    pub fn set_worker_names(&self, names: impl Fn(Rank) -> Option<String> + Send + Sync + 'static) {
+        let _ = self.names.set(WorkerNames(Box::new(names)));
     }
 
-    /// The name of a worker.
-    pub(crate) fn name(&self, worker: Rank) -> String {
+    /// Returns the name of a worker.
+    pub(crate) fn worker_name(&self, worker: Rank) -> String {
         let known = self.names.get().and_then(|names| names.0(worker));
         known.unwrap_or_else(|| format!("rank {worker}"))
     }
 
-    /// Subscribers want to see what is recorded, or no longer.
-    pub(crate) fn subscribe(&self, wanted: bool) {
+    /// Sets whether subscribers watch this worker.
+    pub(crate) fn set_subscribed(&self, wanted: bool) {
         let before = if wanted {
             self.watchers.fetch_or(SUBSCRIBERS, SeqCst)
         } else {
             self.watchers.fetch_and(!SUBSCRIBERS, SeqCst)
         };
         match (before & SUBSCRIBERS != 0, wanted) {
-            (false, true) => watching::begin(false),
-            (true, false) => watching::end(false),
+            (false, true) => recorders::add_watcher(false),
+            (true, false) => recorders::remove_watcher(false),
             _ => {}
         }
     }
 
-    fn record_all(&self) {
+    fn add_recording(&self) {
         self.watchers.fetch_add(1, SeqCst);
-        watching::begin(true);
+        recorders::add_watcher(true);
     }
 
-    fn no_longer(&self) {
+    fn remove_recording(&self) {
         self.watchers.fetch_sub(1, SeqCst);
-        watching::end(true);
+        recorders::remove_watcher(true);
     }
 
-    /// Whether everything is kept that this worker does, and not only shown.
+    /// Returns whether a process recording or a sink keeps everything.
     pub(crate) fn has_recordings(&self) -> bool {
         self.watchers.load(Relaxed) & !SUBSCRIBERS > 0
     }
 
-    /// Whether the shapes of tensors are to be noted there.
+    /// Returns whether shapes of tensors are recorded at this position.
     pub(crate) fn wants_shapes(&self, at: Position) -> bool {
         at.has_shapes() || self.with_shapes.load(Relaxed) > 0
     }
 
-    /// Whether something that happens there is kept, and not only shown.
+    /// Returns whether events of this trace are kept, and not only shown to subscribers.
     #[inline]
     fn keeps(&self, trace: u64) -> bool {
         trace != 0 || self.has_recordings()
     }
 
-    /// Whether somebody wants something of this kind that happens there.
+    /// Returns whether events of this kind are kept or shown at this position.
     #[inline]
     pub(crate) fn wants(&self, kind: &Kind, at: Position) -> bool {
-        !at.is_unseen() && (self.keeps(at.trace) || !subscribers::is_too_much(kind))
+        !at.is_unseen() && (self.keeps(at.trace) || !subscribers::is_detail_disabled(kind))
     }
 
-    /// The worker's clock.
+    /// Returns the worker's clock.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// The worker.
+    /// Returns the worker's rank.
     pub fn worker(&self) -> Rank {
         self.worker
     }
 
-    /// Where this thread is, if what it does is recorded.
+    /// Returns the position of this thread, if its spans are recorded here.
     #[inline]
     pub fn here(self: &Arc<Self>) -> Option<Position> {
-        current::of(self)
+        thread_state::position_in(self)
     }
 
-    /// Where a request is that came with this trace and was caused by this span, if it is recorded.
+    /// Returns the position of a request with this trace and parent span, if it is recorded.
     #[inline]
-    pub fn arriving(&self, trace: u64, span: u64) -> Option<Position> {
+    pub fn arrival_position(&self, trace: u64, span: u64) -> Option<Position> {
         match trace {
-            0 => self.outside(span),
-            // No worker says anything else.
-            _ if trace > WHOLE_WORLD + 1 && Position::opener(trace).is_none() => self.outside(span),
+            0 => self.default_position(span),
+            // Not a trace that a worker can have opened: the request is malformed.
+            _ if trace > WHOLE_WORLD + 1 && Position::opener(trace).is_none() => self.default_position(span),
             _ => Some(Position { trace, span }),
         }
     }
 
-    /// Whether everything is recorded that this worker does, or shown to subscribers.
+    /// Returns whether all events of this worker are recorded or shown to subscribers.
     #[inline]
     pub fn is_watched(&self) -> bool {
         self.watchers.load(Relaxed) > 0
     }
 
+    /// Returns the position of events outside of profiles, if they are recorded.
     #[inline]
-    pub(crate) fn outside(&self, span: u64) -> Option<Position> {
+    pub(crate) fn default_position(&self, span: u64) -> Option<Position> {
         self.is_watched().then(|| Position {
-            trace: self.outside.load(Relaxed),
+            trace: self.default_trace.load(Relaxed),
             span,
         })
     }
 
-    /// A number for a span.
+    /// Returns an unused span number.
     pub(crate) fn span_number(&self) -> u64 {
         (u64::from(self.worker) + 1) << 40 | self.next_span.fetch_add(1, Relaxed) & ((1 << 40) - 1)
     }
 
     /// Opens a trace.
     pub fn open(&self, with_shapes: bool) -> u64 {
-        let mut books = self.books.lock();
-        // Under the lock: whoever is told up to which all are over is not to be told so of this one.
+        let mut table = self.table.lock();
+        // Counted under the lock, so that `oldest_open_before` cannot pass this trace before it is in the table.
         let count = self.next_trace.fetch_add(1, SeqCst);
         let trace = trace_number(self.worker, count, with_shapes);
-        books.open(trace);
+        table.open(trace);
         trace
     }
 
-    /// Whether this trace, which this worker has opened, is open.
+    /// Returns whether a trace that this worker opened is still open.
     pub fn is_open(&self, trace: u64) -> bool {
-        self.books.lock().has(trace)
+        self.table.lock().contains(trace)
     }
 
-    /// All traces of this worker before this one are over, and `trace` is not before it.
-    pub fn over_before(&self, trace: u64) -> u64 {
-        let books = self.books.lock();
-        let oldest = books.oldest().unwrap_or_else(|| self.next_trace.load(SeqCst));
+    /// Returns the oldest open trace of this worker, as its count, but at most that of `trace`. All traces before it are closed.
+    pub fn oldest_open_before(&self, trace: u64) -> u64 {
+        let table = self.table.lock();
+        let oldest = table.oldest_own().unwrap_or_else(|| self.next_trace.load(SeqCst));
         oldest.min(trace_count(trace))
     }
 
-    /// A span begins, perhaps a call to another worker: whether its trace will have room for it. Nothing when that is over.
+    /// Begins a span, which is a call if `callee` is given. Returns whether memory was reserved for its event; `None` if
+    /// the trace is closed.
     pub(crate) fn begin(&self, trace: u64, callee: Option<Rank>) -> Option<bool> {
         if !self.keeps(trace) {
             return Some(false);
         }
-        self.books.lock().begin(trace, callee)
+        self.table.lock().begin(trace, callee)
     }
 
-    /// Somebody may do something in this trace yet, until it [leaves](Self::leave): whether that is worth waiting for.
-    pub(crate) fn stay(&self, trace: u64) -> bool {
-        Position::opener(trace).is_some() && self.books.lock().stay(trace)
+    /// Keeps a trace open for work that may still begin, until it is [released](Self::release). Returns whether it is open.
+    pub(crate) fn hold(&self, trace: u64) -> bool {
+        Position::opener(trace).is_some() && self.table.lock().hold(trace)
     }
 
-    /// Whoever has stayed will do nothing more.
-    pub(crate) fn leave(&self, trace: u64) {
-        self.books.lock().leave(trace);
+    /// Undoes [`hold`](Self::hold).
+    pub(crate) fn release(&self, trace: u64) {
+        self.table.lock().release(trace);
     }
 
-    /// A span is over, that there is room for or not.
-    pub(crate) fn end(&self, trace: u64, event: Event, has_room: bool) {
+    /// Ends a span. `is_reserved` is the result of [`begin`](Self::begin).
+    pub(crate) fn end(&self, trace: u64, event: Event, is_reserved: bool) {
         if !self.keeps(trace) {
             return;
         }
@@ -230,78 +234,76 @@ impl Recorder {
         if is_written {
             self.write(&event);
         }
-        let mut books = self.books.lock();
+        let mut table = self.table.lock();
         if is_written {
-            name_thread(&mut books.written, event.thread);
+            name_thread(&mut table.written_threads, event.thread);
         }
-        books.end(trace, event, has_room);
+        table.end(trace, event, is_reserved);
     }
 
-    /// What has been recorded of a trace after the first `from` events, which whoever asks has got. With `last` nothing more is
-    /// recorded of it, and it is over once all of it has been asked for.
+    /// Returns the events of a trace after the first `from`, which the collector already has. With `last` the trace takes
+    /// no more events, and closes once the last one is returned.
     pub fn collect(&self, trace: u64, from: u64, last: bool) -> Collected {
-        self.books.lock().collect(trace, from, last)
+        self.table.lock().collect(trace, from, last)
     }
 
-    /// The worker that has opened this trace says that all of its own before `count` are over.
+    /// Closes all traces of the opener of `trace` that it counted before `count`.
     pub fn close_before(&self, trace: u64, count: u64) {
         if let Some(opener) = Position::opener(trace) {
-            self.books.lock().over_below(opener, count);
+            self.table.lock().close_below(opener, count);
         }
     }
 
-    /// Forgets a trace of another worker; whom it had something done by here.
+    /// Drops a remote trace; returns the workers called for it.
     pub fn forget(&self, trace: u64) -> Vec<Rank> {
         let is_own = Position::opener(trace) == Some(self.worker);
         if is_own {
             return Vec::new();
         }
-        self.books.lock().forget(trace)
+        self.table.lock().forget(trace)
     }
 
-    /// Forgets the traces of a worker that is gone; which there were, and whom each had something done by.
-    pub fn gone(&self, opener: Rank) -> Vec<(u64, Vec<Rank>)> {
-        self.books.lock().gone(opener)
+    /// Drops all traces of a lost worker; returns them, each with the workers called for it.
+    pub fn forget_traces_of(&self, opener: Rank) -> Vec<(u64, Vec<Rank>)> {
+        self.table.lock().forget_traces_of(opener)
     }
 
-    /// The traces of other workers that this one keeps something of.
-    pub fn of_others(&self) -> Vec<u64> {
-        self.books.lock().of_others()
+    /// Returns the traces of other workers that this worker has events of.
+    pub fn remote_traces(&self) -> Vec<u64> {
+        self.table.lock().remote_traces()
     }
 
-    /// How many traces this worker keeps something of.
-    pub fn traces(&self) -> usize {
-        self.books.lock().traces()
+    /// Returns the number of traces in the table.
+    pub fn trace_count(&self) -> usize {
+        self.table.lock().len()
     }
 
-    /// Records everything that this worker does from now on, with the shapes of tensors or without; the number of the
-    /// recording.
-    pub fn watch(&self, shapes: bool) -> u64 {
+    /// Starts to record everything that this worker does; returns the number of the recording.
+    pub fn start_recording(&self, shapes: bool) -> u64 {
         let number = self.next_trace.fetch_add(1, SeqCst);
-        self.books.lock().watch(number, shapes);
+        self.table.lock().start_recording(number, shapes);
         self.with_shapes.fetch_add(usize::from(shapes), SeqCst);
-        self.record_all();
+        self.add_recording();
         number
     }
 
-    /// What has been recorded since; it ends.
-    pub fn unwatch(&self, number: u64) -> Collected {
-        let ended = self.books.lock().unwatch(number);
+    /// Stops a recording; returns its events.
+    pub fn stop_recording(&self, number: u64) -> Collected {
+        let ended = self.table.lock().stop_recording(number);
         let Some((collected, shapes)) = ended else {
             return Collected::default();
         };
-        self.no_longer();
+        self.remove_recording();
         self.with_shapes.fetch_sub(usize::from(shapes), SeqCst);
         collected
     }
 
-    /// Writes everything that this worker does from now on to a file, as part of the recording of its whole world, with the
-    /// shapes of tensors or without.
+    /// Writes all events to a file from now on, as part of a recording of the whole world.
     pub fn write_to(&self, sink: Sink, shapes: bool) {
         *self.sink.lock() = Some(sink);
         self.has_sink.store(true, SeqCst);
-        self.outside.store(WHOLE_WORLD + u64::from(shapes), SeqCst);
-        self.record_all();
+        self.default_trace.store(WHOLE_WORLD + u64::from(shapes), SeqCst);
+        self.add_recording();
     }
 
     fn write(&self, event: &Event) {
@@ -310,23 +312,23 @@ impl Recorder {
         let Some(Err(error)) = sink.as_mut().map(|sink| sink.write(&line)) else {
             return;
         };
-        // After a line that was not written whole there must be no other, but for one that says so.
+        // A line that was written in part must be the last one, but for the one that reports the error.
         if let Some(sink) = sink.take() {
-            sink.give_up(&error);
+            sink.stop(&error);
         }
         drop(sink);
-        let _muted = current::mute();
-        tracing::warn!(worker = self.name(self.worker), %error, "what it does is recorded no further");
+        let _in_subscriber = thread_state::enter_subscriber();
+        tracing::warn!(worker = self.worker_name(self.worker), %error, "recording stopped: the file cannot be written");
     }
 
-    /// The worker has ended: completes the file, and shows nothing to subscribers any more.
+    /// Ends the recorder with its worker: completes the file, and stops showing spans to subscribers.
     pub fn close(&self) {
-        watching::remove(self);
+        recorders::unregister(self);
         if !self.has_sink.swap(false, SeqCst) {
             return;
         }
-        self.no_longer();
-        let threads = std::mem::take(&mut self.books.lock().written);
+        self.remove_recording();
+        let threads = std::mem::take(&mut self.table.lock().written_threads);
         if let Some(sink) = self.sink.lock().take() {
             sink.close(threads);
         }
@@ -335,7 +337,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        watching::remove(self);
+        recorders::unregister(self);
     }
 }
 

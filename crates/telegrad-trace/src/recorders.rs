@@ -1,5 +1,6 @@
-//! The recorders of this process, for threads that are nowhere: whether anybody wants to know what they do, and whom they
-//! work for.
+//! The recorders of this process.
+//!
+//! A thread without a worker looks here whether anything records, and for which worker it must be working.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -10,66 +11,69 @@ use crate::event::Kind;
 use crate::recorder::Recorder;
 use crate::subscribers;
 
-/// All of them. What is recorded of each, the recorder itself knows.
+/// All recorders of the process.
 static RECORDERS: Mutex<Vec<Weak<Recorder>>> = Mutex::new(Vec::new());
 
-/// For how many everything is recorded: each recording counts, and each recorder that is shown to subscribers.
+/// The number of process recordings, plus the number of recorders that subscribers watch.
 static WATCHERS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many of those are recordings.
+/// The number of process recordings.
 static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// There is another recorder.
-pub(crate) fn add(recorder: &Arc<Recorder>) {
-    subscribers::ask();
+/// Adds a recorder.
+pub(crate) fn register(recorder: &Arc<Recorder>) {
+    subscribers::register_probes();
     let mut recorders = RECORDERS.lock();
     recorders.push(Arc::downgrade(recorder));
-    recorder.subscribe(subscribers::has_any());
+    recorder.set_subscribed(subscribers::has_any());
 }
 
-/// A recorder ends: nothing of it is shown any more.
-pub(crate) fn remove(recorder: &Recorder) {
+/// Removes a recorder that ends, and stops showing its spans to subscribers.
+pub(crate) fn unregister(recorder: &Recorder) {
     let mut recorders = RECORDERS.lock();
     recorders.retain(|other| !std::ptr::eq(other.as_ptr(), recorder));
-    recorder.subscribe(false);
+    recorder.set_subscribed(false);
 }
 
-/// Subscribers want something else than before. What they want is read under the lock: whoever comes last has it right.
-pub(crate) fn subscribe() {
+/// Applies a change of the subscribers' interest to all recorders.
+///
+/// The interest is read under the lock, so that the last of several concurrent updates has the current value.
+pub(crate) fn update_interest() {
     let recorders = RECORDERS.lock();
     let known: Vec<_> = recorders.iter().filter_map(Weak::upgrade).collect();
     let wanted = subscribers::has_any();
-    known.iter().for_each(|recorder| recorder.subscribe(wanted));
-    // One of them may end here, and has to be removed.
+    known.iter().for_each(|recorder| recorder.set_subscribed(wanted));
+    // Before `known`: the last reference to a recorder may be dropped here, which takes the lock.
     drop(recorders);
 }
 
-/// One more recording, or one more recorder that is shown.
-pub(crate) fn begin(is_recording: bool) {
+/// Counts a process recording, or a recorder that subscribers watch.
+pub(crate) fn add_watcher(is_recording: bool) {
     RECORDINGS.fetch_add(usize::from(is_recording), SeqCst);
     WATCHERS.fetch_add(1, SeqCst);
 }
 
-/// One less.
-pub(crate) fn end(is_recording: bool) {
+/// Undoes [`add_watcher`].
+pub(crate) fn remove_watcher(is_recording: bool) {
     WATCHERS.fetch_sub(1, SeqCst);
     RECORDINGS.fetch_sub(usize::from(is_recording), SeqCst);
 }
 
-/// Whether everything is recorded for anybody.
+/// Returns whether any worker of this process records everything, or shows it to subscribers.
 #[inline]
-pub(crate) fn is_any() -> bool {
+pub(crate) fn is_any_watched() -> bool {
     WATCHERS.load(Relaxed) > 0
 }
 
-/// The worker that a thread that is nowhere must be working for, where somebody wants something of this kind. Where there are
-/// several, nobody knows which one, whoever records.
-pub(crate) fn only(kind: &Kind) -> Option<Arc<Recorder>> {
-    // Before the lock: there are a lot of these.
-    if RECORDINGS.load(Relaxed) == 0 && subscribers::is_too_much(kind) {
+/// Returns the recorder of the only worker in this process, if it wants events of this kind.
+///
+/// With several workers, the worker of a thread that has none is ambiguous.
+pub(crate) fn only_recorder(kind: &Kind) -> Option<Arc<Recorder>> {
+    // Before the lock: these kinds are frequent.
+    if RECORDINGS.load(Relaxed) == 0 && subscribers::is_detail_disabled(kind) {
         return None;
     }
-    // Let go of outside of the lock: one of them may end here.
+    // Dropped outside of the lock: the last reference to a recorder may be dropped here.
     let known: Vec<_> = RECORDERS.lock().iter().filter_map(Weak::upgrade).collect();
     match &known[..] {
         [only] if only.is_watched() => Some(only.clone()),

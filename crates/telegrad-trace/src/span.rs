@@ -1,4 +1,4 @@
-//! Something that goes on.
+//! Spans: events that have not ended.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,53 +8,53 @@ use parking_lot::Mutex;
 use crate::event::{Event, Kind, Status};
 use crate::position::Position;
 use crate::recorder::Recorder;
-use crate::subscribers::Shown;
-use crate::subscribers::{self, Cause, Origin};
-use crate::thread_state::{self as current, Entered};
+use crate::subscribers::{self, Cause, Origin, SubscriberSpan};
+use crate::thread_state::{self, Entered};
 
-/// An event that is not over yet. It may end on another thread; one that is dropped was cancelled.
+/// An event that has not ended. A span may end on another thread; one that is dropped counts as cancelled.
 #[derive(Debug)]
 pub struct Span {
     recorder: Arc<Recorder>,
     at: Position,
-    /// Whether its trace has room for it.
-    has_room: bool,
-    /// Until it is recorded. No code of subscribers runs under the lock.
-    going: Mutex<Option<Going>>,
+    /// Whether its trace has reserved memory for the event.
+    is_reserved: bool,
+    /// The event until it is recorded. No subscriber code runs under the lock.
+    open: Mutex<Option<OpenEvent>>,
 }
 
 #[derive(Debug)]
-struct Going {
+struct OpenEvent {
     event: Event,
-    seen: Seen,
+    visibility: Visibility,
 }
 
-/// What subscribers see of a span.
+/// How subscribers see a span.
 #[derive(Debug)]
-enum Seen {
-    /// Nothing yet: it has not begun.
-    NotYet(Cause),
-    /// This.
-    Now(Shown),
+enum Visibility {
+    /// Not yet shown, because the span has not begun.
+    Pending(Cause),
+    /// Shown as this span of `tracing`.
+    Shown(SubscriberSpan),
 }
 
 impl Span {
-    /// Begins now, on this thread, under whatever goes on at `at`.
+    /// Begins a span now, on this thread, at the position `at`.
     pub fn new(
         recorder: &Arc<Recorder>,
         at: Position,
         name: impl Into<Cow<'static, str>>,
         kind: Kind,
     ) -> Self {
-        let span = Self::ahead(recorder, at, name, kind, Cause::Around);
+        let span = Self::pending(recorder, at, name, kind, Cause::Current);
         span.show();
         span
     }
 
-    /// As [`new`](Self::new), of something that has yet to [start](Self::start): until then it is not shown to subscribers.
+    /// Creates a span that has not begun. Subscribers do not see it before it [starts](Self::start).
     ///
-    /// Where nothing is recorded ([`Position::is_unseen`]), it is no event, but says so to what it causes.
-    pub fn ahead(
+    /// Where nothing is recorded ([`Position::is_unseen`]) the span has no event, but passes that position on to what it
+    /// causes.
+    pub fn pending(
         recorder: &Arc<Recorder>,
         at: Position,
         name: impl Into<Cow<'static, str>>,
@@ -65,18 +65,18 @@ impl Span {
             return Self {
                 recorder: recorder.clone(),
                 at: Position::UNSEEN,
-                has_room: false,
-                going: Mutex::new(None),
+                is_reserved: false,
+                open: Mutex::new(None),
             };
         }
         let span = recorder.span_number();
-        // What is over must not be opened again by those who hear of it from here.
         let callee = match &kind {
             Kind::Call(call) => Some(call.callee),
             _ => None,
         };
-        let (trace, has_room) = match recorder.begin(at.trace, callee) {
-            Some(has_room) => (at.trace, has_room),
+        // A closed trace is not passed on, so that callees do not open it again.
+        let (trace, is_reserved) = match recorder.begin(at.trace, callee) {
+            Some(is_reserved) => (at.trace, is_reserved),
             None => (0, false),
         };
         let event = Event {
@@ -85,7 +85,7 @@ impl Span {
             name: name.into(),
             kind,
             worker: recorder.worker(),
-            thread: current::thread(),
+            thread: thread_state::thread_number(),
             start: recorder.clock().now(),
             end: 0,
             status: Status::Ok,
@@ -96,104 +96,102 @@ impl Span {
         Self {
             recorder: recorder.clone(),
             at: Position { trace, span },
-            has_room,
-            going: Mutex::new(Some(Going {
+            is_reserved,
+            open: Mutex::new(Some(OpenEvent {
                 event,
-                seen: Seen::NotYet(cause),
+                visibility: Visibility::Pending(cause),
             })),
         }
     }
 
-    /// Whether the shapes of tensors are to be noted.
+    /// Returns whether the recording asks for shapes of tensors.
     pub fn wants_shapes(&self) -> bool {
         self.recorder.wants_shapes(self.at)
     }
 
-    /// Where it is itself: what it causes is under this.
+    /// Returns the position inside this span, for what it causes.
     pub fn position(&self) -> Position {
         self.at
     }
 
-    /// Puts this thread under it.
+    /// Enters the span on this thread.
     pub fn enter(&self) -> Entered {
-        current::enter(&self.recorder, self.at, self.shown())
+        thread_state::enter(&self.recorder, self.at, self.subscriber_span())
     }
 
-    /// What it is known as to the subscribers of other processes.
+    /// Returns the identity of the span for subscribers of other processes.
     pub fn origin(&self) -> Option<Origin> {
-        subscribers::origin(|| self.shown())
+        subscribers::origin(|| self.subscriber_span())
     }
 
-    fn shown(&self) -> Shown {
-        match self.going.lock().as_ref().map(|going| &going.seen) {
-            Some(Seen::Now(shown)) => shown.clone(),
-            _ => Shown::default(),
+    fn subscriber_span(&self) -> SubscriberSpan {
+        match self.open.lock().as_ref().map(|open| &open.visibility) {
+            Some(Visibility::Shown(span)) => span.clone(),
+            _ => SubscriberSpan::default(),
         }
     }
 
-    /// Shows it to subscribers, once.
+    /// Shows the span to subscribers, once.
     fn show(&self) {
         if !subscribers::has_any() {
             return;
         }
-        let (event, cause) = match &*self.going.lock() {
-            Some(Going {
+        let (event, cause) = match &*self.open.lock() {
+            Some(OpenEvent {
                 event,
-                seen: Seen::NotYet(cause),
+                visibility: Visibility::Pending(cause),
             }) => (event.clone(), cause.clone()),
             _ => return,
         };
         let shown = subscribers::show(&self.recorder, &event, &cause);
-        let mut going = self.going.lock();
-        let shown = match &mut *going {
-            Some(going) => {
-                going.seen = Seen::Now(shown);
+        let mut open = self.open.lock();
+        let ended = match &mut *open {
+            Some(open) => {
+                open.visibility = Visibility::Shown(shown);
                 None
             }
-            // It was over before they had seen it.
+            // The span ended on another thread before subscribers had seen it.
             None => Some(shown),
         };
-        drop(going);
-        if let Some(shown) = shown {
+        drop(open);
+        if let Some(shown) = ended {
             subscribers::end(&shown, &event);
         }
     }
 
-    /// What time it is for it.
+    /// Returns the current time on the worker's clock.
     pub fn now(&self) -> u64 {
         self.recorder.clock().now()
     }
 
-    /// It begins only now, on this thread.
+    /// Starts a [pending](Self::pending) span now, on this thread.
     pub fn start(&self) {
-        self.note(|event| {
+        self.update(|event| {
             event.start = self.now();
-            event.thread = current::thread();
+            event.thread = thread_state::thread_number();
         });
         self.show();
     }
 
-    /// What this thread does for the recording that it is in: the number of an event, or 0.
-    pub fn here(&self) -> u64 {
-        current::of(&self.recorder).map_or(0, |at| at.span)
+    /// Returns the span that this thread is in within the same recording, or 0.
+    pub fn current_span(&self) -> u64 {
+        thread_state::position_in(&self.recorder).map_or(0, |at| at.span)
     }
 
-    /// It has waited since `from`, without a thread, until the event of this number had it go on; 0 where none did.
-    pub fn waited(&self, from: u64, until: u64) {
+    /// Records a wait of this span since `from` that held no thread. `until` is the event that ended it, or 0.
+    pub fn record_wait(&self, from: u64, until: u64) {
         let name = |event: &Event| format!("wait in {}", event.name);
-        let going = self.going.lock();
-        let known = going
-            .as_ref()
-            .map(|going| (name(&going.event), going.event.thread));
-        drop(going);
+        let open = self.open.lock();
+        let known = open.as_ref().map(|open| (name(&open.event), open.event.thread));
+        drop(open);
         if let Some((name, thread)) = known {
-            // Subscribers see what goes on, not what is past.
-            let wait = Self::ahead(
+            // Never started, so that subscribers do not see it: it is already over.
+            let wait = Self::pending(
                 &self.recorder,
                 self.at,
                 name,
                 Kind::Wait { call: until },
-                Cause::Around,
+                Cause::Current,
             );
             wait.finish(|event| {
                 event.start = from;
@@ -202,27 +200,31 @@ impl Span {
         }
     }
 
-    /// Adds to what is known of it, unless it is over.
-    pub fn note(&self, change: impl FnOnce(&mut Event)) {
-        if let Some(going) = &mut *self.going.lock() {
-            change(&mut going.event);
+    /// Changes the event, unless the span has ended.
+    pub fn update(&self, change: impl FnOnce(&mut Event)) {
+        if let Some(open) = &mut *self.open.lock() {
+            change(&mut open.event);
         }
     }
 
-    /// It is over now, unless it was before or `change` says since when. The first word counts.
+    /// Ends the span, now or at the time that `change` sets. The first call counts.
     pub fn finish(&self, change: impl FnOnce(&mut Event)) {
-        let Some(Going { mut event, seen }) = self.going.lock().take() else {
+        let Some(OpenEvent {
+            mut event,
+            visibility,
+        }) = self.open.lock().take()
+        else {
             return;
         };
         change(&mut event);
         if event.end == 0 {
             event.end = self.now();
         }
-        if let Seen::Now(shown) = &seen {
+        if let Visibility::Shown(shown) = &visibility {
             subscribers::end(shown, &event);
         }
-        drop(seen);
-        self.recorder.end(self.at.trace, event, self.has_room);
+        drop(visibility);
+        self.recorder.end(self.at.trace, event, self.is_reserved);
     }
 }
 

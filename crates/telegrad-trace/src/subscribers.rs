@@ -1,203 +1,88 @@
-//! What subscribers of `tracing` see.
+//! Recorded events as spans of `tracing`.
 //!
-//! Every event that is recorded is also a span of `tracing`, if a subscriber wants it, for as long as it goes on: with
-//! the target [`TARGET`], at the level of debugging, or of tracing for operators, layers and waiting, which there are a lot
-//! of. A subscriber that wants them is enough for things to be recorded; then they are kept nowhere else. What subscribers want
-//! is known from them when they are set; of one that was set for a thread and is gone, it is known with the next one.
+//! Every event is also a span of `tracing` with the target [`TARGET`] while it lasts, if a subscriber wants it: at level TRACE for
+//! operators, layers, waits and decoding, which are frequent, at level DEBUG for the rest. Events that only subscribers want
+//! are kept nowhere. The interest of subscribers is known when they are installed; that of a thread's subscriber that was
+//! removed is corrected when the next one is installed.
 //!
-//! Within a process such a span is under whatever span of `tracing` the thread is in. That of a call which comes
-//! from another process has a cause there, which only the subscriber's own numbers can tell: [`Propagate`].
+//! Within a process the parent of a span is the current span of the thread. The span of a call from another process has its
+//! parent there, which only the subscriber's own numbers can name: [`Propagate`].
 //!
-//! Subscribers are somebody else's code, in the middle of ours: whatever they do is kept [`aside`] (S45, S47).
+//! Subscribers are foreign code that runs in the middle of this crate's: it runs inside [`call_subscriber`] (S58, S62).
 
-mod shown_span;
+mod interest;
+mod propagate;
+mod subscriber_span;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Once, OnceLock};
+use std::sync::Once;
 
-use telegrad_wire::Wire;
 use tracing::field::Empty;
-use tracing::level_filters::STATIC_MAX_LEVEL;
 use tracing::{Span, debug_span, dispatcher, trace_span};
-use tracing_core::callsite::{self, Callsite};
-use tracing_core::subscriber::NoSubscriber;
-use tracing_core::{Interest, Kind as Callsites, Level, Metadata};
 
 use crate::event::{Event, Kind, Status};
 use crate::recorder::Recorder;
-use crate::recorders as watching;
-use crate::thread_state as current;
-pub use shown_span::Shown;
+use crate::thread_state;
+
+pub(crate) use interest::{has_any, is_detail_disabled, register_probes};
+pub(crate) use propagate::origin;
+pub use propagate::{Origin, Propagate, propagate};
+pub use subscriber_span::SubscriberSpan;
 
 /// The target of all spans.
 pub const TARGET: &str = "telegrad::trace";
 
-/// A span of another process that caused something here, in the numbers of OpenTelemetry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
-pub struct Origin {
-    /// The trace: its high half and its low one.
-    pub trace: (u64, u64),
-    /// The span.
-    pub span: u64,
-    /// The flags of the trace: 1 if it is sampled.
-    pub flags: u8,
-}
-
-/// Carries causes from process to process. It is asked with every call, and must not wait for anything.
-pub trait Propagate: Send + Sync {
-    /// What a span is known as elsewhere; nothing if it is not. Asked more than once where a call is sent again.
-    fn origin(&self, span: &Span) -> Option<Origin>;
-
-    /// A span that has just begun was caused by that one.
-    fn adopt(&self, span: &Span, origin: Origin);
-}
-
-static PROPAGATE: OnceLock<&'static dyn Propagate> = OnceLock::new();
-
-/// Has causes carried from process to process from now on. The first word counts.
-pub fn propagate(by: &'static dyn Propagate) {
-    PROPAGATE.get_or_init(|| by);
-}
-
-/// Stands for spans of one name where subscribers are asked what they want.
-struct Probe {
-    about: Metadata<'static>,
-    /// What it says of [`WANTED`].
-    bit: u8,
-}
-
-/// The bits of the probes that somebody wants to see.
-static WANTED: AtomicU8 = AtomicU8::new(0);
-
-impl Callsite for Probe {
-    fn set_interest(&self, interest: Interest) {
-        // What is compiled out is not seen, whatever a subscriber wants.
-        let wanted = !interest.is_never() && *self.about.level() <= STATIC_MAX_LEVEL;
-        if wanted {
-            WANTED.fetch_or(self.bit, SeqCst);
-        } else {
-            WANTED.fetch_and(!self.bit, SeqCst);
-        }
-        watching::subscribe();
-    }
-
-    fn metadata(&self) -> &Metadata<'_> {
-        &self.about
-    }
-}
-
-macro_rules! probe {
-    ($probe:ident, $bit:expr, $level:ident, $name:literal: $($field:literal)*) => {
-        static $probe: Probe = Probe {
-            about: tracing_core::metadata! {
-                name: $name,
-                target: TARGET,
-                level: Level::$level,
-                fields: &[$($field),*],
-                callsite: &$probe,
-                kind: Callsites::SPAN,
-            },
-            bit: $bit,
-        };
-    };
-}
-
-const DETAILS: u8 = 8;
-
-probe! { CALLS, 1, DEBUG, "call":
-    "otel.name" "otel.kind" "otel.status_code" "otel.status_description" "rpc.system" "rpc.method"
-    "verb" "from" "to" "sent_bytes" "received_bytes" "tensor_bytes"
-}
-probe! { EXECUTIONS, 2, DEBUG, "execution":
-    "otel.name" "otel.kind" "otel.status_code" "otel.status_description" "rpc.system" "rpc.method"
-    "from" "on" "tensor_bytes"
-}
-probe! { SCOPES, 4, DEBUG, "scope":
-    "otel.name" "otel.status_code" "otel.status_description" "kind" "on" "tensor_bytes"
-}
-probe! { ALL_DETAILS, DETAILS, TRACE, "detail":
-    "otel.name" "otel.status_code" "otel.status_description" "kind" "on" "tensor_bytes"
-}
-
-/// From now on this process knows what its subscribers want.
-pub(crate) fn ask() {
-    static ASKED: Once = Once::new();
-    ASKED.call_once(|| {
-        for probe in [&CALLS, &EXECUTIONS, &SCOPES, &ALL_DETAILS] {
-            callsite::register(probe);
-        }
-        // If `tracing` knows of one subscriber only, it has asked the one that this thread has, which need not be it. With two
-        // it asks all that there are, whatever thread they were set for; and once more without the second.
-        drop(dispatcher::Dispatch::new(NoSubscriber::default()));
-        callsite::rebuild_interest_cache();
-    });
-}
-
-/// Runs code of subscribers. Nothing that it does is recorded (S47), and when it panics, that is the end of it: what is recorded
-/// never fails what it records (S45).
-pub(crate) fn aside<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let _muted = current::mute();
+/// Runs code of subscribers. It is not recorded (S62), and its panics do not reach what it observes (S58).
+pub(crate) fn call_subscriber<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let _in_subscriber = thread_state::enter_subscriber();
     let result = catch_unwind(AssertUnwindSafe(f));
     if result.is_err() {
-        static TOLD: Once = Once::new();
-        // By way of subscribers, too.
-        let tell = || tracing::error!("a subscriber has panicked: it does not see everything");
-        TOLD.call_once(|| drop(catch_unwind(AssertUnwindSafe(tell))));
+        static LOGGED: Once = Once::new();
+        // The log goes to subscribers, which may panic again.
+        let log =
+            || tracing::error!("a subscriber of tracing panicked; the spans that it sees are incomplete");
+        LOGGED.call_once(|| drop(catch_unwind(AssertUnwindSafe(log))));
     }
     result.ok()
 }
 
-/// Whether there is anybody who wants to see anything.
-pub(crate) fn has_any() -> bool {
-    WANTED.load(Relaxed) != 0
-}
-
-/// Whether there is a lot of this kind, and it is nobody but subscribers who could want it, and they do not.
-pub(crate) fn is_too_much(kind: &Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Operator | Kind::Layer | Kind::Wait { .. } | Kind::Codec
-    ) && WANTED.load(Relaxed) & DETAILS == 0
-}
-
-/// What a span that is shown is under.
+/// The parent of a span that is shown to subscribers.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// Whatever the thread is in that it begins on.
-    Around,
+    /// The current span of the thread on which it begins.
+    Current,
     /// A span of this process, or none.
-    Here(Shown),
-    /// One of another process, if it is known.
-    Elsewhere(Option<Origin>),
+    Local(SubscriberSpan),
+    /// A span of another process, if it is known.
+    Remote(Option<Origin>),
 }
 
 impl Cause {
-    /// What this thread is in, for something that begins on another.
-    pub fn here() -> Self {
+    /// Returns the current span of this thread, for a span that begins on another thread.
+    pub fn capture() -> Self {
         if has_any() {
-            Self::Here(Shown::here())
+            Self::Local(SubscriberSpan::current())
         } else {
-            Self::Around
+            Self::Current
         }
     }
 }
 
-/// Makes the span of an event, as a child of `$parent` if that is given, else of what the thread is in.
+/// Creates the span of an event, as a child of `$parent` if given, else of the current span of the thread.
 macro_rules! span_of {
     ($recorder:ident, $event:ident $(, parent: $parent:expr)?) => {{
         let (recorder, event, name) = ($recorder, $event, &*$event.name);
-        macro_rules! inside {
-            ($span:ident, $called:literal) => {
+        macro_rules! scope_span {
+            ($span:ident, $name:literal) => {
                 $span!(
                     target: TARGET,
                     $(parent: $parent,)?
-                    $called,
+                    $name,
                     otel.name = name,
                     otel.status_code = Empty,
                     otel.status_description = Empty,
                     kind = event.kind.name(),
-                    on = recorder.name(event.worker),
+                    on = recorder.worker_name(event.worker),
                     tensor_bytes = Empty,
                 )
             };
@@ -214,8 +99,8 @@ macro_rules! span_of {
                 rpc.system = "telegrad",
                 rpc.method = name,
                 verb = &*call.verb,
-                from = recorder.name(event.worker),
-                to = recorder.name(call.callee),
+                from = recorder.worker_name(event.worker),
+                to = recorder.worker_name(call.callee),
                 sent_bytes = Empty,
                 received_bytes = Empty,
                 tensor_bytes = Empty,
@@ -230,47 +115,47 @@ macro_rules! span_of {
                 otel.status_description = Empty,
                 rpc.system = "telegrad",
                 rpc.method = name,
-                from = recorder.name(execution.caller),
-                on = recorder.name(event.worker),
+                from = recorder.worker_name(execution.caller),
+                on = recorder.worker_name(event.worker),
                 tensor_bytes = Empty,
             ),
-            Kind::Scope | Kind::Autograd | Kind::Optimizer => inside!(debug_span, "scope"),
-            Kind::Operator | Kind::Layer | Kind::Wait { .. } | Kind::Codec => inside!(trace_span, "detail"),
+            Kind::Scope | Kind::Autograd | Kind::Optimizer => scope_span!(debug_span, "scope"),
+            Kind::Operator | Kind::Layer | Kind::Wait { .. } | Kind::Codec => scope_span!(trace_span, "detail"),
         }
     }};
 }
 
-/// Shows that something begins.
-pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> Shown {
-    let span = aside(|| {
-        let under = |parent| span_of!(recorder, event, parent: parent);
+/// Shows the start of an event to subscribers.
+pub(crate) fn show(recorder: &Recorder, event: &Event, cause: &Cause) -> SubscriberSpan {
+    let span = call_subscriber(|| {
+        let child_of = |parent| span_of!(recorder, event, parent: parent);
         match cause {
-            Cause::Around => span_of!(recorder, event),
-            Cause::Here(parent) => match parent.number() {
-                // This thread may have another subscriber, to which the number says something else.
-                Some((id, subscriber)) => dispatcher::with_default(&subscriber, || under(Some(id))),
-                None => under(None),
+            Cause::Current => span_of!(recorder, event),
+            Cause::Local(parent) => match parent.id() {
+                // Under the subscriber that gave the id: to that of this thread it may mean another span.
+                Some((id, subscriber)) => dispatcher::with_default(&subscriber, || child_of(Some(id))),
+                None => child_of(None),
             },
-            Cause::Elsewhere(origin) => {
-                let span = under(None);
-                if let (Some(by), Some(origin)) = (PROPAGATE.get(), origin) {
-                    by.adopt(&span, *origin);
+            Cause::Remote(origin) => {
+                let span = child_of(None);
+                if let Some(origin) = origin {
+                    propagate::adopt(&span, *origin);
                 }
                 span
             }
         }
     });
-    span.map(Shown::new).unwrap_or_default()
+    span.map(SubscriberSpan::new).unwrap_or_default()
 }
 
-/// Shows how it has ended. That it has, they see when the last of `shown` goes.
-pub(crate) fn end(shown: &Shown, event: &Event) {
+/// Shows the outcome of an event to subscribers. Its end they see when the last clone of `shown` is dropped.
+pub(crate) fn end(shown: &SubscriberSpan, event: &Event) {
     if let Some(span) = shown.span() {
-        aside(|| note(span, event));
+        call_subscriber(|| set_fields(span, event));
     }
 }
 
-fn note(span: &Span, event: &Event) {
+fn set_fields(span: &Span, event: &Event) {
     if let Kind::Call(call) = &event.kind {
         span.record("sent_bytes", call.sent_bytes);
         span.record("received_bytes", call.received_bytes);
@@ -278,19 +163,11 @@ fn note(span: &Span, event: &Event) {
     if event.tensor_bytes > 0 {
         span.record("tensor_bytes", event.tensor_bytes);
     }
-    let why = match &event.status {
+    let description = match &event.status {
         Status::Ok => return,
-        Status::Failed(why) => why.clone(),
+        Status::Failed(error) => error.clone(),
         other => other.to_string(),
     };
     span.record("otel.status_code", "ERROR");
-    span.record("otel.status_description", why);
-}
-
-/// What a span is known as in other processes. Asked for only if somebody carries it there.
-pub(crate) fn origin(shown: impl FnOnce() -> Shown) -> Option<Origin> {
-    let by = PROPAGATE.get()?;
-    let shown = shown();
-    let span = shown.span()?;
-    aside(|| by.origin(span)).flatten()
+    span.record("otel.status_description", description);
 }

@@ -1,4 +1,4 @@
-//! Where a thread is in a recording.
+//! What a thread records: its worker, its position, or nothing.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -7,69 +7,83 @@ use std::sync::Arc;
 
 use crate::position::Position;
 use crate::recorder::Recorder;
-use crate::recorders as watching;
-use crate::subscribers::Shown;
+use crate::recorders;
+use crate::subscribers::SubscriberSpan;
+
+/// What a thread records.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum ThreadState {
+    /// The thread has no worker.
+    #[default]
+    Unassigned,
+    /// The thread works for this worker, outside of any span.
+    Assigned(Arc<Recorder>),
+    /// The thread records nothing.
+    Hidden,
+    /// The thread works on behalf of a subscriber; neither it nor its callees record.
+    Unseen,
+    /// The thread is in a span.
+    InSpan(SpanState),
+}
 
 #[derive(Clone)]
-pub(crate) struct Current {
+pub(crate) struct SpanState {
     recorder: Arc<Recorder>,
     at: Position,
 }
 
-/// Where a thread is.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Place {
-    /// It does nothing for anybody that is known.
-    #[default]
-    Nowhere,
-    /// It works for this worker, on nothing that is recorded.
-    Outside(Arc<Recorder>),
-    /// It does something that is not recorded.
-    Hidden,
-    /// It works for a subscriber, which is recorded nowhere.
-    Unseen,
-    At(Current),
+impl std::fmt::Debug for SpanState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.at.fmt(f)
+    }
 }
 
-impl Place {
-    fn kind(&self) -> u8 {
-        match self {
-            Self::Nowhere => NOWHERE,
-            Self::Outside(_) => OUTSIDE,
-            Self::Hidden => HIDDEN,
-            Self::Unseen => UNSEEN,
-            Self::At(_) => AT,
+impl ThreadState {
+    /// Returns the state of this thread, for another thread that works on its behalf.
+    pub(crate) fn capture() -> Self {
+        if is_in_subscriber() {
+            return Self::Unseen;
         }
+        CURRENT.with_borrow(Clone::clone)
     }
 
-    /// The trace that it is in, and whose recorder that is of.
+    /// Returns the trace of the span that the thread is in, and its recorder.
     pub(crate) fn trace(&self) -> Option<(&Arc<Recorder>, u64)> {
         match self {
-            Self::At(current) => Some((&current.recorder, current.at.trace)),
+            Self::InSpan(span) => Some((&span.recorder, span.at.trace)),
             _ => None,
         }
     }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Unassigned => UNASSIGNED,
+            Self::Assigned(_) => ASSIGNED,
+            Self::Hidden => HIDDEN,
+            Self::Unseen => UNSEEN,
+            Self::InSpan(_) => IN_SPAN,
+        }
+    }
 }
 
-const NOWHERE: u8 = 0;
+const UNASSIGNED: u8 = 0;
 const HIDDEN: u8 = 1;
-const AT: u8 = 2;
+const IN_SPAN: u8 = 2;
 const UNSEEN: u8 = 3;
-const OUTSIDE: u8 = 4;
+const ASSIGNED: u8 = 4;
 
-/// Beside any of them: subscribers are shown something on this thread. Wherever else it goes meanwhile, and comes back
-/// from, this stays.
-const MUTED: u8 = 8;
+/// Added to the code of any state while a subscriber runs on this thread. Changes of state meanwhile keep this bit.
+const IN_SUBSCRIBER: u8 = 8;
 
 thread_local! {
-    static CURRENT: RefCell<Place> = const { RefCell::new(Place::Nowhere) };
-    /// The kind of place, for those who come by with every call.
-    static KIND: Cell<u8> = const { Cell::new(NOWHERE) };
+    static CURRENT: RefCell<ThreadState> = const { RefCell::new(ThreadState::Unassigned) };
+    /// The code of [`CURRENT`], which every call reads.
+    static CODE: Cell<u8> = const { Cell::new(UNASSIGNED) };
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The number of this thread.
-pub(crate) fn thread() -> u64 {
+/// Returns the system's number of this thread.
+pub(crate) fn thread_number() -> u64 {
     let known = THREAD.get();
     if known != 0 {
         return known;
@@ -79,194 +93,185 @@ pub(crate) fn thread() -> u64 {
     number
 }
 
-/// Where this thread is in what this recorder records.
+/// Returns the position of this thread for spans of `recorder`; `None` if they are not recorded.
 #[inline]
-pub(crate) fn of(recorder: &Arc<Recorder>) -> Option<Position> {
-    match KIND.get() {
+pub(crate) fn position_in(recorder: &Arc<Recorder>) -> Option<Position> {
+    match CODE.get() {
         HIDDEN => None,
-        NOWHERE | OUTSIDE => recorder.outside(0),
-        _ => somewhere(recorder),
+        UNASSIGNED | ASSIGNED => recorder.default_position(0),
+        _ => span_position_in(recorder),
     }
 }
 
-fn somewhere(recorder: &Arc<Recorder>) -> Option<Position> {
-    if KIND.get() != AT {
-        // What is called from here is to know that it is nobody's business.
+fn span_position_in(recorder: &Arc<Recorder>) -> Option<Position> {
+    if CODE.get() != IN_SPAN {
+        // Propagates `UNSEEN`, so that callees do not record either.
         return Some(Position::UNSEEN);
     }
-    let at = CURRENT.with_borrow(|place| match place {
-        Place::At(current) => Arc::ptr_eq(&current.recorder, recorder).then_some(current.at),
+    let at = CURRENT.with_borrow(|state| match state {
+        ThreadState::InSpan(span) => Arc::ptr_eq(&span.recorder, recorder).then_some(span.at),
         _ => None,
     });
-    at.or_else(|| recorder.outside(0))
+    at.or_else(|| recorder.default_position(0))
 }
 
-/// Whose worker this thread works for, and where in what that records, for things that the thread itself does.
-pub(crate) enum Whereabouts {
-    Nowhere,
+/// Where scopes of this thread are recorded.
+pub(crate) enum ScopeTarget {
+    /// The thread has no worker.
+    Unassigned,
+    /// Nowhere.
     Hidden,
-    At(Arc<Recorder>, Position),
+    /// With this recorder, at this position.
+    Recorder(Arc<Recorder>, Position),
 }
 
-pub(crate) fn whereabouts() -> Whereabouts {
-    if KIND.get() & MUTED != 0 {
-        return Whereabouts::Hidden;
+/// Returns where scopes of this thread are recorded.
+pub(crate) fn scope_target() -> ScopeTarget {
+    if is_in_subscriber() {
+        return ScopeTarget::Hidden;
     }
-    CURRENT.with_borrow(|place| match place {
-        Place::Nowhere => Whereabouts::Nowhere,
-        Place::Outside(recorder) => match recorder.outside(0) {
-            Some(at) => Whereabouts::At(recorder.clone(), at),
-            None => Whereabouts::Hidden,
+    CURRENT.with_borrow(|state| match state {
+        ThreadState::Unassigned => ScopeTarget::Unassigned,
+        ThreadState::Assigned(recorder) => match recorder.default_position(0) {
+            Some(at) => ScopeTarget::Recorder(recorder.clone(), at),
+            None => ScopeTarget::Hidden,
         },
-        Place::Hidden | Place::Unseen => Whereabouts::Hidden,
-        Place::At(Current { recorder, at }) => Whereabouts::At(recorder.clone(), *at),
+        ThreadState::Hidden | ThreadState::Unseen => ScopeTarget::Hidden,
+        ThreadState::InSpan(SpanState { recorder, at }) => ScopeTarget::Recorder(recorder.clone(), *at),
     })
 }
 
-/// What this thread does until this is dropped, it does because a subscriber is shown something.
-pub(crate) fn mute() -> Muted {
-    let before = KIND.get();
-    KIND.set(before | MUTED);
-    Muted(before & MUTED != 0)
+/// Marks this thread as running subscriber code until the guard is dropped.
+pub(crate) fn enter_subscriber() -> InSubscriber {
+    let before = CODE.get();
+    CODE.set(before | IN_SUBSCRIBER);
+    InSubscriber {
+        is_nested: before & IN_SUBSCRIBER != 0,
+    }
 }
 
-pub(crate) struct Muted(bool);
+pub(crate) struct InSubscriber {
+    is_nested: bool,
+}
 
-impl Drop for Muted {
+impl Drop for InSubscriber {
     fn drop(&mut self) {
-        if !self.0 {
-            KIND.set(KIND.get() & !MUTED);
+        if !self.is_nested {
+            CODE.set(CODE.get() & !IN_SUBSCRIBER);
         }
     }
 }
 
-/// Whether a subscriber is being shown something on this thread, which may hold what others wait for: whatever the
-/// subscriber does then must not wait for other workers (S47).
-pub fn is_showing() -> bool {
-    KIND.get() & MUTED != 0
+/// Returns whether subscriber code runs on this thread. It must not wait for other workers, because the thread may hold
+/// what they wait for (S63).
+pub fn is_in_subscriber() -> bool {
+    CODE.get() & IN_SUBSCRIBER != 0
 }
 
-/// Whether what this thread does is recorded.
+/// Returns whether scopes of this thread may be recorded.
 #[inline]
 pub fn is_recorded() -> bool {
-    match KIND.get() {
-        AT => true,
-        NOWHERE | OUTSIDE => watching::is_any(),
+    match CODE.get() {
+        IN_SPAN => true,
+        UNASSIGNED | ASSIGNED => recorders::is_any_watched(),
         _ => false,
     }
 }
 
-/// What is recorded from here on is under this, until it is dropped; on the thread where it was made.
+/// Restores the previous state of the thread when it is dropped.
 #[derive(Debug)]
-#[must_use = "it ends when it is dropped"]
+#[must_use = "the thread leaves when this is dropped"]
 pub struct Entered {
-    /// Nothing when the thread has stayed where it was. Taken out when this is dropped, and by hand, so that
-    /// nothing is left to be done where nothing was put in.
+    /// `None` if the state was not changed. `ManuallyDrop`, because drop glue would run even then.
     outer: ManuallyDrop<Option<Box<Outer>>>,
     not_send: PhantomData<*const ()>,
 }
 
 impl Entered {
-    /// The thread stays where it is.
-    const NOTHING: Self = Self {
+    const UNCHANGED: Self = Self {
         outer: ManuallyDrop::new(None),
         not_send: PhantomData,
     };
 }
 
-/// Where a thread was before.
+/// What to restore.
 #[derive(Debug)]
 struct Outer {
-    place: Place,
-    /// What subscribers see it leave.
-    shown: Shown,
+    state: ThreadState,
+    /// The span that subscribers see the thread leave.
+    subscriber_span: SubscriberSpan,
 }
 
-impl std::fmt::Debug for Current {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.at.fmt(f)
-    }
-}
-
-/// Puts this thread there, and where subscribers are shown that it is.
-pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, shown: Shown) -> Entered {
-    let place = if at.is_unseen() {
-        Place::Unseen
+/// Enters a span on this thread, also for subscribers.
+pub(crate) fn enter(recorder: &Arc<Recorder>, at: Position, subscriber_span: SubscriberSpan) -> Entered {
+    let state = if at.is_unseen() {
+        ThreadState::Unseen
     } else {
         let recorder = recorder.clone();
-        Place::At(Current { recorder, at })
+        ThreadState::InSpan(SpanState { recorder, at })
     };
-    replace(place, shown)
+    replace(state, subscriber_span)
 }
 
-/// Where this thread is, for another one that works for it.
-pub(crate) fn place() -> Place {
-    if is_showing() {
-        return Place::Unseen;
-    }
-    CURRENT.with_borrow(Clone::clone)
-}
-
-/// This thread works for the worker of this recorder from here on, on nothing that is recorded: what it does is, if everything is that
-/// the worker does. Without a recorder, it is not.
+/// Assigns this thread to the worker of a recorder, outside of any span. Without a recorder, hides the thread.
+///
+/// An assigned thread is recorded if everything that its worker does is.
 #[inline]
-pub fn outside(recorder: impl FnOnce() -> Option<Arc<Recorder>>) -> Entered {
-    if KIND.get() == NOWHERE && !watching::is_any() {
-        return Entered::NOTHING;
+pub fn assign(recorder: impl FnOnce() -> Option<Arc<Recorder>>) -> Entered {
+    if CODE.get() == UNASSIGNED && !recorders::is_any_watched() {
+        return Entered::UNCHANGED;
     }
-    let place = recorder().map_or(Place::Hidden, Place::Outside);
-    replace(place, Shown::default())
+    let state = recorder().map_or(ThreadState::Hidden, ThreadState::Assigned);
+    replace(state, SubscriberSpan::default())
 }
 
-/// As [`outside`], unless it is known what this thread works for.
+/// As [`assign`], unless the thread has a state already.
 #[inline]
-pub fn at_home(recorder: &Arc<Recorder>) -> Entered {
-    if KIND.get() != NOWHERE || !watching::is_any() {
-        return Entered::NOTHING;
+pub fn assign_if_unassigned(recorder: &Arc<Recorder>) -> Entered {
+    if CODE.get() != UNASSIGNED || !recorders::is_any_watched() {
+        return Entered::UNCHANGED;
     }
-    replace(Place::Outside(recorder.clone()), Shown::default())
+    replace(ThreadState::Assigned(recorder.clone()), SubscriberSpan::default())
 }
 
-/// What this thread does from here on is not recorded. What it has other workers do is, if they record everything
-/// themselves.
+/// Stops recording on this thread until the guard is dropped. Callees record as usual if they record everything.
 #[inline]
 pub fn hide() -> Entered {
-    outside(|| None)
+    assign(|| None)
 }
 
-/// Puts this thread there, and back when this is dropped.
-pub(crate) fn replace(with: Place, shown: Shown) -> Entered {
+/// Changes the state of this thread until the guard is dropped.
+pub(crate) fn replace(state: ThreadState, subscriber_span: SubscriberSpan) -> Entered {
     let outer = Outer {
-        place: put(with),
-        shown,
+        state: set(state),
+        subscriber_span,
     };
-    outer.shown.enter();
+    outer.subscriber_span.enter();
     Entered {
         outer: ManuallyDrop::new(Some(Box::new(outer))),
         not_send: PhantomData,
     }
 }
 
-/// Puts this thread there; where it was before.
-fn put(place: Place) -> Place {
-    KIND.set(KIND.get() & MUTED | place.kind());
-    CURRENT.replace(place)
+/// Sets the state of this thread; returns the previous one.
+fn set(state: ThreadState) -> ThreadState {
+    CODE.set(CODE.get() & IN_SUBSCRIBER | state.code());
+    CURRENT.replace(state)
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         if let Some(outer) = self.outer.take() {
-            back(*outer);
+            restore(*outer);
         }
     }
 }
 
-/// Puts this thread back where it was.
 #[cold]
-fn back(outer: Outer) {
-    outer.shown.exit();
-    drop(put(outer.place));
+fn restore(outer: Outer) {
+    outer.subscriber_span.exit();
+    drop(set(outer.state));
 }
 
 #[cfg(test)]
@@ -275,32 +280,32 @@ mod tests {
     use crate::Clock;
 
     #[test]
-    fn what_a_subscriber_does_is_not_recorded_wherever_it_goes() {
+    fn subscriber_code_is_not_recorded_even_on_other_threads() {
         let recorder = Recorder::new(0, Clock::default(), 0);
         let trace = recorder.open(false);
         let at = Position { trace, span: 9 };
-        let entered = enter(&recorder, at, Shown::default());
+        let entered = enter(&recorder, at, SubscriberSpan::default());
         {
-            let _muted = mute();
+            let _in_subscriber = enter_subscriber();
             drop(hide());
-            drop(enter(&recorder, at, Shown::default()));
+            drop(enter(&recorder, at, SubscriberSpan::default()));
             {
-                let _again = mute();
+                let _nested = enter_subscriber();
             }
-            assert!(is_showing() && !is_recorded());
-            assert_eq!(of(&recorder), Some(Position::UNSEEN));
+            assert!(is_in_subscriber() && !is_recorded());
+            assert_eq!(position_in(&recorder), Some(Position::UNSEEN));
             crate::record_function!("unseen");
-            // Nor what it has another thread do, which may wait.
+            // A thread that works on its behalf does not record either, but may wait.
             let here = crate::here();
             let helper = std::thread::spawn(move || {
                 here.run(|| {
                     crate::record_function!("unseen");
-                    assert!(!is_recorded() && !is_showing());
+                    assert!(!is_recorded() && !is_in_subscriber());
                 });
             });
             helper.join().unwrap();
         }
-        assert_eq!(of(&recorder), Some(at));
+        assert_eq!(position_in(&recorder), Some(at));
         drop(entered);
         assert!(recorder.collect(trace, 0, true).events.is_empty());
     }

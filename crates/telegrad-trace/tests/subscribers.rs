@@ -1,6 +1,6 @@
-//! What subscribers of `tracing` see of what is recorded.
+//! Recorded events as spans of `tracing` (S47).
 //!
-//! One test, because what one subscriber wants is recorded for the whole process.
+//! One test, because the interest of a subscriber counts for the whole process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -17,19 +17,19 @@ use tracing::{Dispatch, Metadata, dispatcher};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What is known of a span.
+/// A span as the subscriber saw it.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct SeenSpan {
     parent: Option<String>,
     fields: BTreeMap<String, String>,
     has_ended: bool,
 }
 
-/// Sees spans, by the names that collectors would have for them.
+/// Notes all spans, by the names that collectors show.
 #[derive(Clone, Default)]
-struct Watching(Arc<Mutex<BTreeMap<String, Seen>>>);
+struct Observer(Arc<Mutex<BTreeMap<String, SeenSpan>>>);
 
-/// The fields of spans, by their names: as asked for, and as they come.
+/// The field names of the call sites of each span name: those of the probe and those of the span.
 static FIELDS: Mutex<BTreeMap<&str, BTreeSet<Vec<&str>>>> = Mutex::new(BTreeMap::new());
 
 struct Fields<'a>(&'a mut BTreeMap<String, String>);
@@ -54,7 +54,7 @@ fn name<S: tracing::Subscriber + for<'a> LookupSpan<'a>>(
     span.extensions().get::<Name>().map(|name| name.0.clone())
 }
 
-impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Watching {
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Observer {
     fn register_callsite(&self, about: &'static Metadata<'static>) -> Interest {
         if about.target() == TARGET {
             let fields = about.fields().iter().map(|field| field.name());
@@ -66,22 +66,22 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Watching {
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if attributes.metadata().target() == TARGET {
-            record_function!("what a subscriber does");
+            record_function!("subscriber code");
         }
-        let mut seen = Seen::default();
+        let mut seen = SeenSpan::default();
         attributes.record(&mut Fields(&mut seen.fields));
         let own = seen.fields.get("otel.name");
         let own = own.map_or_else(|| attributes.metadata().name().to_owned(), Clone::clone);
-        let span = context.span(id).expect("it is there");
+        let span = context.span(id).expect("the span is open");
         seen.parent = span.parent().and_then(|parent| name(&parent.id(), &context));
         span.extensions_mut().insert(Name(own.clone()));
         self.0.lock().unwrap().insert(own, seen);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        let name = name(id, &context).expect("it has been seen");
+        let name = name(id, &context).expect("the span is known");
         let mut all = self.0.lock().unwrap();
-        let seen = all.get_mut(&name).expect("it has been seen");
+        let seen = all.get_mut(&name).expect("the span is known");
         values.record(&mut Fields(&mut seen.fields));
     }
 
@@ -90,25 +90,25 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Watching {
             .metadata(&id)
             .is_some_and(|about| about.target() == TARGET)
         {
-            record_function!("what a subscriber does");
+            record_function!("subscriber code");
         }
-        let name = name(&id, &context).expect("it has been seen");
+        let name = name(&id, &context).expect("the span is known");
         self.0
             .lock()
             .unwrap()
             .get_mut(&name)
-            .expect("it has been seen")
+            .expect("the span is known")
             .has_ended = true;
     }
 }
 
-impl Watching {
+impl Observer {
     fn dispatch(&self, most: LevelFilter) -> Dispatch {
         Dispatch::new(tracing_subscriber::registry().with(self.clone().with_filter(most)))
     }
 
     #[track_caller]
-    fn of(&self, name: &str) -> Seen {
+    fn span(&self, name: &str) -> SeenSpan {
         let all = self.0.lock().unwrap();
         let seen = all.get(name);
         seen.unwrap_or_else(|| panic!("no {name} in {all:#?}")).clone()
@@ -119,7 +119,7 @@ impl Watching {
     }
 }
 
-/// Carries a number that it has been given.
+/// Carries a fixed identity.
 struct Fixed;
 
 const ORIGIN: Origin = Origin {
@@ -153,30 +153,30 @@ fn call(callee: u32) -> Kind {
 }
 
 #[test]
-fn subscribers_see_what_goes_on_as_far_as_they_want() {
+fn subscribers_see_the_spans_that_they_are_interested_in() {
     let recorder = Recorder::new(0, Clock::default(), 0);
-    recorder.name_by(|rank| Some(format!("worker{rank}")));
-    assert!(recorder.here().is_none(), "there is nobody");
-    let watching = Watching::default();
+    recorder.set_worker_names(|rank| Some(format!("worker{rank}")));
+    assert!(recorder.here().is_none(), "no subscriber is installed");
+    let observer = Observer::default();
 
-    let informed = watching.dispatch(LevelFilter::INFO);
+    let informed = observer.dispatch(LevelFilter::INFO);
     dispatcher::with_default(&informed, || {
-        assert!(recorder.here().is_none(), "nobody wants it");
+        assert!(recorder.here().is_none(), "the level is too low");
         record_function!("unseen");
     });
-    assert_eq!(watching.names(), [""; 0]);
+    assert_eq!(observer.names(), [""; 0]);
     drop(informed);
 
     propagate(&Fixed);
-    let debugging = watching.dispatch(LevelFilter::DEBUG);
+    let debugging = observer.dispatch(LevelFilter::DEBUG);
     dispatcher::with_default(&debugging, || {
-        let user = tracing::info_span!("of the user").entered();
+        let user = tracing::info_span!("user span").entered();
         record_function!("outer");
-        let at = recorder.here().expect("it is wanted");
-        assert_eq!(at.trace, 0, "and kept nowhere");
+        let at = recorder.here().expect("the subscriber is interested");
+        assert_eq!(at.trace, 0, "the event is shown but not kept");
         let made = Span::new(&recorder, at, "add", call(1));
         assert_eq!(made.origin(), Some(ORIGIN));
-        let seen = watching.of("add");
+        let seen = observer.span("add");
         assert_eq!(seen.parent.as_deref(), Some("outer"));
         assert_eq!(
             (&*seen.fields["from"], &*seen.fields["to"]),
@@ -189,7 +189,7 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
                 call.sent_bytes = 99;
             }
         });
-        let seen = watching.of("add");
+        let seen = observer.span("add");
         assert!(seen.has_ended);
         assert_eq!(
             (
@@ -198,9 +198,9 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
             ),
             ("99", "timed out")
         );
-        assert_eq!(made.origin(), None, "it is over");
+        assert_eq!(made.origin(), None, "the span has ended");
 
-        // What another worker asked for is not under what this thread does meanwhile.
+        // An execution is not a child of the current span of the thread.
         let arrived = Position { trace: 0, span: 9 };
         let execution = Execution {
             caller: 1,
@@ -210,16 +210,16 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
             replied: 0,
             is_gathering: false,
         };
-        let served = Span::ahead(
+        let served = Span::pending(
             &recorder,
             arrived,
             "serve",
             Kind::Execution(execution),
-            Cause::Elsewhere(Some(ORIGIN)),
+            Cause::Remote(Some(ORIGIN)),
         );
         assert!(
-            !watching.names().contains(&"serve".to_owned()),
-            "it has yet to begin"
+            !observer.names().contains(&"serve".to_owned()),
+            "the span has not begun"
         );
         served.start();
         assert_eq!(*ADOPTED.lock().unwrap(), [ORIGIN]);
@@ -239,52 +239,52 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
             helper.join().unwrap();
         }
         served.finish(|_| ());
-        assert_eq!(watching.of("serve").parent, None);
-        assert_eq!(watching.of("inside").parent.as_deref(), Some("serve"));
-        assert_eq!(watching.of("helping").parent.as_deref(), Some("inside"));
+        assert_eq!(observer.span("serve").parent, None);
+        assert_eq!(observer.span("inside").parent.as_deref(), Some("serve"));
+        assert_eq!(observer.span("helping").parent.as_deref(), Some("inside"));
         drop(user);
     });
     assert!(
-        !watching.names().contains(&"matmul".to_owned()),
-        "that is too much"
+        !observer.names().contains(&"matmul".to_owned()),
+        "operators are shown at level TRACE"
     );
-    for name in ["outer", "serve", "inside", "helping", "of the user"] {
-        let seen = watching.of(name);
-        assert!(seen.has_ended, "{name} goes on");
+    for name in ["outer", "serve", "inside", "helping", "user span"] {
+        let seen = observer.span(name);
+        assert!(seen.has_ended, "{name} has not ended");
         assert!(
             !seen.fields.contains_key("otel.status_code"),
             "{name} has not failed"
         );
     }
-    assert_eq!(watching.of("outer").parent.as_deref(), Some("of the user"));
+    assert_eq!(observer.span("outer").parent.as_deref(), Some("user span"));
 
-    let tracing_all = watching.dispatch(LevelFilter::TRACE);
+    let tracing_all = observer.dispatch(LevelFilter::TRACE);
     dispatcher::with_default(&tracing_all, || {
         let failing = scope(Kind::Operator, || "matmul".into());
         failing.fail(|| "shapes differ".into());
     });
-    let seen = watching.of("matmul");
+    let seen = observer.span("matmul");
     assert_eq!(&*seen.fields["otel.status_description"], "shapes differ");
     assert_eq!(seen.fields["kind"], "operator");
 
-    // A recording of the process has all of it, whoever else is there.
-    let quiet = watching.dispatch(LevelFilter::DEBUG);
+    // A process recording has details that the subscriber does not want.
+    let without_details = observer.dispatch(LevelFilter::DEBUG);
     drop(tracing_all);
-    dispatcher::with_default(&quiet, || {
-        let number = recorder.watch(false);
+    dispatcher::with_default(&without_details, || {
+        let number = recorder.start_recording(false);
         {
             record_function!("kept and seen");
             let _detail = scope(Kind::Operator, || "only kept".into());
         }
-        let kept = recorder.unwatch(number).events;
+        let kept = recorder.stop_recording(number).events;
         let names: Vec<_> = kept.iter().map(|event| &*event.name).collect();
         assert_eq!(names, ["only kept", "kept and seen"]);
         assert_eq!(kept[0].parent, kept[1].span);
     });
-    assert!(watching.of("kept and seen").has_ended);
+    assert!(observer.span("kept and seen").has_ended);
 
-    let seen = watching.names();
-    for name in ["only kept", "what a subscriber does"] {
+    let seen = observer.names();
+    for name in ["only kept", "subscriber code"] {
         assert!(!seen.contains(&name.to_owned()), "{name} is in {seen:?}");
     }
     let fields = FIELDS.lock().unwrap();
@@ -292,18 +292,15 @@ fn subscribers_see_what_goes_on_as_far_as_they_want() {
         fields.keys().copied().collect::<Vec<_>>(),
         ["call", "detail", "execution", "scope"]
     );
-    for (name, as_asked_and_as_come) in &*fields {
-        assert_eq!(as_asked_and_as_come.len(), 1, "{name}");
+    for (name, field_lists) in &*fields {
+        assert_eq!(field_lists.len(), 1, "{name}");
     }
     drop(fields);
 
     recorder.close();
-    dispatcher::with_default(&quiet, || {
-        assert!(
-            recorder.here().is_none(),
-            "a worker that has ended records nothing"
-        );
+    dispatcher::with_default(&without_details, || {
+        assert!(recorder.here().is_none(), "a closed recorder records nothing");
     });
     let another = Recorder::new(1, Clock::default(), 0);
-    assert!(another.here().is_some(), "a new one does at once");
+    assert!(another.here().is_some(), "a new one knows the interest at once");
 }

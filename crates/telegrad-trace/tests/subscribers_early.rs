@@ -1,5 +1,6 @@
-//! A subscriber that was there before the first worker, and on another thread (S47). In a file of its own, because only the first
-//! worker of a process is the first.
+//! A subscriber installed before the first worker, on another thread (S47).
+//!
+//! In a file of its own, because it needs a process without workers.
 
 use std::sync::mpsc::channel;
 
@@ -9,23 +10,23 @@ use tracing::{Dispatch, dispatcher};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 #[test]
-fn a_subscriber_that_another_thread_has_set_before_is_asked() {
-    let (told, tell) = (channel(), channel::<()>());
+fn a_subscriber_of_another_thread_is_asked_for_its_interest() {
+    let (ready, done) = (channel(), channel::<()>());
     let thread = std::thread::spawn(move || {
         let subscriber = Dispatch::new(tracing_subscriber::registry().with(LevelFilter::DEBUG));
         dispatcher::with_default(&subscriber, || {
-            told.0.send(()).unwrap();
-            tell.1.recv().unwrap_err();
+            ready.0.send(()).unwrap();
+            done.1.recv().unwrap_err();
         });
     });
-    told.1.recv().unwrap();
+    ready.1.recv().unwrap();
     let recorder = Recorder::new(0, Clock::default(), 0);
     assert!(recorder.here().is_some());
     assert_eq!(
         LevelFilter::current(),
         LevelFilter::DEBUG,
-        "nobody else is asked for more"
+        "the second subscriber changes no level"
     );
-    drop(tell.0);
+    drop(done.0);
     thread.join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! What subscribers do while they are shown something leaves recordings as they would be without (S45, S47).
+//! Subscriber code changes no recording (S58, S62).
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tracing::{Dispatch, dispatcher};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// When a subscriber is called.
+/// The callbacks of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     New,
@@ -29,7 +29,7 @@ const MOMENTS: [Moment; 5] = [
     Moment::Close,
 ];
 
-/// Does something whenever it is called about one of our spans.
+/// Runs a function in every callback about a recorded span.
 struct Acting<F>(F);
 
 impl<F: Fn(Moment)> Acting<F> {
@@ -62,7 +62,7 @@ impl<F: Fn(Moment) + 'static> Layer<Registry> for Acting<F> {
     }
 }
 
-/// What is recorded of some work while this is called at every moment.
+/// Records some work under a subscriber that runs `act` in every callback.
 fn recorded(recorder: &Arc<Recorder>, act: impl Fn(Moment) + Send + Sync + 'static) -> Vec<Event> {
     let subscriber = Dispatch::new(tracing_subscriber::registry().with(Acting(act)));
     let trace = recorder.open(false);
@@ -72,7 +72,7 @@ fn recorded(recorder: &Arc<Recorder>, act: impl Fn(Moment) + Send + Sync + 'stat
             let _entered = root.enter();
             record_function!("outer");
             let inner = scope(Kind::Operator, || "inner".into());
-            inner.fail(|| "why".into());
+            inner.fail(|| "error".into());
             let here = here();
             let work = || {
                 here.run(|| {
@@ -85,7 +85,7 @@ fn recorded(recorder: &Arc<Recorder>, act: impl Fn(Moment) + Send + Sync + 'stat
         assert_eq!(
             recorder.here().map(|at| at.trace),
             Some(0),
-            "the thread is where it was"
+            "the thread has left the trace"
         );
         root.finish(|_| ());
     });
@@ -105,11 +105,11 @@ fn assert_complete(events: &[Event]) {
         ("root", 0),
     ];
     assert_eq!(names, expected);
-    assert_eq!(inner.status, Status::Failed("why".into()));
+    assert_eq!(inner.status, Status::Failed("error".into()));
 }
 
 #[test]
-fn what_subscribers_do_meanwhile_is_not_recorded() {
+fn subscriber_code_is_not_recorded() {
     let recorder = Recorder::new(0, Clock::default(), 0);
     for moment in MOMENTS {
         let count = Arc::new(AtomicUsize::new(0));
@@ -117,7 +117,7 @@ fn what_subscribers_do_meanwhile_is_not_recorded() {
         let events = recorded(&recorder, move |now| {
             if now == moment {
                 counted.fetch_add(1, SeqCst);
-                // It would be shown this in turn, for ever.
+                // If this were shown to the subscriber, it would recurse without end.
                 record_function!("again");
                 drop(hide());
                 here().run(|| {
@@ -129,7 +129,7 @@ fn what_subscribers_do_meanwhile_is_not_recorded() {
         assert_complete(&events);
         let expected = match moment {
             Moment::New | Moment::Close => 4,
-            // The helper enters what it helps with, too.
+            // The helper thread enters a span, too.
             Moment::Enter | Moment::Exit => 5,
             Moment::Record => 2,
         };
@@ -138,7 +138,7 @@ fn what_subscribers_do_meanwhile_is_not_recorded() {
 }
 
 #[test]
-fn a_subscriber_that_panics_loses_only_what_it_sees_itself() {
+fn a_panicking_subscriber_does_not_change_the_recording() {
     let recorder = Recorder::new(0, Clock::default(), 0);
     for moment in MOMENTS {
         let events = recorded(&recorder, move |now| assert_ne!(now, moment, "on purpose"));
@@ -146,14 +146,14 @@ fn a_subscriber_that_panics_loses_only_what_it_sees_itself() {
     }
 }
 
-/// The names of spans, each with that of the one it is under.
+/// The names of spans, each with the name of its parent.
 type Spans = Vec<(String, Option<String>)>;
 
-/// Notes which spans it sees.
+/// Collects the spans that it sees.
 #[derive(Clone, Default)]
-struct Noting(Arc<Mutex<Spans>>);
+struct SpanCollector(Arc<Mutex<Spans>>);
 
-impl Layer<Registry> for Noting {
+impl Layer<Registry> for SpanCollector {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, Registry>) {
         let parent = context
             .span(id)
@@ -164,27 +164,28 @@ impl Layer<Registry> for Noting {
 }
 
 #[test]
-fn a_callback_is_seen_by_the_subscriber_that_it_was_given_under() {
+fn a_callback_is_shown_to_the_subscriber_where_it_was_registered() {
     let recorder = Recorder::new(0, Clock::default(), 0);
-    let (giving, running) = (Noting::default(), Noting::default());
-    let dispatch = |noting: &Noting| Dispatch::new(tracing_subscriber::registry().with(noting.clone()));
-    let (given_under, run_under) = (dispatch(&giving), dispatch(&running));
-    let then = dispatcher::with_default(&given_under, || {
+    let (registering, running) = (SpanCollector::default(), SpanCollector::default());
+    let dispatch =
+        |collector: &SpanCollector| Dispatch::new(tracing_subscriber::registry().with(collector.clone()));
+    let (registered_under, run_under) = (dispatch(&registering), dispatch(&running));
+    let then = dispatcher::with_default(&registered_under, || {
         let _giver = tracing::info_span!("giver").entered();
         let at = recorder.here().unwrap();
-        Span::ahead(&recorder, at, "then", Kind::Scope, Cause::here())
+        Span::pending(&recorder, at, "then", Kind::Scope, Cause::capture())
     });
     dispatcher::with_default(&run_under, || {
-        // With the same number there, and another name.
+        // Its id equals that of `giver` under the other subscriber.
         let _other = tracing::info_span!("other").entered();
         then.start();
         let _entered = then.enter();
     });
-    let seen = |noting: &Noting| noting.0.lock().unwrap().clone();
+    let seen = |collector: &SpanCollector| collector.0.lock().unwrap().clone();
     let expected = [
         ("giver".to_owned(), None),
         ("scope".to_owned(), Some("giver".to_owned())),
     ];
-    assert_eq!(seen(&giving), expected);
+    assert_eq!(seen(&registering), expected);
     assert_eq!(seen(&running), [("other".to_owned(), None)]);
 }

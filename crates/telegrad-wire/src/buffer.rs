@@ -1,4 +1,4 @@
-//! Memory that a tensor's bytes are received into.
+//! Memory for the bytes of received tensors.
 
 use std::any::Any;
 use std::fmt;
@@ -9,18 +9,19 @@ use bytemuck::Pod;
 
 use crate::{DType, WireError};
 
-/// Memory beside the heap that the bytes of a tensor can lie in: shared with another process, for one.
+/// Memory outside the heap that holds the bytes of a tensor, such as memory shared with another process.
 ///
 /// # Safety
-/// [`bytes`](Self::bytes) gives the same memory every time, nobody writes to it while this lives, and it
-/// is aligned for every element type. [`into_heap`](Self::into_heap) keeps the promise in its description.
+/// [`bytes`](Self::bytes) returns the same memory every time. During the lifetime of the object the memory is not written to,
+/// and it is aligned for every element type. [`into_heap`](Self::into_heap) fulfils the contract in its description.
 pub unsafe trait Outside: Any + Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Makes the memory part of the heap: the global allocator will take it back, as a block with the
-    /// length of `bytes` and the alignment of any element type, and nobody else has a hold on it. Gives
-    /// the memory back as it is when that is not possible.
+    /// Makes the memory part of the heap, or returns it unchanged if that is impossible.
+    ///
+    /// On success the returned block has no other owner, and the global allocator accepts it for deallocation with the
+    /// length of `bytes` and the alignment of any element type.
     fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>>;
 
     /// The memory, to downcast.
@@ -29,9 +30,8 @@ pub unsafe trait Outside: Any + Send + Sync {
 
 /// The bytes of one received tensor, in an allocation that a tensor library can take over.
 ///
-/// The bytes lie in a `Vec` of words as wide as the tensor's elements, so that the same allocation
-/// becomes a `Vec<f32>` (or of whatever the element type is) without a copy: see [`Buffer::into_vec`].
-/// Or they lie [`Outside`] the heap, and become part of it then.
+/// The bytes lie in a `Vec` of words of the element's width, so that [`Buffer::into_vec`] returns the same allocation as a
+/// `Vec` of elements without a copy. Or they lie [`Outside`] the heap, and `into_vec` makes that memory part of it.
 #[derive(Clone)]
 pub struct Buffer(Words);
 
@@ -40,11 +40,11 @@ enum Words {
     Two(Vec<u16>),
     Four(Vec<u32>),
     Eight(Vec<u64>),
-    /// And the width that a copy of it is to have.
+    /// Memory outside the heap, with the word width of a copy.
     Outside(Box<dyn Outside>, usize),
 }
 
-/// A clone is on the heap.
+/// Clones to the heap.
 impl Clone for Words {
     fn clone(&self) -> Self {
         match self {
@@ -85,21 +85,21 @@ impl Buffer {
         };
         match bytemuck::try_cast_vec(data) {
             Ok(words) => Self(Words::Eight(words)),
-            // An element type of another width: its bytes are all that is left of it.
+            // Elements of another width keep their bytes only.
             Err((_, data)) => Self(Words::One(bytemuck::cast_slice(&data).to_vec())),
         }
     }
 
-    /// A buffer of `dtype` elements with a copy of `bytes`, whose length must be a multiple of the element's.
+    /// Copies `bytes` as elements of `dtype`; the length must be a multiple of the element size.
     pub fn copy_from(dtype: DType, bytes: &[u8]) -> Self {
         Self(Words::copied(dtype.size(), bytes))
     }
 
-    /// As [`copy_from`](Self::copy_from), if there is memory for it.
+    /// As [`copy_from`](Self::copy_from); `None` if the allocation fails.
     pub fn try_copy_from(dtype: DType, bytes: &[u8]) -> Option<Self> {
         let unfilled = Unfilled::new(dtype, bytes.len() / dtype.size())?;
-        // SAFETY: the memory is new, so the two ranges are apart, and it has room for `len` bytes: no more than `bytes`
-        // has. All of them are written before the buffer is made.
+        // SAFETY: the memory is new, so the two ranges do not overlap. It holds `len` bytes, which is at most the length of
+        // `bytes`. All of them are written before the buffer is made.
         unsafe {
             let start = unfilled.start().cast::<u8>().as_ptr();
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, unfilled.len());
@@ -112,7 +112,7 @@ impl Buffer {
         Self(Words::Outside(memory, dtype.size()))
     }
 
-    /// The memory, when it is not on the heap.
+    /// The memory, if it is outside the heap.
     pub fn outside(&self) -> Option<&dyn Outside> {
         match &self.0 {
             Words::Outside(memory, _) => Some(&**memory),
@@ -131,7 +131,7 @@ impl Buffer {
         }
     }
 
-    /// The elements, without a copy when `T` is as wide as the elements the buffer was made for.
+    /// The elements, without a copy if `T` has the width of the buffer's elements.
     pub fn into_vec<T: Pod>(self) -> Vec<T> {
         match self.0 {
             Words::One(v) => cast_or_copy(v),
@@ -139,16 +139,16 @@ impl Buffer {
             Words::Four(v) => cast_or_copy(v),
             Words::Eight(v) => cast_or_copy(v),
             Words::Outside(memory, _) => on_heap(memory).unwrap_or_else(|memory| {
-                // Without memory for it the process ends, as at any allocation.
+                // A failed allocation ends the process here, as elsewhere.
                 bytemuck::pod_collect_to_vec(memory.bytes())
             }),
         }
     }
 
-    /// As [`into_vec`](Self::into_vec), if there is memory for a copy where one has to be made.
+    /// As [`into_vec`](Self::into_vec), with an error if the allocation for a copy fails.
     ///
     /// # Errors
-    /// [`WireError::NoMemory`] if not.
+    /// [`WireError::NoMemory`] if the allocation fails.
     pub fn try_into_vec<T: Pod>(self) -> Result<Vec<T>, WireError> {
         match self.0 {
             Words::Outside(memory, _) => on_heap(memory).or_else(|memory| try_collect(memory.bytes())),
@@ -157,7 +157,7 @@ impl Buffer {
     }
 }
 
-/// Equal bytes are equal, whatever words they lie in.
+/// Compares bytes, whatever the word width.
 impl PartialEq for Buffer {
     fn eq(&self, other: &Self) -> bool {
         self.as_bytes() == other.as_bytes()
@@ -170,25 +170,25 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Memory for a [`Buffer`] whose bytes have yet to come, perhaps through several hands at once.
+/// Uninitialised memory for a [`Buffer`], which several threads may fill.
 ///
-/// It is uninitialised: clearing it first would cost as much as the copy.
+/// Zeroing it first would cost as much as the copy.
 pub struct Unfilled {
-    /// Empty, with the capacity that is needed.
+    /// An empty vector with the required capacity.
     words: Words,
-    /// Where the words' memory starts.
+    /// Start of the vector's memory.
     start: NonNull<MaybeUninit<u8>>,
     len: usize,
 }
 
-// SAFETY: `start` is an address within memory that `words` owns, and only unsafe code of the caller's looks at
-// what is there; everything else in it is `Send` and `Sync`.
+// SAFETY: `start` is an address within memory that `words` owns, and only unsafe code of callers accesses the bytes there;
+// all other fields are `Send` and `Sync`.
 unsafe impl Send for Unfilled {}
-// SAFETY: as above; through a shared reference it only gives its address and length away.
+// SAFETY: as above; a shared reference gives access to the address and the length only.
 unsafe impl Sync for Unfilled {}
 
 impl Unfilled {
-    /// Memory for `count` elements of `dtype`; `None` when there is not that much.
+    /// Memory for `count` elements of `dtype`; `None` if the allocation fails.
     pub fn new(dtype: DType, count: usize) -> Option<Self> {
         let len = count.checked_mul(dtype.size())?;
         let (words, start) = match dtype.size() {
@@ -200,25 +200,25 @@ impl Unfilled {
         Some(Self { words, start, len })
     }
 
-    /// Where the bytes are to go: [`len`](Self::len) of them, for as long as this lives.
+    /// Start of the memory: [`len`](Self::len) bytes, valid for the lifetime of the object.
     pub fn start(&self) -> NonNull<MaybeUninit<u8>> {
         self.start
     }
 
-    /// How many bytes there are to be.
+    /// Number of bytes to be filled.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are to be none.
+    /// Whether there are no bytes to be filled.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The buffer.
+    /// Returns the filled buffer.
     ///
     /// # Safety
-    /// Every byte from `start` on must have been initialised, and nobody may write there any more.
+    /// All `len` bytes from `start` on must be initialised, and no more writes to them may follow.
     pub unsafe fn assume_filled(self) -> Buffer {
         let len = self.len;
         Buffer(match self.words {
@@ -244,7 +244,7 @@ impl fmt::Debug for Unfilled {
 fn reserved<W: Pod>(count: usize, wrap: fn(Vec<W>) -> Words) -> Option<(Words, NonNull<MaybeUninit<u8>>)> {
     let mut words: Vec<W> = Vec::new();
     words.try_reserve_exact(count).ok()?;
-    // From the vector's own pointer, which stays good while the vector is moved and nothing is pushed.
+    // The vector's own pointer stays valid while the vector is moved, as nothing is pushed.
     let start = NonNull::new(words.as_mut_ptr())?.cast();
     Some((wrap(words), start))
 }
@@ -252,8 +252,8 @@ fn reserved<W: Pod>(count: usize, wrap: fn(Vec<W>) -> Words) -> Option<(Words, N
 /// # Safety
 /// `words` is empty, and the first `bytes` bytes of its capacity are initialised.
 unsafe fn filled<W: Pod>(mut words: Vec<W>, bytes: usize) -> Vec<W> {
-    // SAFETY: by this function's contract that many words are initialised and within the capacity; every bit
-    // pattern is a value of a `Pod` type.
+    // SAFETY: by the contract of this function, that many words are initialised and within the capacity. Every bit pattern
+    // is a value of a `Pod` type.
     unsafe { words.set_len(bytes / size_of::<W>()) };
     words
 }
@@ -270,7 +270,7 @@ fn cast_or_copy<W: Pod, T: Pod>(words: Vec<W>) -> Vec<T> {
     }
 }
 
-/// The elements where they are; the memory as it is when they have to be copied.
+/// Converts the memory in place, or returns it if the elements must be copied.
 fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Result<Vec<T>, Box<dyn Outside>> {
     let bytes = memory.bytes().len();
     if size_of::<T>() == 0 || bytes == 0 || !bytes.is_multiple_of(size_of::<T>()) {
@@ -300,7 +300,7 @@ fn try_collect<T: Pod>(bytes: &[u8]) -> Result<Vec<T>, WireError> {
 mod tests {
     use super::*;
 
-    /// For Miri: halves written from two threads, and nothing but the pointer shared.
+    /// For Miri: two threads each write one half and share only the pointer.
     #[test]
     fn memory_filled_from_two_threads_becomes_a_buffer() {
         for dtype in [DType::U8, DType::F16, DType::F32, DType::F64] {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn more_memory_than_there_is_is_refused() {
+    fn an_impossible_allocation_is_refused() {
         assert!(Unfilled::new(DType::U8, isize::MAX as usize).is_none());
         assert!(Unfilled::new(DType::F64, usize::MAX / 2).is_none());
         assert!(Unfilled::new(DType::F32, 0).unwrap().is_empty());

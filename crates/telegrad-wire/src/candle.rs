@@ -9,8 +9,7 @@ use crate::{
     WireError,
 };
 
-/// Sends the contiguous content; a view sends only what it shows. Arrives on the CPU, in the
-/// allocation that it was received into.
+/// Sends the contiguous content, of a view only the visible part. Arrives on the CPU, in the allocation that received it.
 impl Wire for Tensor {
     fn encode(&self, encoder: &mut Encoder) {
         match Outgoing::new(self) {
@@ -28,7 +27,7 @@ impl Wire for Tensor {
     }
 }
 
-/// The tensor that was made of it already, or takes over the raw one.
+/// Returns the tensor that already exists, or takes over the raw one.
 impl TryFrom<Arrived> for Tensor {
     type Error = WireError;
 
@@ -37,13 +36,16 @@ impl TryFrom<Arrived> for Tensor {
             Arrived::Raw(raw) => raw.try_into(),
             Arrived::Made(made) => match made.downcast() {
                 Ok(tensor) => Ok(*tensor),
-                Err(_) => Err(WireError::mismatch("a tensor", "one of another tensor library")),
+                Err(_) => Err(WireError::mismatch(
+                    "a tensor of candle",
+                    "one of another library",
+                )),
             },
         }
     }
 }
 
-/// Takes over the allocation unless a clone of the raw tensor still lives.
+/// Takes over the allocation unless a clone of the raw tensor exists.
 impl TryFrom<RawTensor> for Tensor {
     type Error = WireError;
 
@@ -60,7 +62,7 @@ impl TryFrom<RawTensor> for Tensor {
             DType::F16 => Tensor::from_vec(data.try_into_vec::<half::f16>()?, shape, cpu),
             DType::F32 => Tensor::from_vec(data.try_into_vec::<f32>()?, shape, cpu),
             DType::F64 => Tensor::from_vec(data.try_into_vec::<f64>()?, shape, cpu),
-            // candle does not re-export this element type, so there is no vector of it to hand over.
+            // candle does not re-export this element type, so its vector cannot be handed over.
             DType::F8E4M3 => {
                 Tensor::from_raw_buffer(data.as_bytes(), candle_core::DType::F8E4M3, &shape, cpu)
             }
@@ -77,16 +79,16 @@ impl TryFrom<&Tensor> for RawTensor {
         let outgoing = Outgoing::new(tensor)?;
         let mut data = None;
         outgoing.with_bytes(&mut |bytes| data = Some(Buffer::copy_from(outgoing.dtype, bytes)));
-        let data = data.ok_or_else(|| unsendable("its content cannot be read"))?;
+        let data = data.ok_or_else(|| unsendable("candle cannot read its content"))?;
         RawTensor::new(outgoing.meta(), data)
     }
 }
 
-/// A tensor on its way out.
+/// A tensor to be sent.
 struct Outgoing {
-    /// What the user passed. Autograd looks for this one: it is part of the user's graph.
+    /// The tensor that the user passed, a node of the user's graph, by which autograd identifies it.
     tensor: Tensor,
-    /// A copy that is contiguous and in main memory, where the tensor itself is not.
+    /// A contiguous copy in main memory, if the tensor itself is not.
     copy: Option<Tensor>,
     dtype: DType,
 }
@@ -97,8 +99,8 @@ impl Outgoing {
         let copy = if tensor.device().is_cpu() && tensor.is_contiguous() {
             None
         } else {
-            // Detached, so that the copy is no operation in the user's graph. Contiguous first: what a
-            // view does not show need not leave its device.
+            // Detached, so that the copy is no operation in the user's graph. Contiguous first, so that only the visible
+            // part of a view leaves its device.
             let copy = tensor
                 .detach()
                 .contiguous()
@@ -124,9 +126,9 @@ impl TensorSource for Outgoing {
 
     fn with_bytes(&self, read: &mut dyn FnMut(&[u8])) {
         let (storage, layout) = self.copy.as_ref().unwrap_or(&self.tensor).storage_and_layout();
-        // `new` has made sure of both.
+        // `new` ensures both.
         let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
-            unreachable!("the content of a tensor that is sent is contiguous and on the CPU");
+            unreachable!("an outgoing tensor is contiguous and on the CPU");
         };
         let elements = start..end;
         match storage {
@@ -139,10 +141,10 @@ impl TensorSource for Outgoing {
             CpuStorage::F16(v) => read(bytemuck::cast_slice(&v[elements])),
             CpuStorage::F32(v) => read(bytemuck::cast_slice(&v[elements])),
             CpuStorage::F64(v) => read(bytemuck::cast_slice(&v[elements])),
-            // Only through its own methods can this element type be seen as bytes.
+            // This element type is not `Pod`: only its own methods give its bytes.
             CpuStorage::F8E4M3(v) => read(&v[elements].iter().map(|x| x.to_bits()).collect::<Vec<u8>>()),
             CpuStorage::F6E2M3(_) | CpuStorage::F6E3M2(_) | CpuStorage::F4(_) | CpuStorage::F8E8M0(_) => {
-                unreachable!("`dtype_of` has refused this element type")
+                unreachable!("`dtype_of` rejects this element type")
             }
         }
     }
@@ -164,7 +166,7 @@ fn dtype_of(tensor: &Tensor) -> Result<DType, WireError> {
         candle_core::DType::F32 => DType::F32,
         candle_core::DType::F64 => DType::F64,
         candle_core::DType::F8E4M3 => DType::F8E4M3,
-        // candle knows these as raw blocks only; their elements share bytes or scales.
+        // candle has these as raw blocks only; their elements share bytes or scales.
         other => {
             return Err(unsendable(format!("element type {other:?} is not supported")));
         }

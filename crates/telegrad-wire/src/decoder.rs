@@ -1,30 +1,31 @@
-//! Bytes to values.
+//! Decoding of values.
 
 use std::any::Any;
 
 use rmp::Marker;
-use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
+use rmp::decode::bytes::BytesReadError;
+use rmp::decode::{self, Bytes, NumValueReadError};
 
 use crate::encoder::{EXT_REFERENCE, EXT_TENSOR, MAP_OF_ONE, NIL, Reference};
 #[cfg(feature = "serde")]
 use crate::skip::value_len;
 use crate::{RawTensor, Wire, WireError};
 
-/// How deeply derived types may nest. Enough for any sane value, far from the end of a stack of 2 MB.
+/// Deepest nesting of derived types. Far more than real values have, and far less than a stack of 2 MB holds.
 pub const MAX_DEPTH: usize = 128;
 
-/// Bytes that a sequence may reserve before its elements have been seen.
+/// Bytes that a sequence may reserve before its elements have been read.
 const MAX_RESERVE: usize = 64 * 1024;
 
-/// The markers of floats in MessagePack.
+/// MessagePack's markers of floats.
 const F32: u8 = 0xca;
 const F64: u8 = 0xcb;
 
-/// A tensor that came beside a body.
+/// A tensor that was received beside a body.
 pub enum Arrived {
-    /// As it came.
+    /// As received.
     Raw(RawTensor),
-    /// A tensor of a library already: somebody has a use for this very one.
+    /// Already a tensor of a library, because autograd tracks this very one.
     Made(Box<dyn Any + Send>),
 }
 
@@ -37,45 +38,46 @@ impl std::fmt::Debug for Arrived {
     }
 }
 
-/// The tensors beside a body, those not yet asked for. If all are as they came, they stay in the vector that they came in.
+/// The tensors beside a body that have not been decoded yet.
 #[derive(Debug)]
-pub struct Tensors(Table);
+pub struct Tensors(Slots);
 
+/// Raw tensors keep the vector that they were received in.
 #[derive(Debug)]
-enum Table {
+enum Slots {
     Raw(Vec<Option<RawTensor>>),
     Arrived(Vec<Option<Arrived>>),
 }
 
 impl From<Vec<RawTensor>> for Tensors {
     fn from(tensors: Vec<RawTensor>) -> Self {
-        Self(Table::Raw(tensors.into_iter().map(Some).collect()))
+        Self(Slots::Raw(tensors.into_iter().map(Some).collect()))
     }
 }
 
 impl From<Vec<Arrived>> for Tensors {
     fn from(tensors: Vec<Arrived>) -> Self {
-        Self(Table::Arrived(tensors.into_iter().map(Some).collect()))
+        Self(Slots::Arrived(tensors.into_iter().map(Some).collect()))
     }
 }
 
 impl Tensors {
     fn take(&mut self, index: usize) -> Result<Arrived, WireError> {
         match &mut self.0 {
-            Table::Raw(tensors) => take_from(tensors, index, "tensor").map(Arrived::Raw),
-            Table::Arrived(tensors) => take_from(tensors, index, "tensor"),
+            Slots::Raw(tensors) => take_from(tensors, index, "tensor").map(Arrived::Raw),
+            Slots::Arrived(tensors) => take_from(tensors, index, "tensor"),
         }
     }
 }
 
-/// Reads values from a body, and tensors and references from the side tables beside it.
+/// Decodes values from a body and its side tables of tensors and references.
 ///
-/// Any input leaves it with a value or an error. It trusts no length: what it allocates ahead is
-/// bounded by the bytes that are really there.
+/// Any input yields a value or an error. Lengths are validated against the bytes that are present before memory is
+/// reserved for them.
 pub struct Decoder<'a> {
     input: Bytes<'a>,
     tensors: Tensors,
-    /// References not yet asked for.
+    /// References that have not been decoded yet.
     references: Vec<Option<Reference>>,
     depth: usize,
 }
@@ -91,17 +93,17 @@ impl std::fmt::Debug for Decoder<'_> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads from a body that came without tensors.
+    /// A decoder of a body without tensors.
     pub fn new(body: &'a [u8]) -> Self {
         Self::with_tensors(body, Vec::<RawTensor>::new())
     }
 
-    /// Reads from a body and the tensors that came with it.
+    /// A decoder of a body with tensors.
     pub fn with_tensors(body: &'a [u8], tensors: impl Into<Tensors>) -> Self {
         Self::with_tables(body, tensors, Vec::new())
     }
 
-    /// Reads from a body and the tensors and references that came with it.
+    /// A decoder of a body with tensors and references.
     pub fn with_tables(body: &'a [u8], tensors: impl Into<Tensors>, references: Vec<Reference>) -> Self {
         Self {
             input: Bytes::new(body),
@@ -111,7 +113,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Ends the reading.
+    /// Checks that the whole body was read.
     ///
     /// # Errors
     /// When bytes are left over.
@@ -122,7 +124,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     pub fn remaining(&self) -> &'a [u8] {
         self.input.remaining_slice()
     }
@@ -130,7 +132,7 @@ impl<'a> Decoder<'a> {
     /// Reads nil.
     ///
     /// # Errors
-    /// When the next value is another.
+    /// When the next value is of another kind.
     pub fn nil(&mut self) -> Result<(), WireError> {
         self.value("nil", decode::read_nil)
     }
@@ -138,50 +140,49 @@ impl<'a> Decoder<'a> {
     /// Reads a boolean.
     ///
     /// # Errors
-    /// When the next value is another.
+    /// When the next value is of another kind.
     pub fn bool(&mut self) -> Result<bool, WireError> {
         self.value("a boolean", decode::read_bool)
     }
 
-    /// Reads an unsigned integer, of whatever width it was written with.
+    /// Reads an unsigned integer of any width.
     ///
     /// # Errors
-    /// When the next value is another, or negative.
+    /// When the next value is of another kind, or negative.
     pub fn uint(&mut self) -> Result<u64, WireError> {
-        self.number("an unsigned integer", decode::read_int)
+        self.value("an unsigned integer", decode::read_int)
     }
 
-    /// Reads a signed integer, of whatever width it was written with.
+    /// Reads a signed integer of any width.
     ///
     /// # Errors
-    /// When the next value is another, or too large.
+    /// When the next value is of another kind, or too large.
     pub fn int(&mut self) -> Result<i64, WireError> {
-        self.number("an integer", decode::read_int)
+        self.value("an integer", decode::read_int)
     }
 
     /// Reads an integer of any width. `what` names the type for the error.
     ///
     /// # Errors
-    /// When the next value is another.
+    /// When the next value is of another kind.
     #[inline]
     pub fn integer(&mut self, what: &str) -> Result<i128, WireError> {
-        // Most integers are small, and their marker is their value.
+        // Fast path: the marker of a small integer is its value.
         if let [small @ ..0x80, rest @ ..] = self.input.remaining_slice() {
             self.input = Bytes::new(rest);
             return Ok(i128::from(*small));
         }
-        self.number(what, decode::read_int)
+        self.value(what, decode::read_int)
     }
 
-    /// Reads a float of 32 bits; or one of 64 bits, rounded; or an integer that a float of 32 bits
-    /// can represent exactly.
+    /// Reads a float of 32 bits, a float of 64 bits rounded to it, or an integer that it represents exactly.
     ///
     /// # Errors
-    /// When the next value is another, or too large for 32 bits.
+    /// When the next value is of another kind, or too large for 32 bits.
     #[inline]
     pub fn f32(&mut self) -> Result<f32, WireError> {
         const WHAT: &str = "a 32-bit float";
-        // What a Rust peer sends, before all else.
+        // Fast path: Rust peers send this form.
         if let [F32, a, b, c, d, rest @ ..] = self.input.remaining_slice() {
             self.input = Bytes::new(rest);
             return Ok(f32::from_be_bytes([*a, *b, *c, *d]));
@@ -193,33 +194,26 @@ impl<'a> Decoder<'a> {
                 if wide.is_finite() && !value.is_finite() {
                     return Err(WireError::mismatch(
                         WHAT,
-                        format!("{wide:e}, which is too large for one"),
+                        format!("{wide:e}, which is too large for it"),
                     ));
                 }
                 Ok(value)
             }
             Some(marker) if is_integer(marker) => {
-                let whole = self.integer(WHAT)?;
-                let value = whole as f32;
-                if value as i128 != whole {
-                    Err(inexact(WHAT, whole))
-                } else {
-                    Ok(value)
-                }
+                self.exact(WHAT, |whole| whole as f32, |float| float as i128)
             }
             _ => self.value(WHAT, decode::read_f32),
         }
     }
 
-    /// Reads a float of 64 bits; or one of 32 bits, widened; or an integer that a float of 64 bits
-    /// can represent exactly.
+    /// Reads a float of 64 bits, a float of 32 bits, or an integer that a float of 64 bits represents exactly.
     ///
     /// # Errors
-    /// When the next value is another.
+    /// When the next value is of another kind.
     #[inline]
     pub fn f64(&mut self) -> Result<f64, WireError> {
         const WHAT: &str = "a 64-bit float";
-        // What a Rust peer sends, before all else.
+        // Fast path: Rust peers send this form.
         if let [F64, a, b, c, d, e, f, g, h, rest @ ..] = self.input.remaining_slice() {
             self.input = Bytes::new(rest);
             return Ok(f64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]));
@@ -227,13 +221,7 @@ impl<'a> Decoder<'a> {
         match self.peek() {
             Some(Marker::F32) => self.value(WHAT, decode::read_f32).map(f64::from),
             Some(marker) if is_integer(marker) => {
-                let whole = self.integer(WHAT)?;
-                let value = whole as f64;
-                if value as i128 != whole {
-                    Err(inexact(WHAT, whole))
-                } else {
-                    Ok(value)
-                }
+                self.exact(WHAT, |whole| whole as f64, |float| float as i128)
             }
             _ => self.value(WHAT, decode::read_f64),
         }
@@ -242,7 +230,7 @@ impl<'a> Decoder<'a> {
     /// Reads a string, without copying it.
     ///
     /// # Errors
-    /// When the next value is another, or not UTF-8.
+    /// When the next value is of another kind, or not UTF-8.
     pub fn str(&mut self) -> Result<&'a str, WireError> {
         let len = self.value("a string", decode::read_str_len)?;
         let bytes = self.take(len as usize, "a string")?;
@@ -252,7 +240,7 @@ impl<'a> Decoder<'a> {
     /// Reads bytes, without copying them.
     ///
     /// # Errors
-    /// When the next value is another.
+    /// When the next value is of another kind.
     pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let len = self.value("bytes", decode::read_bin_len)?;
         self.take(len as usize, "bytes")
@@ -261,7 +249,7 @@ impl<'a> Decoder<'a> {
     /// Reads the start of an array. `what` names the type for the error.
     ///
     /// # Errors
-    /// When the next value is another, or claims more elements than there are bytes.
+    /// When the next value is of another kind, or claims more elements than there are bytes.
     pub fn array_len(&mut self, what: &str) -> Result<usize, WireError> {
         let len = self.value(what, decode::read_array_len)? as usize;
         self.plausible(len, what)
@@ -270,7 +258,7 @@ impl<'a> Decoder<'a> {
     /// Reads the start of an array that must have `len` elements.
     ///
     /// # Errors
-    /// When the next value is another, or has another length.
+    /// When the next value is of another kind, or has another length.
     pub fn array_of(&mut self, len: usize, what: &str) -> Result<(), WireError> {
         match self.array_len(what)? {
             found if found == len => Ok(()),
@@ -284,7 +272,7 @@ impl<'a> Decoder<'a> {
     /// Reads the start of a map.
     ///
     /// # Errors
-    /// When the next value is another, or claims more entries than there are bytes.
+    /// When the next value is of another kind, or claims more entries than there are bytes.
     pub fn map_len(&mut self, what: &str) -> Result<usize, WireError> {
         let len = self.value(what, decode::read_map_len)? as usize;
         self.plausible(len.saturating_mul(2), what).map(|_| len)
@@ -293,18 +281,18 @@ impl<'a> Decoder<'a> {
     /// Reads the index of a tensor and takes the tensor out of the side table.
     ///
     /// # Errors
-    /// When the next value is another, or there is no tensor of this index, or it was taken already.
+    /// When the next value is of another kind, the index is out of range, or the tensor was taken already.
     pub fn tensor(&mut self) -> Result<RawTensor, WireError> {
         match self.arrived()? {
             Arrived::Raw(raw) => Ok(raw),
             Arrived::Made(_) => Err(WireError::mismatch(
                 "a raw tensor",
-                "a tensor whose gradient is wanted",
+                "a tensor that autograd tracks",
             )),
         }
     }
 
-    /// As [`tensor`](Self::tensor), whatever was made of it.
+    /// As [`tensor`](Self::tensor), for a tensor of any form.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
@@ -316,7 +304,7 @@ impl<'a> Decoder<'a> {
     /// Reads the index of a reference and takes the reference out of the side table.
     ///
     /// # Errors
-    /// When the next value is another, or there is no reference of this index, or it was taken already.
+    /// When the next value is of another kind, the index is out of range, or the reference was taken already.
     pub fn reference(&mut self) -> Result<Reference, WireError> {
         let index = self.index(EXT_REFERENCE, "a reference")?;
         take_from(&mut self.references, index, "reference")
@@ -339,10 +327,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Steps into a derived type; `read` reads its content.
+    /// Reads the content of a derived type with `read`, one level deeper.
     ///
     /// # Errors
-    /// When that is deeper than [`MAX_DEPTH`], or `read` fails.
+    /// When the level exceeds [`MAX_DEPTH`], or `read` fails.
     pub fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
@@ -359,7 +347,7 @@ impl<'a> Decoder<'a> {
         value
     }
 
-    /// Reads the start of an enum: the variant's name, and whether a payload follows.
+    /// Reads the start of an enum: the variant's name and whether a payload follows.
     ///
     /// # Errors
     /// When the next value is neither a string nor a map of one.
@@ -382,7 +370,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Reads an option; `read` reads the value inside.
+    /// Reads an option, its value with `read`.
     pub(crate) fn option<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
@@ -408,14 +396,14 @@ impl<'a> Decoder<'a> {
         Ok(items)
     }
 
-    /// Reads an array of `N` elements, without a detour over the heap.
+    /// Reads an array of `N` elements without a heap allocation.
     pub(crate) fn array<T: Wire, const N: usize>(&mut self) -> Result<[T; N], WireError> {
         self.array_of(N, "an array")?;
         let mut items = [const { None }; N];
         for (i, item) in items.iter_mut().enumerate() {
             *item = Some(T::decode(self).map_err(|e| e.at(format!("element {i}")))?);
         }
-        // Cannot fail: the loop above has filled every place or returned.
+        // Cannot fail: the loop above filled every element or returned.
         Ok(items.map(|item: Option<T>| item.expect("every element was read")))
     }
 
@@ -432,19 +420,19 @@ impl<'a> Decoder<'a> {
         matches!(self.peek(), Some(Marker::Bin8 | Marker::Bin16 | Marker::Bin32))
     }
 
-    /// How many elements of `T` to reserve for a sequence that claims `len`.
+    /// Number of elements of `T` to reserve for a sequence that claims `len`.
     pub(crate) fn bounded_capacity<T>(&self, len: usize) -> usize {
         len.min(MAX_RESERVE / size_of::<T>().max(1))
     }
 
-    /// Steps over one whole value, however deeply nested, and gives its bytes.
+    /// Skips one value of any depth and returns its bytes.
     #[cfg(feature = "serde")]
     pub(crate) fn skip_value(&mut self) -> Result<&'a [u8], WireError> {
         let len = value_len(self.input.remaining_slice()).ok_or_else(|| truncated("a value"))?;
         self.take(len, "a value")
     }
 
-    /// Takes the next `len` bytes as they are.
+    /// Takes the next `len` bytes.
     pub(crate) fn take(&mut self, len: usize, inside: &str) -> Result<&'a [u8], WireError> {
         let rest = self.input.remaining_slice();
         let (head, tail) = rest.split_at_checked(len).ok_or_else(|| truncated(inside))?;
@@ -459,7 +447,7 @@ impl<'a> Decoder<'a> {
             .map(|&byte| Marker::from_u8(byte))
     }
 
-    /// An element takes at least a byte: more elements than bytes cannot be.
+    /// Checks a claimed length: an element takes at least one byte.
     fn plausible(&self, len: usize, what: &str) -> Result<usize, WireError> {
         if len > self.input.remaining_slice().len() {
             Err(truncated(what))
@@ -468,29 +456,30 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn value<T, E: rmp::decode::RmpReadErr>(
+    /// Reads an integer as a float, if the float represents it exactly.
+    fn exact<F: Copy>(
         &mut self,
         what: &str,
-        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, ValueReadError<E>>,
-    ) -> Result<T, WireError> {
-        let mut ahead = self.input;
-        match read(&mut ahead) {
-            Ok(value) => {
-                self.input = ahead;
-                Ok(value)
-            }
-            Err(ValueReadError::TypeMismatch(_)) => Err(self.wrong(what)),
-            Err(_) => Err(truncated(what)),
+        to_float: impl Fn(i128) -> F,
+        to_integer: impl Fn(F) -> i128,
+    ) -> Result<F, WireError> {
+        let whole = self.integer(what)?;
+        let float = to_float(whole);
+        if to_integer(float) == whole {
+            Ok(float)
+        } else {
+            Err(inexact(what, whole))
         }
     }
 
-    fn number<T, E: rmp::decode::RmpReadErr>(
+    /// Reads with one of rmp's functions; advances only if it succeeds.
+    fn value<T, E: Into<NumValueReadError<BytesReadError>>>(
         &mut self,
         what: &str,
-        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, NumValueReadError<E>>,
+        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, E>,
     ) -> Result<T, WireError> {
         let mut ahead = self.input;
-        match read(&mut ahead) {
+        match read(&mut ahead).map_err(Into::into) {
             Ok(value) => {
                 self.input = ahead;
                 Ok(value)
@@ -501,7 +490,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The error that the next value is not `what`.
+    /// The error for a next value that is not `what`.
     #[cold]
     fn wrong(&self, what: &str) -> WireError {
         match self.peek() {
@@ -511,21 +500,17 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Takes an entry out of a side table of `what`s.
+/// Takes an entry out of a side table.
 fn take_from<T>(table: &mut [Option<T>], index: usize, what: &str) -> Result<T, WireError> {
     let count = table.len();
     let slot = table.get_mut(index).ok_or_else(|| {
         WireError::mismatch(
             format!("a {what}"),
-            format!("an index to {what} {index} of {count}"),
+            format!("the index of {what} {index} of {count}"),
         )
     })?;
-    slot.take().ok_or_else(|| {
-        WireError::mismatch(
-            format!("a {what}"),
-            format!("{what} {index} again, which was read before"),
-        )
-    })
+    slot.take()
+        .ok_or_else(|| WireError::mismatch(format!("a {what}"), format!("{what} {index} a second time")))
 }
 
 fn is_integer(marker: Marker) -> bool {
@@ -546,7 +531,10 @@ fn is_integer(marker: Marker) -> bool {
 
 #[cold]
 fn inexact(what: &str, whole: i128) -> WireError {
-    WireError::mismatch(what, format!("the integer {whole}, which is not exactly one"))
+    WireError::mismatch(
+        what,
+        format!("the integer {whole}, which it cannot represent exactly"),
+    )
 }
 
 #[cold]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::WireError;
 
-/// The element type of a tensor. The number of each is its code on the wire.
+/// The element type of a tensor. The discriminant is the code on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -45,7 +45,7 @@ impl DType {
     /// The type with this code.
     ///
     /// # Errors
-    /// When no type has it.
+    /// When the code is unknown.
     pub fn from_code(code: u8) -> Result<Self, WireError> {
         Ok(match code {
             1 => Self::U8,

@@ -1,4 +1,4 @@
-//! Values to bytes.
+//! Encoding of values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,26 +11,27 @@ pub(crate) const EXT_TENSOR: i8 = 1;
 /// MessagePack extension type of a reference; its four bytes are an index, big-endian.
 pub(crate) const EXT_REFERENCE: i8 = 2;
 
-/// A reference to a value that lives elsewhere. What it is made of is the business of whoever sends
-/// and receives messages: to a body it is an index.
+/// A reference to a value on another worker.
+///
+/// The body contains an index only; the layer above defines the content.
 pub type Reference = Arc<dyn Any + Send + Sync>;
 
-/// Turns values into a body and side tables of tensors and references.
+/// Encodes values into a body and side tables of tensors and references.
 #[derive(Default)]
 pub struct Encoder {
     body: Vec<u8>,
-    /// Tensors in the order in which the body refers to them.
+    /// Tensors, in the order of their indices in the body.
     tensors: Vec<Box<dyn TensorSource>>,
     /// References, likewise.
     references: Vec<Reference>,
-    /// The first thing that went wrong. Kept until `finish`, so that `encode` needs no result.
+    /// The first failure. Kept until `finish`, so that `encode` needs no result.
     error: Option<WireError>,
 }
 
-/// What an encoder made.
+/// The result of an encoder.
 #[derive(Default)]
 pub struct Payload {
-    /// MessagePack.
+    /// The MessagePack body.
     pub body: Vec<u8>,
     /// The tensors that the body refers to by index.
     pub tensors: Vec<Box<dyn TensorSource>>,
@@ -61,17 +62,17 @@ impl std::fmt::Debug for Encoder {
 impl Encoder {
     /// An empty encoder.
     pub fn new() -> Self {
-        // Most bodies are a function's name and a few scalars; this spares them the first growths.
+        // Most bodies are a function's name and a few scalars, which fit without reallocation.
         Self {
             body: Vec::with_capacity(128),
             ..Self::default()
         }
     }
 
-    /// Body, tensors and references.
+    /// Returns body, tensors and references.
     ///
     /// # Errors
-    /// The first failure noted while encoding.
+    /// The first failure that was reported to [`fail`](Self::fail).
     pub fn finish(self) -> Result<Payload, WireError> {
         match self.error {
             Some(error) => Err(error),
@@ -83,7 +84,7 @@ impl Encoder {
         }
     }
 
-    /// Notes that a value cannot be encoded. [`finish`](Self::finish) returns the first such note.
+    /// Reports that a value cannot be encoded. [`finish`](Self::finish) returns the first report.
     pub fn fail(&mut self, error: WireError) {
         self.error.get_or_insert(error);
     }
@@ -120,21 +121,21 @@ impl Encoder {
 
     /// Appends a string.
     pub fn str(&mut self, value: &str) {
-        if self.length(value.len()) {
+        if self.check_len(value.len()) {
             self.write(|w| rmp::encode::write_str(w, value).map_err(to_io));
         }
     }
 
     /// Appends bytes.
     pub fn bytes(&mut self, value: &[u8]) {
-        if self.length(value.len()) {
+        if self.check_len(value.len()) {
             self.write(|w| rmp::encode::write_bin(w, value).map_err(to_io));
         }
     }
 
     /// Appends the start of an array; `len` values must follow.
     pub fn array_len(&mut self, len: usize) {
-        if self.length(len) {
+        if self.check_len(len) {
             self.write(|w| {
                 rmp::encode::write_array_len(w, len as u32)
                     .map(drop)
@@ -145,17 +146,17 @@ impl Encoder {
 
     /// Appends the start of a map; `len` pairs of values must follow.
     pub fn map_len(&mut self, len: usize) {
-        if self.length(len) {
+        if self.check_len(len) {
             self.write(|w| rmp::encode::write_map_len(w, len as u32).map(drop).map_err(to_io));
         }
     }
 
-    /// Appends a tensor: a reference in the body, the tensor itself into the side table.
+    /// Appends a tensor: its index to the body, the tensor itself to the side table.
     pub fn tensor(&mut self, tensor: impl TensorSource) {
         let index = self.tensors.len();
         if index >= MAX_TENSORS {
             return match &mut self.error {
-                // Counts on, so that the error says how many there are.
+                // Keeps counting, so that the error has the total.
                 Some(WireError::TooManyTensors { count, .. }) => *count += 1,
                 _ => self.fail(WireError::TooManyTensors {
                     count: index + 1,
@@ -167,10 +168,10 @@ impl Encoder {
         self.index(EXT_TENSOR, index);
     }
 
-    /// Appends a reference: an index in the body, the reference itself into the side table.
+    /// Appends a reference: its index to the body, the reference itself to the side table.
     pub fn reference(&mut self, reference: Reference) {
         let index = self.references.len();
-        if self.length(index) {
+        if self.check_len(index) {
             self.references.push(reference);
             self.index(EXT_REFERENCE, index);
         }
@@ -182,7 +183,7 @@ impl Encoder {
         self.body.extend_from_slice(&(index as u32).to_be_bytes());
     }
 
-    /// Appends the one MessagePack value that `write` makes; nothing when it fails.
+    /// Appends the one MessagePack value that `write` produces, or nothing if it fails.
     #[cfg(feature = "serde")]
     pub(crate) fn serialized(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>) {
         let start = self.body.len();
@@ -192,7 +193,7 @@ impl Encoder {
         }
     }
 
-    /// Appends `Some(value)`: as the value itself, wrapped where that could be taken for `None`.
+    /// Appends `Some(value)`: as the value itself, wrapped if its encoding starts with nil.
     pub(crate) fn some(&mut self, encode_value: impl FnOnce(&mut Self)) {
         let start = self.body.len();
         encode_value(self);
@@ -201,8 +202,8 @@ impl Encoder {
         }
     }
 
-    /// Notes an error when `len` does not fit MessagePack's 32-bit lengths.
-    fn length(&mut self, len: usize) -> bool {
+    /// Reports an error if `len` exceeds MessagePack's 32-bit lengths.
+    fn check_len(&mut self, len: usize) -> bool {
         let fits = u32::try_from(len).is_ok();
         if !fits {
             self.fail(WireError::mismatch(
@@ -214,15 +215,15 @@ impl Encoder {
     }
 
     fn write<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) {
-        // Writing into a `Vec` cannot fail: it grows, or the process is out of memory.
+        // Writing to a `Vec` cannot fail: it grows, or the process is out of memory.
         let written = write(&mut self.body);
         debug_assert!(written.is_ok());
     }
 }
 
-/// `nil` in MessagePack.
+/// MessagePack's `nil`.
 pub(crate) const NIL: u8 = 0xc0;
-/// The start of a map with one entry in MessagePack.
+/// The start of a MessagePack map with one entry.
 pub(crate) const MAP_OF_ONE: u8 = 0x81;
 
 fn to_io<E>(_: E) {}

@@ -1,107 +1,107 @@
-//! What can be wrong with bytes.
+//! Errors of encoding and decoding.
 
 use thiserror::Error;
 
 use crate::TensorMeta;
 
-/// Why a value could not be encoded, or bytes not be decoded.
+/// An error of encoding or decoding.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// A frame kind that this version does not know.
-    #[error("unknown frame kind {found}: the other side does not speak this protocol")]
+    /// Unknown frame kind.
+    #[error("unknown frame kind {found}: the peer does not speak this protocol")]
     FrameKind {
         /// The byte found.
         found: u8,
     },
-    /// A frame longer than is allowed where it stands.
+    /// Frame longer than the limit.
     #[error("a frame claims {length} bytes, the limit is {limit}")]
     FrameTooLong {
-        /// What the header claims.
+        /// The length in the header.
         length: u64,
-        /// The limit that it was checked against.
+        /// The limit that was applied.
         limit: u64,
     },
-    /// The parts of a frame exceed the whole.
+    /// The parts of a frame exceed its length.
     #[error("a frame of {length} bytes claims parts of {parts} bytes")]
     FrameParts {
-        /// Body and table together.
+        /// Sum of the lengths of body and tensor table.
         parts: u64,
-        /// The whole.
+        /// The length of the frame.
         length: u64,
     },
-    /// The tensor table makes no sense.
-    #[error("broken tensor table: {what}")]
+    /// Invalid tensor table.
+    #[error("invalid tensor table: {what}")]
     TensorTable {
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
-    /// More tensors than one message can have.
+    /// More tensors than one message can carry.
     #[error(
         "{count} tensors in one message, the limit is {limit}: stack them into fewer, or send them with several calls"
     )]
     TooManyTensors {
-        /// How many there are.
+        /// Number of tensors.
         count: usize,
-        /// How many there may be.
+        /// Largest number of tensors in a message.
         limit: usize,
     },
-    /// A tensor's bytes are not as many as its shape needs.
+    /// The number of bytes does not match the tensor's shape.
     #[error("a tensor {meta} needs {} bytes, not {found}", .meta.bytes().map_or("too many".into(), |n| n.to_string()))]
     TensorBytes {
-        /// What the tensor claims to be.
+        /// Element type and shape of the tensor.
         meta: TensorMeta,
-        /// How many bytes there are.
+        /// Number of bytes found.
         found: usize,
     },
-    /// The process has no memory for tensors.
-    #[error("no memory for {bytes} bytes of tensors")]
+    /// The allocation of memory for tensors failed.
+    #[error("cannot allocate {bytes} bytes for tensors")]
     NoMemory {
-        /// Their length.
+        /// Length of the allocation.
         bytes: u64,
     },
-    /// A tensor that cannot be sent.
+    /// The tensor cannot be sent.
     #[error("this tensor cannot be sent: {why}")]
     Unsendable {
         /// The tensor library's reason.
         why: String,
     },
-    /// A value whose own serialisation failed.
+    /// The value's own serialisation failed.
     #[error("a value of type `{what}` cannot be sent: {why}")]
     Unencodable {
-        /// Its type.
+        /// Type of the value.
         what: String,
         /// The serialiser's reason.
         why: String,
     },
-    /// A value of another kind than the type being decoded.
-    #[error("{}expected {expected}, found {found}", At(.path))]
+    /// The encoded value has another kind than the decoded type.
+    #[error("{}expected {expected}, found {found}", PathPrefix(.path))]
     Mismatch {
-        /// Where in the value, outermost first.
+        /// Path within the value, outermost first.
         path: Vec<String>,
-        /// What the type wants.
+        /// The kind that the type requires.
         expected: String,
-        /// What is there.
+        /// The kind that was found.
         found: String,
     },
     /// The bytes end inside a value.
-    #[error("{}the message ends in the middle of {inside}", At(.path))]
+    #[error("{}the message ends in the middle of {inside}", PathPrefix(.path))]
     Truncated {
-        /// Where in the value, outermost first.
+        /// Path within the value, outermost first.
         path: Vec<String>,
-        /// What was being read.
+        /// The value that was being read.
         inside: String,
     },
-    /// Bytes are left after the value.
+    /// Bytes remain after the value.
     #[error("{count} bytes left over after the value")]
     LeftOver {
-        /// How many.
+        /// Number of remaining bytes.
         count: usize,
     },
-    /// A value nested deeper than the decoder follows.
-    #[error("{}nested deeper than {limit} levels", At(.path))]
+    /// The value is nested deeper than the limit.
+    #[error("{}nested deeper than {limit} levels", PathPrefix(.path))]
     TooDeep {
-        /// Where in the value, outermost first.
+        /// Path within the value, outermost first.
         path: Vec<String>,
         /// The limit.
         limit: usize,
@@ -109,18 +109,18 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// The error one level further out: `place` is where in the outer value it happened.
+    /// Prepends `step` to the path of the error: the position within the enclosing value.
     #[must_use]
-    pub fn at(mut self, place: impl Into<String>) -> Self {
+    pub fn at(mut self, step: impl Into<String>) -> Self {
         if let Self::Mismatch { path, .. } | Self::Truncated { path, .. } | Self::TooDeep { path, .. } =
             &mut self
         {
-            path.insert(0, place.into());
+            path.insert(0, step.into());
         }
         self
     }
 
-    /// A value of another kind than wanted.
+    /// A [`Mismatch`](Self::Mismatch) with an empty path.
     pub fn mismatch(expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Mismatch {
             path: Vec::new(),
@@ -129,13 +129,13 @@ impl WireError {
         }
     }
 
-    /// A variant that the enum `of` does not have, or has in another form. For derived code.
+    /// The error for a variant that the enum `of` lacks or has in another form. For derived code.
     #[doc(hidden)]
     #[cold]
     pub fn unknown_variant(of: &str, known: &[&str], found: &str, payload: bool) -> Self {
         let form = match (known.contains(&found), payload) {
             (false, _) => "",
-            (true, true) => " with a payload, which it does not have",
+            (true, true) => " with a payload, but it has none",
             (true, false) => " without its payload",
         };
         let known = if known.is_empty() {
@@ -150,7 +150,7 @@ impl WireError {
     }
 }
 
-/// Text of the other side for an error message: quoted, and cut because it could be of any length.
+/// Quotes and truncates a peer's text for an error message.
 pub(crate) fn excerpt(text: &str) -> String {
     const LIMIT: usize = 64;
     match text.char_indices().nth(LIMIT) {
@@ -159,10 +159,10 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Shows a path as the start of a sentence.
-struct At<'a>(&'a [String]);
+/// Displays a path as the start of a sentence.
+struct PathPrefix<'a>(&'a [String]);
 
-impl std::fmt::Display for At<'_> {
+impl std::fmt::Display for PathPrefix<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
             Ok(())

@@ -5,46 +5,50 @@ use crate::{CallId, WireError};
 /// Length of the header in bytes. One cache line.
 pub const HEADER_LEN: usize = 64;
 
-/// Flag of a frame whose body starts with a section about what comes with it: references, the value that a
-/// call is made on, the value that it makes, tensors that are recorded.
+/// Flag: the body starts with a section.
+///
+/// The section describes references, the value that a method is called on, the value that a call creates, and tracked
+/// tensors.
 pub const HAS_SECTION: u8 = 1;
 
-/// Flag of a request, and of its reply, that the workers exchange among themselves about references.
-/// Such a message may be lost or come twice without harm.
+/// Flag: a request or reply of the reference protocol, which tolerates loss and duplication.
 pub const IS_CONTROL: u8 = 2;
 
-/// Flag of a frame in which the bytes of some tensors are not there: they lie in memory that the receiver
-/// is shown instead. Only the two ends of a link know of it.
+/// Flag: the bytes of some tensors lie in lent memory instead of the frame. Internal to a link.
 pub const IS_LENT: u8 = 4;
 
-/// What a frame is for.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum FrameKind {
-    /// First frame of the side that dialled: who it is and whom it wants.
+    /// First frame of the dialling side: its identity and that of the worker it dials.
     Hello = 1,
-    /// Answer to a `Hello` that is accepted.
+    /// Accepts a `Hello`.
     Welcome = 2,
-    /// Answer to a `Hello` that is not; the body says why. The connection ends after it.
+    /// Rejects a `Hello`; the body has the reason. The connection ends after it.
     Reject = 3,
-    /// A call: the function's name and its arguments. It is answered once, by a `Reply` or a `Failure`.
+    /// A call: the function's name and arguments. Answered once, by a `Reply` or a `Failure`.
     Request = 4,
     /// The value of a call.
     Reply = 5,
     /// The error of a call.
     Failure = 6,
-    /// The caller no longer wants a call's result. The call is answered all the same.
+    /// Cancels a call. The call is answered nevertheless.
     Cancel = 7,
-    /// Gives credit back when no other frame is at hand to carry it.
+    /// Returns credit when no other frame can carry it.
     Credit = 8,
-    /// The sender closes on purpose; the body says why.
+    /// The sender closes the connection; the body has the reason.
     Goodbye = 9,
-    /// Announces a message whose tensors come in chunks: `call` is the transfer's number, `context` the bytes in a
-    /// chunk, and the body is the message's own header, body and tensor table.
+    /// Announces a message whose tensors follow in chunks.
+    ///
+    /// `call` is the transfer's number, `context` the bytes in a chunk, and the body consists of the message's own header,
+    /// body and tensor table.
     Descriptor = 10,
-    /// A piece of the tensors of an announced message: `call` is the transfer's number, `context` counts the chunks
-    /// before this one. Its bytes follow the header; with [`IS_LENT`], where they lie instead.
+    /// A chunk of the tensors of an announced message.
+    ///
+    /// `call` is the transfer's number, `context` the index of the chunk. Its bytes follow the header; with [`IS_LENT`],
+    /// their location does.
     Chunk = 11,
 }
 
@@ -78,11 +82,11 @@ impl FrameKind {
 /// | 8..12 | `body_len` | bytes of the body |
 /// | 12..16 | `table_len` | bytes of the tensor table |
 /// | 16..24 | `call` | the call that the frame belongs to, 0 for none |
-/// | 24..32 | `time_left` | microseconds that the caller will still wait, 0 for no limit |
+/// | 24..32 | `time_left` | microseconds until the call's time limit, 0 for none |
 /// | 32..40 | `context` | autograd context, 0 for none |
 /// | 40..48 | `trace` | trace id, 0 when not traced |
 /// | 48..56 | `span` | the span that caused this frame, 0 for none |
-/// | 56..60 | `credit` | credit units given back to the receiver of this frame |
+/// | 56..60 | `credit` | credit units returned to the receiver of this frame |
 /// | 60 | `kind` | a [`FrameKind`] |
 /// | 61 | `flags` | 1: [`HAS_SECTION`]; 2: [`IS_CONTROL`]; 4: [`IS_LENT`]; others: 0 |
 /// | 62..64 | `tensors` | number of entries in the tensor table |
@@ -96,7 +100,7 @@ pub struct FrameHeader {
     pub table_len: u32,
     /// The call that the frame belongs to; 0 for none.
     pub call: CallId,
-    /// Microseconds that the caller will still wait; 0 for no limit.
+    /// Microseconds until the call's time limit; 0 for none.
     pub time_left: u64,
     /// Autograd context; 0 for none.
     pub context: u64,
@@ -104,9 +108,9 @@ pub struct FrameHeader {
     pub trace: u64,
     /// The span that caused this frame; 0 for none.
     pub span: u64,
-    /// Credit units that the sender of this frame gives back to its receiver.
+    /// Credit units that the sender of this frame returns to its receiver.
     pub credit: u32,
-    /// What the frame is for.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// [`HAS_SECTION`], [`IS_CONTROL`] and [`IS_LENT`], if they apply.
     pub flags: u8,
@@ -115,7 +119,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// A header of this kind with everything else zero.
+    /// A header of this kind and call, with zeros elsewhere.
     pub fn new(kind: FrameKind, call: CallId) -> Self {
         Self {
             length: 0,
@@ -133,7 +137,7 @@ impl FrameHeader {
         }
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0..8].copy_from_slice(&self.length.to_le_bytes());
@@ -151,11 +155,10 @@ impl FrameHeader {
         out
     }
 
-    /// Reads a header and checks that its parts fit together and into `max_length`.
+    /// Decodes a header and validates its lengths, before any allocation for the frame.
     ///
     /// # Errors
-    /// When the kind is unknown, the parts are longer than the whole, or the whole is longer than
-    /// `max_length`. Nothing has been allocated for the frame by then.
+    /// When the kind is unknown, the parts exceed the length, or the length exceeds `max_length`.
     pub fn from_bytes(bytes: &[u8; HEADER_LEN], max_length: u64) -> Result<Self, WireError> {
         let u64_at = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| bytes[i + k]));
         let u32_at = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| bytes[i + k]));

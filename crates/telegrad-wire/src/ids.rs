@@ -1,4 +1,4 @@
-//! The names of things on the wire.
+//! Ids on the wire.
 
 use std::fmt;
 
@@ -22,41 +22,40 @@ macro_rules! id {
 }
 
 id! {
-    /// Numbers the calls of one caller. Never used twice by one incarnation of a worker.
+    /// Number of a call, unique within one incarnation of the caller.
     CallId, "call-"
 }
 
 id! {
-    /// Tells one life of a worker from the next one under the same name.
-    Incarnation, "life-"
+    /// One run of a worker, as distinct from the next run under the same name.
+    Incarnation, "incarnation-"
 }
 
 id! {
-    /// Numbers the autograd contexts of a world: the rank of the worker that opened it in the upper 16 bits, then
-    /// its own count.
+    /// Number of an autograd context: its opener's rank in the upper 16 bits, the opener's count below.
     ContextId, "context-"
 }
 
 impl ContextId {
-    const COUNT: u32 = 48;
+    const NUMBER_BITS: u32 = 48;
 
-    /// The context of this number of a worker.
+    /// The id of the opener's context `number`.
     pub fn new(opener: Rank, number: u64) -> Self {
-        Self(u64::from(opener) << Self::COUNT | number & ((1 << Self::COUNT) - 1))
+        Self(u64::from(opener) << Self::NUMBER_BITS | number & ((1 << Self::NUMBER_BITS) - 1))
     }
 
-    /// The rank of the worker that opened it.
+    /// The rank of the worker that opened the context.
     pub fn opener(self) -> Rank {
-        (self.0 >> Self::COUNT) as Rank
+        (self.0 >> Self::NUMBER_BITS) as Rank
     }
 
-    /// Which of its opener's contexts it is.
+    /// The opener's count.
     pub fn number(self) -> u64 {
-        self.0 & ((1 << Self::COUNT) - 1)
+        self.0 & ((1 << Self::NUMBER_BITS) - 1)
     }
 }
 
 id! {
-    /// Tells one world from another that may have used the same address before.
+    /// A world, as distinct from an earlier one at the same address.
     WorldId, "world-"
 }

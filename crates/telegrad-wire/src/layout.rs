@@ -1,9 +1,8 @@
 //! Layouts of types, for comparing the signatures of two programs.
 //!
-//! [`Wire::layout`](crate::Wire::layout) enters a type into [`Layouts`]; the result is a flat table in which types
-//! refer to each other by number, so that recursive types need no end and a shared type is there once.
-//! [`TypeLayout`] is one type with its table, [`Catalogue`] the functions of a program with theirs. Two of either are
-//! compared by structure: numbers may differ.
+//! [`Wire::layout`](crate::Wire::layout) adds a type to [`Layouts`]. The result is a flat table in which types refer to each
+//! other by number, so recursive types are finite and a shared type occurs once. [`TypeLayout`] is one type with its table,
+//! [`Catalogue`] the functions of a program with theirs. Both are compared by structure; numbers may differ.
 
 mod catalogue;
 mod difference;
@@ -33,7 +32,7 @@ impl TypeNumber {
 /// Name of a type, a field or a variant.
 type Name = Cow<'static, str>;
 
-/// Layout of one type: names, order and types of what its values consist of.
+/// Layout of one type: names, order and types of its components.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Wire)]
 #[non_exhaustive]
 pub enum Layout {
@@ -72,7 +71,7 @@ impl Layout {
         )
     }
 
-    /// The types that it refers to.
+    /// The types that the layout refers to.
     fn parts(&self) -> Vec<TypeNumber> {
         match self {
             Self::Named(_) => Vec::new(),

@@ -1,12 +1,11 @@
-//! What travels between two Telegrad workers, byte by byte.
+//! The wire format of Telegrad: frames, values and tensors.
 //!
-//! This is a crate of its own because everything else agrees on it and it needs nothing of the
-//! rest: no sockets, no threads, no clocks. It may depend on no other Telegrad crate but the macros.
+//! This is a crate of its own because every other crate depends on it and it needs no sockets, threads or clocks. Among the
+//! Telegrad crates it may depend on the macros alone.
 //!
-//! Read it in this order: [`FrameHeader`] is the fixed start of every frame; [`Wire`] says how a
-//! value becomes a MessagePack body; [`Encoder`] and [`Decoder`] do it, and put tensors into a side
-//! table instead of the body ([`TensorSource`] on the way out, [`RawTensor`] on the way in). [`Layout`] describes
-//! types, so that two programs can compare what they send.
+//! Reading order: [`FrameHeader`] starts every frame. [`Wire`] maps a value to a MessagePack body; [`Encoder`] and
+//! [`Decoder`] put tensors into a tensor table beside the body ([`TensorSource`] when sending, [`RawTensor`] when
+//! receiving). [`Layout`] describes types, so that two programs can compare their signatures.
 //!
 //! ```
 //! use telegrad_wire::{Decoder, Encoder, Wire};
@@ -26,8 +25,11 @@
 //! # Ok::<(), telegrad_wire::WireError>(())
 //! ```
 
+// Both are checked here, in the lowest crate, so that the sentence is the only error.
+#[cfg(not(target_os = "linux"))]
+compile_error!("Telegrad supports Linux only: its links and its launcher use Linux system calls");
 #[cfg(target_endian = "big")]
-compile_error!("tensors travel in the little-endian order that their memory is assumed to have");
+compile_error!("Telegrad supports little-endian machines only: tensors travel in the order of their memory");
 
 // The derive macro names this crate by its full path, also inside the crate itself.
 extern crate self as telegrad_wire;

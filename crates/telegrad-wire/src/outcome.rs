@@ -1,26 +1,26 @@
-//! What a remote function may return.
+//! Return types of remote functions.
 
 use std::error::Error;
 
 use crate::Wire;
 
-/// Any error of a user's function.
+/// An error of a user function.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The return type of a remote function: a value that travels, or a `Result` of one.
+/// The return type of a remote function: a [`Wire`] value, or a `Result` of one.
 ///
-/// It stands beside [`Wire`] in this crate because only here can the compiler know that `Result`
-/// is not `Wire`, and so tell the two implementations apart.
+/// The trait is in the same crate as [`Wire`], because only there the compiler knows that `Result` is not `Wire` and the two
+/// implementations do not overlap.
 #[diagnostic::on_unimplemented(
     message = "a remote function cannot return `{Self}`",
-    label = "not a value that travels",
+    label = "not a `Wire` type",
     note = "return a type that implements `Wire` (derive it with `#[derive(Wire)]`), or a `Result` of one"
 )]
 pub trait Outcome {
-    /// The value that the caller gets.
+    /// The value that the caller receives.
     type Value: Send + Sync + 'static;
 
-    /// Value or error.
+    /// Converts to value or error.
     ///
     /// # Errors
     /// The function's own error.

@@ -1,4 +1,4 @@
-//! A bridge to serde.
+//! `Wire` for types of serde.
 
 use rmp_serde::Deserializer;
 use rmp_serde::decode::Error;
@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{Decoder, Encoder, MAX_DEPTH, Wire, WireError};
 
-/// Carries a type that implements serde's traits.
+/// Adapter that sends a type with serde's traits.
 ///
-/// The value is one MessagePack value in the body, with structs as maps from field names. For types
-/// of other crates: your own do better with `#[derive(Wire)]`, which can hold tensors and references.
+/// The value is one MessagePack value in the body, with structs as maps from field names. Use it for types of other crates;
+/// for your own types `#[derive(Wire)]` also supports tensors and references.
 ///
-/// Serde does not describe types, so two programs compare `Serde<T>` by the name of `T` alone, not by its fields.
+/// Serde does not describe types, so the signatures of two programs compare `Serde<T>` by the name of `T` alone.
 ///
 /// ```
 /// use telegrad_wire::{Decoder, Encoder, Serde, Wire};
@@ -38,8 +38,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Wire for Serde<T> {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        // One whole value is cut out first. So every length in it is known to be true before serde
-        // trusts it, and whatever serde reads, the rest of the body starts where it should.
+        // Skipping the whole value first validates every length in it before serde relies on one, and fixes where the rest
+        // of the body starts.
         let value = decoder.skip_value()?;
         let mut deserializer = Deserializer::from_read_ref(value);
         deserializer.set_max_depth(MAX_DEPTH);

@@ -1,18 +1,18 @@
-//! The length of a MessagePack value, without understanding it.
+//! The length of a MessagePack value without decoding it.
 
 use rmp::Marker;
 
-/// Bytes of the first value in `input`; `None` when it ends before the value does.
+/// Length in bytes of the first value in `input`; `None` if the input is too short.
 ///
-/// It counts instead of recursing, because how deep the value nests is in the hands of the other side.
+/// Counts instead of recursing, because the peer chooses the nesting depth.
 pub(crate) fn value_len(input: &[u8]) -> Option<usize> {
     let mut rest = input;
     let mut values_left = 1_usize;
     while values_left > 0 {
-        let (payload, inside) = step(&mut rest)?;
+        let (payload, inside) = header(&mut rest)?;
         rest = rest.get(payload..)?;
         values_left = (values_left - 1).checked_add(inside)?;
-        // A value takes at least a byte: more values than bytes cannot be.
+        // A value takes at least one byte.
         if values_left > rest.len() {
             return None;
         }
@@ -20,12 +20,12 @@ pub(crate) fn value_len(input: &[u8]) -> Option<usize> {
     Some(input.len() - rest.len())
 }
 
-/// Takes a value's marker and length; gives the bytes that follow it and the values inside it.
-fn step(rest: &mut &[u8]) -> Option<(usize, usize)> {
+/// Takes a value's marker and length; returns the number of payload bytes and of nested values.
+fn header(rest: &mut &[u8]) -> Option<(usize, usize)> {
     let [byte] = take(rest)?;
     Some(match Marker::from_u8(byte) {
         Marker::Null | Marker::True | Marker::False | Marker::FixPos(_) | Marker::FixNeg(_) => (0, 0),
-        // No value, and no length either: whoever reads it will say so.
+        // Not a value; the decoder rejects it.
         Marker::Reserved => (0, 0),
         Marker::U8 | Marker::I8 => (1, 0),
         Marker::U16 | Marker::I16 => (2, 0),

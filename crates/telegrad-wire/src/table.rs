@@ -1,14 +1,14 @@
-//! The tensor table: what a frame says of its tensors before their bytes.
+//! The tensor table of a frame: element types and shapes.
 
 use crate::{DType, TensorMeta, WireError};
 
-/// Most dimensions a tensor may have. No tensor library in use goes beyond 64.
+/// Largest number of dimensions. No tensor library in use supports more than 64.
 pub const MAX_RANK: usize = 64;
 
-/// Most tensors in one message: as many as its header counts.
+/// Largest number of tensors in one message: the header counts them in 16 bits.
 pub const MAX_TENSORS: usize = u16::MAX as usize;
 
-/// Reading and writing of the tensor table.
+/// Encoding of the tensor table.
 ///
 /// One entry per tensor, in the order of their bytes:
 ///
@@ -21,7 +21,7 @@ pub const MAX_TENSORS: usize = u16::MAX as usize;
 pub struct TensorTable;
 
 impl TensorTable {
-    /// Bytes of the entry of a tensor of this shape.
+    /// Length in bytes of the entry of a tensor of this shape.
     pub fn entry_len(shape: &[usize]) -> usize {
         2 + 8 * shape.len()
     }
@@ -29,7 +29,7 @@ impl TensorTable {
     /// Appends the entry of one tensor.
     ///
     /// # Errors
-    /// When it has more than [`MAX_RANK`] dimensions.
+    /// When the tensor has more than [`MAX_RANK`] dimensions.
     pub fn push(out: &mut Vec<u8>, dtype: DType, shape: &[usize]) -> Result<(), WireError> {
         if shape.len() > MAX_RANK {
             return Err(WireError::TensorTable {
@@ -44,10 +44,10 @@ impl TensorTable {
         Ok(())
     }
 
-    /// Reads `count` entries that take all of `table`, and whose tensors take exactly `data_len` bytes.
+    /// Reads `count` entries, whose tensors must have exactly `data_len` bytes.
     ///
     /// # Errors
-    /// When the table is cut short or too long, an entry makes no sense, or the sum is another.
+    /// When the table is too short or too long, an entry is invalid, or the sum of bytes differs.
     pub fn read(table: &[u8], count: u16, data_len: u64) -> Result<Vec<TensorMeta>, WireError> {
         let (metas, sum) = Self::entries(table, count)?;
         if sum != data_len {
@@ -58,27 +58,27 @@ impl TensorTable {
         Ok(metas)
     }
 
-    /// Reads `count` entries that take all of `table`, and how many bytes their tensors have.
+    /// Reads `count` entries; returns them with the sum of their tensors' bytes.
     ///
     /// # Errors
-    /// When the table is cut short or too long, or an entry makes no sense.
+    /// When the table is too short or too long, or an entry is invalid.
     pub fn entries(mut table: &[u8], count: u16) -> Result<(Vec<TensorMeta>, u64), WireError> {
-        let broken = |what: String| WireError::TensorTable { what };
-        // An entry is at least two bytes, so this allocates no more than the frame's own order.
+        let invalid = |what: String| WireError::TensorTable { what };
+        // An entry takes at least two bytes, so this allocates in proportion to the frame.
         let mut metas = Vec::with_capacity(usize::from(count).min(table.len() / 2));
         let mut sum = 0_u64;
         for i in 0..count {
             let [code, rank, rest @ ..] = table else {
-                return Err(broken(format!("cut short in entry {i} of {count}")));
+                return Err(invalid(format!("cut short in entry {i} of {count}")));
             };
             let (dtype, rank) = (DType::from_code(*code)?, usize::from(*rank));
             if rank > MAX_RANK {
-                return Err(broken(format!(
+                return Err(invalid(format!(
                     "entry {i} has {rank} dimensions, the limit is {MAX_RANK}"
                 )));
             }
             let Some((dims, rest)) = rest.split_at_checked(rank * 8) else {
-                return Err(broken(format!("cut short in entry {i} of {count}")));
+                return Err(invalid(format!("cut short in entry {i} of {count}")));
             };
             table = rest;
             let shape = dims
@@ -87,18 +87,22 @@ impl TensorTable {
                 .iter()
                 .map(|dim| usize::try_from(u64::from_le_bytes(*dim)))
                 .collect::<Result<Vec<_>, _>>()
-                .map_err(|_| broken(format!("entry {i} has a dimension beyond this machine")))?;
+                .map_err(|_| {
+                    invalid(format!(
+                        "entry {i} has a dimension that exceeds this machine's `usize`"
+                    ))
+                })?;
             let meta = TensorMeta { dtype, shape };
             let bytes = meta
                 .bytes()
-                .ok_or_else(|| broken(format!("entry {i} has more bytes than fit")))?;
+                .ok_or_else(|| invalid(format!("the size of entry {i} overflows")))?;
             sum = sum
                 .checked_add(bytes as u64)
-                .ok_or_else(|| broken(format!("the tensors up to entry {i} have more bytes than fit")))?;
+                .ok_or_else(|| invalid(format!("the total size of the tensors overflows at entry {i}")))?;
             metas.push(meta);
         }
         if !table.is_empty() {
-            return Err(broken(format!(
+            return Err(invalid(format!(
                 "{} bytes left over after {count} entries",
                 table.len()
             )));

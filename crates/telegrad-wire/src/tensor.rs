@@ -1,4 +1,4 @@
-//! Tensors on their way out and in.
+//! Tensors of messages.
 
 use std::any::Any;
 use std::fmt;
@@ -16,15 +16,15 @@ pub struct TensorMeta {
 }
 
 impl TensorMeta {
-    /// Number of elements; `None` when it does not fit the machine.
+    /// Number of elements; `None` on overflow.
     ///
-    /// Dimensions beside one of length zero must fit too, because tensor libraries multiply them into
-    /// strides: a shape that has a number of elements here is safe to hand to any of them.
+    /// The product of the non-zero dimensions must not overflow either, because tensor libraries multiply them into strides.
+    /// A shape with a number of elements is therefore safe for any library.
     pub fn elements(&self) -> Option<usize> {
         elements(self.dtype, &self.shape)
     }
 
-    /// Number of bytes of the contiguous content; `None` when it does not fit the machine.
+    /// Length in bytes of the contiguous content; `None` on overflow.
     pub fn bytes(&self) -> Option<usize> {
         self.elements()?.checked_mul(self.dtype.size())
     }
@@ -34,7 +34,7 @@ fn elements(dtype: DType, shape: &[usize]) -> Option<usize> {
     let extent = shape
         .iter()
         .try_fold(1_usize, |n, &dim| n.checked_mul(dim.max(1)))?;
-    // No allocation is longer than `isize::MAX` bytes.
+    // An allocation has at most `isize::MAX` bytes.
     isize::try_from(extent.checked_mul(dtype.size())?).ok()?;
     Some(if shape.contains(&0) { 0 } else { extent })
 }
@@ -45,10 +45,10 @@ impl fmt::Display for TensorMeta {
     }
 }
 
-/// A tensor that is about to be sent.
+/// A tensor to be sent.
 ///
-/// The encoder keeps the tensor itself behind this trait, so that its bytes go from its own memory
-/// straight to the link, and so that a layer above (autograd) can find the tensor again.
+/// The encoder stores the tensor itself behind this trait: the link writes the bytes from the tensor's own memory, and
+/// autograd can identify the tensor.
 pub trait TensorSource: Send + Sync + 'static {
     /// The element type.
     fn dtype(&self) -> DType;
@@ -64,27 +64,28 @@ pub trait TensorSource: Send + Sync + 'static {
         }
     }
 
-    /// Number of bytes of the contiguous content; `None` when it does not fit the machine.
+    /// Length in bytes of the contiguous content; `None` on overflow.
     fn byte_len(&self) -> Option<usize> {
         elements(self.dtype(), self.shape())?.checked_mul(self.dtype().size())
     }
 
-    /// Lends the contiguous little-endian content, exactly as long as [`byte_len`](Self::byte_len) says.
+    /// Calls `read` with the contiguous little-endian content of [`byte_len`](Self::byte_len) bytes.
     fn with_bytes(&self, read: &mut dyn FnMut(&[u8]));
 
     /// The tensor, to downcast.
     fn as_any(&self) -> &dyn Any;
 
-    /// The memory of a tensor that does not lie on the heap and never changes, and whether nobody but this
-    /// source holds it. Where the receiver can be shown that memory, it need not be copied.
+    /// The immutable memory of a tensor outside the heap, and whether this source is its only owner.
+    ///
+    /// A receiver with access to that memory needs no copy.
     fn outside(&self) -> Option<(&dyn Outside, bool)> {
         None
     }
 }
 
-/// A tensor as the core knows it: element type, shape and bytes, of no particular library.
+/// A tensor of no particular library: element type, shape and bytes.
 ///
-/// A clone shares the bytes, so that sending one copies nothing.
+/// Clones share the bytes, so sending one copies nothing.
 #[derive(Clone, PartialEq)]
 pub struct RawTensor(Arc<Parts>);
 
@@ -95,10 +96,10 @@ struct Parts {
 }
 
 impl RawTensor {
-    /// Puts the parts together.
+    /// A tensor with this content.
     ///
     /// # Errors
-    /// When `data` is not as long as `meta` says.
+    /// When the length of `data` does not match `meta`.
     pub fn new(meta: TensorMeta, data: Buffer) -> Result<Self, WireError> {
         let found = data.as_bytes().len();
         if meta.bytes() != Some(found) {
@@ -107,10 +108,10 @@ impl RawTensor {
         Ok(Self(Arc::new(Parts { meta, data })))
     }
 
-    /// A copy of any tensor that can be sent.
+    /// Copies a tensor.
     ///
     /// # Errors
-    /// When the tensor's bytes are not as many as its shape needs, or there is no memory for them.
+    /// When the number of bytes does not match the shape, or the allocation fails.
     pub fn copy_of(tensor: &dyn TensorSource) -> Result<Self, WireError> {
         let meta = tensor.meta();
         let mut data = Buffer::try_copy_from(meta.dtype, &[]);
@@ -141,14 +142,14 @@ impl RawTensor {
         self.0.data.as_bytes()
     }
 
-    /// The parts, without a copy unless a clone of this tensor is still alive.
+    /// The parts, without a copy unless a clone of this tensor exists.
     pub fn into_parts(self) -> (TensorMeta, Buffer) {
         let Parts { meta, data } = Arc::unwrap_or_clone(self.0);
         (meta, data)
     }
 }
 
-/// Shows what it is; the content could be of any length.
+/// Omits the content, which can be of any length.
 impl fmt::Debug for RawTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawTensor({})", self.0.meta)

@@ -1,11 +1,11 @@
-//! The trait of everything that can travel.
+//! The trait of values that can be sent.
 
 use crate::layout::short;
 use crate::{Decoder, Encoder, Layouts, TypeNumber, WireError};
 
-/// A value that can travel between workers as an argument or a result.
+/// A value that can be sent between workers as an argument or a result.
 ///
-/// Derive it for your own types. The encoding is MessagePack:
+/// Derive this trait for your own types. The encoding is MessagePack:
 ///
 /// | Rust | MessagePack |
 /// |---|---|
@@ -17,7 +17,7 @@ use crate::{Decoder, Encoder, Layouts, TypeNumber, WireError};
 /// | `Vec<u8>`, `[u8; N]` | bin |
 /// | `()`, unit structs, `PhantomData`, `None` | nil |
 /// | tuples, tuple structs, structs | array of the fields in order |
-/// | newtype structs, `Box`, `Arc`, `Some` | as what they hold |
+/// | newtype structs, `Box`, `Arc`, `Some` | as their content |
 /// | `Vec`, `VecDeque`, arrays, sets | array |
 /// | maps | map |
 /// | `Duration` | array of seconds and nanoseconds |
@@ -28,7 +28,7 @@ use crate::{Decoder, Encoder, Layouts, TypeNumber, WireError};
 /// `Some(x)` where `x` itself starts with nil is a map of one from nil to `x`, so that nested
 /// options keep their meaning.
 ///
-/// Decoding takes a little more than encoding makes, for peers in languages with fewer types:
+/// Decoding also accepts these forms, for peers in languages with fewer types:
 ///
 /// - an integer of any width, and for `u128` and `i128` too, when it is in the type's range;
 /// - for a float, an integer that the float type can represent exactly;
@@ -36,27 +36,27 @@ use crate::{Decoder, Encoder, Layouts, TypeNumber, WireError};
 ///   one would become infinite; for `f64` also a float of 32 bits;
 /// - for `Vec<u8>` and `[u8; N]` also an array of integers; for `VecDeque<u8>` also bin.
 ///
-/// It rejects maps with two equal keys and sets with two equal elements.
+/// Decoding rejects maps with two equal keys and sets with two equal elements.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot travel between workers",
-    label = "not a value that travels",
+    message = "`{Self}` cannot be sent between workers",
+    label = "not a `Wire` type",
     note = "derive `Wire` for your own types with `#[derive(Wire)]`"
 )]
 pub trait Wire: Sized + 'static {
-    /// Appends the value. What cannot be encoded is noted with [`Encoder::fail`].
+    /// Appends the value; reports a value that cannot be encoded to [`Encoder::fail`].
     fn encode(&self, encoder: &mut Encoder);
 
     /// Reads a value.
     ///
     /// # Errors
-    /// When the bytes are no such value. Must not panic, and must not allocate more than the bytes
-    /// that are there justify, whatever they are.
+    /// When the bytes do not encode such a value. For any input, an implementation must not panic, and must not allocate
+    /// more than in proportion to the bytes that are present.
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError>;
 
-    /// Describes the type, for comparing the signatures of two programs (S9).
+    /// Describes the type, for the comparison of signatures between programs (S9).
     ///
-    /// The derived method describes fields and variants: their names, order and types. Without one, two programs compare
-    /// the type by its name, paths left out. A type that is encoded as another one is best described as that:
+    /// The derived method describes fields and variants: their names, order and types. The default describes the type by its
+    /// name without paths. A type that is encoded as another type should return the layout of that type:
     ///
     /// ```
     /// use telegrad_wire::{Decoder, Encoder, Layouts, TypeNumber, Wire, WireError};
@@ -81,7 +81,7 @@ pub trait Wire: Sized + 'static {
         layouts.named(short(std::any::type_name::<Self>()))
     }
 
-    /// Appends a sequence of values. Bytes override this to be one piece.
+    /// Appends a sequence of values. `u8` overrides this to write MessagePack bytes.
     #[doc(hidden)]
     fn encode_slice(items: &[Self], encoder: &mut Encoder) {
         encoder.array_len(items.len());

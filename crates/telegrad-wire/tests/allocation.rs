@@ -1,6 +1,6 @@
-//! What decoding allocates stays in proportion to the bytes that are really there.
+//! Decoding allocates in proportion to the bytes that are present.
 //!
-//! One test, alone in its process: it counts what the whole process allocates.
+//! One test in a process of its own, because it counts the allocations of the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use telegrad_wire::{Decoder, RawTensor, TensorTable, Wire};
 
-/// The system's allocator, which also adds up what is asked of it.
+/// The system's allocator, with a sum of the requested bytes.
 struct Counting;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract.
+// SAFETY: every call is passed on unchanged to the system's allocator, which fulfils the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ASKED.fetch_add(layout.size(), Ordering::Relaxed);
@@ -36,7 +36,7 @@ enum Tree {
     Node(Vec<Tree>, HashMap<String, Tree>),
 }
 
-/// Bytes asked for while `run` ran.
+/// Bytes allocated during `run`.
 fn asked(run: impl FnOnce()) -> usize {
     let before = ASKED.load(Ordering::Relaxed);
     run();
@@ -80,7 +80,7 @@ fn modest_in_all(body: &[u8]) {
 
 #[test]
 fn a_claimed_length_allocates_nothing_out_of_proportion() {
-    // The counter works: it sees an allocation of known size.
+    // The counter sees an allocation of known size.
     assert!(asked(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(1 << 20)))) >= 1 << 20);
 
     for marker in [0xc6, 0xc9, 0xdb, 0xdd, 0xdf_u8] {
@@ -88,7 +88,7 @@ fn a_claimed_length_allocates_nothing_out_of_proportion() {
             let mut claim = vec![marker];
             claim.extend(claimed.to_be_bytes());
             modest_in_all(&claim);
-            // The same claim with bytes behind it that make it more credible, or true.
+            // The same claim followed by bytes that make it more plausible, or true.
             for filler in [0x00, 0x01, 0x90, 0xa0, 0xc0, 0xdd_u8] {
                 let mut long = claim.clone();
                 long.resize(70_000, filler);

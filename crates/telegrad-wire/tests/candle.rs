@@ -10,7 +10,7 @@ fn encoded(value: &impl Wire) -> Payload {
     encoder.finish().unwrap()
 }
 
-/// What a link does with the tensors of a payload.
+/// Transfers the tensors of a payload as a link does.
 fn transported(payload: &Payload) -> Vec<RawTensor> {
     let transport = payload.tensors.iter().map(|tensor| {
         let (meta, mut data) = (tensor.meta(), None);
@@ -34,7 +34,7 @@ fn bytes_sent(tensor: &Tensor) -> usize {
     sum
 }
 
-/// The same type, shape and elements.
+/// Asserts equal type, shape and elements.
 #[track_caller]
 fn same(a: &Tensor, b: &Tensor) -> Result<()> {
     assert_eq!(a.dtype(), b.dtype());
@@ -73,7 +73,7 @@ fn scalars_and_empty_tensors_return() -> Result<()> {
 }
 
 #[test]
-fn views_send_only_what_they_show() -> Result<()> {
+fn views_send_only_their_visible_part() -> Result<()> {
     let all = numbers()?;
     let views = [
         all.narrow(0, 1, 1)?,
@@ -121,7 +121,7 @@ fn a_received_tensor_keeps_the_allocation_it_was_received_into() -> Result<()> {
 
 #[test]
 fn the_side_table_keeps_the_tensor_that_the_user_passed() -> Result<()> {
-    // Autograd finds the user's graph by it, also when the bytes come from a copy.
+    // Autograd identifies the user's graph by it, also if the bytes come from a copy.
     let view = (Var::from_tensor(&numbers()?)?.as_tensor() * 2.0)?.transpose(0, 1)?;
     let payload = encoded(&view);
     let kept = payload.tensors[0]
@@ -134,7 +134,7 @@ fn the_side_table_keeps_the_tensor_that_the_user_passed() -> Result<()> {
 }
 
 #[test]
-fn a_tensor_that_arrives_is_no_part_of_a_graph() -> Result<()> {
+fn a_received_tensor_belongs_to_no_graph() -> Result<()> {
     let tracked = Var::from_tensor(&numbers()?)?;
     let arrived = sent(tracked.as_tensor());
     assert!(!arrived.track_op());
@@ -143,7 +143,7 @@ fn a_tensor_that_arrives_is_no_part_of_a_graph() -> Result<()> {
 }
 
 #[test]
-fn tensors_travel_inside_other_values() -> Result<()> {
+fn tensors_are_sent_inside_other_values() -> Result<()> {
     let value = (
         vec![Some(numbers()?), None],
         5_u8,

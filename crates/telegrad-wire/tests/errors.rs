@@ -1,4 +1,4 @@
-//! What the errors say: who, what, where, and both values.
+//! Error texts name the type, the path and both values.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -71,15 +71,15 @@ fn a_number_out_of_range_names_type_range_and_value() {
 fn floats_refuse_what_they_cannot_represent() {
     says::<f32>(
         &[0xce, 0x01, 0x00, 0x00, 0x01],
-        "expected a 32-bit float, found the integer 16777217, which is not exactly one",
+        "expected a 32-bit float, found the integer 16777217, which it cannot represent exactly",
     );
     says::<f64>(
         &[0xcf, 0x00, 0x20, 0, 0, 0, 0, 0, 0x01],
-        "expected a 64-bit float, found the integer 9007199254740993, which is not exactly one",
+        "expected a 64-bit float, found the integer 9007199254740993, which it cannot represent exactly",
     );
     says::<f32>(
         &[0xcb, 0x7f, 0xef, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-        "expected a 32-bit float, found 1.7976931348623157e308, which is too large for one",
+        "expected a 32-bit float, found 1.7976931348623157e308, which is too large for it",
     );
     says::<f16>(
         &[0xca, 0x47, 0x80, 0, 0x01],
@@ -88,7 +88,7 @@ fn floats_refuse_what_they_cannot_represent() {
 }
 
 #[test]
-fn the_place_is_named_from_the_outside_in() {
+fn the_path_is_named_from_the_outside_in() {
     says::<Pair>(
         b"\x92\x01\x92\x92\x01\xa1a\x92\x01\x02",
         "field 1 of `Pair`, element 1, field `label` of `Point`: expected a string, found an unsigned integer",
@@ -134,7 +134,7 @@ fn a_wrong_number_of_fields_names_the_type() {
 }
 
 #[test]
-fn an_unknown_variant_names_the_enum_and_those_it_has() {
+fn an_unknown_variant_names_the_enum_and_its_variants() {
     says::<Shape>(
         b"\xa4Oval",
         r#"expected a variant of `Shape` (Empty, Circle, Box), found "Oval""#,
@@ -149,7 +149,7 @@ fn an_unknown_variant_names_the_enum_and_those_it_has() {
     );
     says::<Shape>(
         b"\x81\xa5Empty\xc0",
-        r#"expected a variant of `Shape` (Empty, Circle, Box), found "Empty" with a payload, which it does not have"#,
+        r#"expected a variant of `Shape` (Empty, Circle, Box), found "Empty" with a payload, but it has none"#,
     );
     says::<Never>(
         b"\xa1a",
@@ -167,7 +167,7 @@ fn an_unknown_variant_names_the_enum_and_those_it_has() {
 }
 
 #[test]
-fn a_long_text_of_the_other_side_is_cut() {
+fn a_long_text_of_a_peer_is_truncated() {
     let mut body = vec![0xda, 0x10, 0x00];
     body.extend_from_slice("é".repeat(2048).as_bytes());
     let error = Shape::decode(&mut Decoder::new(&body)).unwrap_err().to_string();
@@ -178,7 +178,7 @@ fn a_long_text_of_the_other_side_is_cut() {
 }
 
 #[test]
-fn the_end_of_the_bytes_says_where_it_came() {
+fn truncated_input_names_the_path() {
     says::<Point>(
         b"\x92\x01\xa5abc",
         "field `label` of `Point`: the message ends in the middle of a string",
@@ -202,7 +202,7 @@ fn bytes_after_the_value_are_an_error() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_errors() {
+fn invalid_values_are_errors() {
     says::<char>(
         b"\xa2ab",
         "expected a string of one character, found one of 2 bytes",
@@ -220,24 +220,24 @@ fn values_that_make_no_sense_are_errors() {
     );
     says::<BTreeMap<u8, u8>>(
         &[0x82, 1, 1, 1, 2],
-        "expected a map of distinct keys, found a second one equal to key 1",
+        "expected a map of distinct keys, found a duplicate of key 1",
     );
     says::<HashMap<u8, u8>>(
         &[0x82, 1, 1, 1, 2],
-        "expected a map of distinct keys, found a second one equal to key 1",
+        "expected a map of distinct keys, found a duplicate of key 1",
     );
     says::<BTreeSet<u8>>(
         &[0x92, 1, 1],
-        "expected a set of distinct elements, found a second one equal to element 1",
+        "expected a set of distinct elements, found a duplicate of element 1",
     );
     says::<HashSet<u8>>(
         &[0x92, 1, 1],
-        "expected a set of distinct elements, found a second one equal to element 1",
+        "expected a set of distinct elements, found a duplicate of element 1",
     );
 }
 
 #[test]
-fn a_tensor_can_be_taken_once_and_only_if_it_is_there() {
+fn a_tensor_can_be_taken_once() {
     let meta = TensorMeta {
         dtype: DType::U8,
         shape: vec![1],
@@ -249,11 +249,11 @@ fn a_tensor_can_be_taken_once_and_only_if_it_is_there() {
     };
     assert_eq!(
         decode(&[0x92, 0xd6, 1, 0, 0, 0, 0, 0xd6, 1, 0, 0, 0, 0]),
-        "element 1: expected a tensor, found tensor 0 again, which was read before"
+        "element 1: expected a tensor, found tensor 0 a second time"
     );
     assert_eq!(
         decode(&[0x91, 0xd6, 1, 0, 0, 0, 7]),
-        "element 0: expected a tensor, found an index to tensor 7 of 1"
+        "element 0: expected a tensor, found the index of tensor 7 of 1"
     );
     assert_eq!(
         decode(&[0x91, 0xd6, 9, 0, 0, 0, 0]),
@@ -283,7 +283,7 @@ fn nesting_beyond_the_limit_is_an_error() {
 }
 
 #[test]
-fn a_failure_to_encode_is_told_at_the_end() {
+fn finish_returns_a_failure_to_encode() {
     struct TooMany;
     impl TensorSource for TooMany {
         fn dtype(&self) -> DType {
@@ -340,7 +340,7 @@ fn headers_that_do_not_fit_together_are_errors() {
     kind[60] = 77;
     says(
         &kind,
-        "unknown frame kind 77: the other side does not speak this protocol",
+        "unknown frame kind 77: the peer does not speak this protocol",
     );
 }
 
@@ -348,7 +348,7 @@ fn headers_that_do_not_fit_together_are_errors() {
 fn tables_that_do_not_fit_the_frame_are_errors() {
     let says = |table: &[u8], count: u16, data: u64, text: &str| {
         let error = TensorTable::read(table, count, data).unwrap_err().to_string();
-        assert_eq!(error, format!("broken tensor table: {text}"));
+        assert_eq!(error, format!("invalid tensor table: {text}"));
     };
     let huge = (1_u64 << 62).to_le_bytes();
     says(&[1, 0], 2, 2, "cut short in entry 1 of 2");
@@ -361,14 +361,14 @@ fn tables_that_do_not_fit_the_frame_are_errors() {
         &[&[8, 1][..], &huge].concat(),
         1,
         4,
-        "entry 0 has more bytes than fit",
+        "the size of entry 0 overflows",
     );
     let two = [&[1, 1][..], &huge, &[1, 1], &huge, &[1, 1], &huge, &[1, 1], &huge].concat();
     says(
         &two,
         4,
         u64::MAX,
-        "the tensors up to entry 3 have more bytes than fit",
+        "the total size of the tensors overflows at entry 3",
     );
     let meta = TensorMeta {
         dtype: DType::U8,
@@ -379,7 +379,7 @@ fn tables_that_do_not_fit_the_frame_are_errors() {
         .to_string();
     assert_eq!(
         error,
-        "broken tensor table: a tensor has 65 dimensions, the limit is 64"
+        "invalid tensor table: a tensor has 65 dimensions, the limit is 64"
     );
 }
 

@@ -1,6 +1,6 @@
-//! The format itself, written out: these bytes are what other versions and other languages rely on.
+//! The wire format byte by byte, on which other versions and other languages rely.
 //!
-//! A test that fails here means that the format has changed, not that the expectation is old.
+//! A failure here means that the format changed, not that the expectation is outdated.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The value encodes to these bytes and decodes from them. Spaces are for the reader.
+/// Asserts that the value encodes to these bytes and decodes from them; spaces are ignored.
 #[track_caller]
 fn golden<T: Wire + PartialEq + Debug>(value: T, bytes: &str) {
     let mut encoder = Encoder::new();
@@ -30,7 +30,7 @@ fn golden<T: Wire + PartialEq + Debug>(value: T, bytes: &str) {
     decoder.finish().unwrap();
 }
 
-/// The value also decodes from these bytes, which it does not encode to.
+/// Asserts that the value also decodes from these bytes, another form.
 #[track_caller]
 fn also<T: Wire + PartialEq + Debug>(bytes: &[u8], value: T) {
     let mut decoder = Decoder::new(bytes);
@@ -142,13 +142,13 @@ fn maps_are_maps() {
 }
 
 #[test]
-fn pointers_are_what_they_hold() {
+fn pointers_are_encoded_as_their_content() {
     golden(Box::new(5_u8), "05");
     golden(Arc::new(Box::new("a".to_owned())), "a161");
 }
 
 #[test]
-fn options_are_nil_or_the_value_and_nested_ones_keep_their_meaning() {
+fn options_are_nil_or_the_value_and_can_be_nested() {
     golden(None::<u8>, "c0");
     golden(Some(5_u8), "05");
     golden(Some(None::<u8>), "81c0 c0");

@@ -1,4 +1,4 @@
-//! Whatever value goes out is the value that comes in.
+//! Encoding and decoding return the same value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use proptest::option;
 use proptest::prelude::*;
 use telegrad_wire::{Buffer, DType, Decoder, Encoder, Payload, RawTensor, TensorMeta, TensorTable, Wire};
 
-/// As a link does it: the tensors' bytes next to the body, described by the table.
+/// Transfers tensors as a link does: their bytes beside the body, described by the table.
 fn transport(payload: &Payload) -> Vec<RawTensor> {
     let (mut table, mut data) = (Vec::new(), Vec::new());
     for tensor in &payload.tensors {
@@ -105,7 +105,7 @@ proptest! {
     fn floats_return_bit_by_bit(a: u32, b: u64, c: u16) {
         prop_assert_eq!(sent(&f32::from_bits(a)).to_bits(), a);
         prop_assert_eq!(sent(&f64::from_bits(b)).to_bits(), b);
-        // Widening makes a signalling NaN quiet, so these return as numbers.
+        // Widening makes a signalling NaN quiet, so these are compared as numbers.
         let (half, brain) = (f16::from_bits(c), bf16::from_bits(c));
         prop_assert!(sent(&half) == half || (half.is_nan() && sent(&half).is_nan()));
         prop_assert!(sent(&brain) == brain || (brain.is_nan() && sent(&brain).is_nan()));
@@ -194,7 +194,7 @@ fn a_tensor_is_sent_without_copying_its_bytes() {
 }
 
 #[test]
-fn the_only_owner_takes_a_tensor_apart_without_a_copy() {
+fn a_sole_owner_splits_a_tensor_without_a_copy() {
     for dtype in DTYPES {
         let meta = TensorMeta {
             dtype,

@@ -1,4 +1,4 @@
-//! serde types inside a body.
+//! `Serde`: types of serde inside a body.
 #![cfg(feature = "serde")]
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn encoded(value: &impl Wire) -> Vec<u8> {
 
 #[track_caller]
 fn returns<T: Serialize + DeserializeOwned + PartialEq + Debug + Clone + 'static>(value: T) {
-    // Between two other values, to see that it takes its own bytes and no others.
+    // Between two other values, to check that it reads its own bytes only.
     let body = encoded(&(1_u8, Some(Serde(value.clone())), 2_u8));
     let mut decoder = Decoder::new(&body);
     let back = <(u8, Option<Serde<T>>, u8)>::decode(&mut decoder).unwrap();
@@ -86,8 +86,8 @@ fn a_value_cut_short_at_any_byte_is_an_error() {
 }
 
 #[test]
-fn every_form_of_value_is_stepped_over_whole() {
-    // Each is followed by a byte that must be left over.
+fn every_form_of_value_is_skipped_whole() {
+    // A byte follows each value and must remain.
     for (len, value) in [
         (1, &[0x7f][..]),
         (3, &[0xcd, 1, 2]),
@@ -116,7 +116,7 @@ fn every_form_of_value_is_stepped_over_whole() {
         let mut body = value.to_vec();
         body.push(0x2a);
         let mut decoder = Decoder::new(&body);
-        // Whether a number can be made of it is not the question here.
+        // Whether the value decodes as this type does not matter here.
         let _ = Serde::<u8>::decode(&mut decoder);
         assert_eq!(u8::decode(&mut decoder), Ok(42), "after {value:02x?}");
     }

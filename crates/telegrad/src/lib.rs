@@ -70,9 +70,14 @@ pub use candle_nn;
 pub use init::{init, init_with};
 #[cfg(feature = "autograd")]
 pub use telegrad_autograd::{
-    AutogradError, AutogradInfo, AutogradWorld, Backward, Birth, Context, Gradients, Mode, Param, Roots,
-    candle,
+    AutogradInfo, AutogradWorld, Backward, Context, Gradients, JoinTime, Mode, Param, Roots, candle,
 };
+pub use telegrad_error::{
+    AutogradError, Error, Hop, Mismatch, ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind,
+    RendezvousError, Result, UrlError, WorkerInfo,
+};
+#[cfg(feature = "candle")]
+pub use telegrad_error::{NnError, OptimError};
 pub use telegrad_net::{Spin, TensorAlloc, shared_tensor};
 /// Layers, initialisers, losses, and modules on other workers.
 #[cfg(feature = "nn")]
@@ -80,16 +85,15 @@ pub use telegrad_nn as nn;
 /// Optimisers, schedules, saved state.
 #[cfg(feature = "optim")]
 pub use telegrad_optim as optim;
+/// Profiles: averages, steps, critical paths, files.
+pub use telegrad_profile as profile;
 /// The status of the workers on this machine, seen from outside.
 pub use telegrad_rpc::status;
 pub use telegrad_rpc::{
-    Access, Callable, DebugInfo, Elapsed, Error, Hop, JoinAll, LocalValue, LocalValueMut, Mismatch, Options,
-    ProcessProfile, RRef, Receiver, ReferenceInfo, ReferenceState, RemoteError, RemoteErrorKind,
-    RendezvousError, Result, Round, RoundError, RpcFuture, Sleep, StoreServer, To, Transport, UrlError,
-    WorkerInfo, World, caller, is_cancelled, join_all, profile, register, remote, sleep, time_left, timeout,
+    Access, Callable, DebugInfo, Elapsed, JoinAll, LocalValue, LocalValueMut, Options, ProcessProfile, RRef,
+    Receiver, Round, RoundError, RpcFuture, Sleep, StoreServer, To, Transport, World, caller, is_cancelled,
+    join_all, profile, register, remote, sleep, time_left, timeout,
 };
-/// Profiles: averages, steps, critical paths, files.
-pub use telegrad_profile as profile;
 /// Events, spans and recorders.
 pub use telegrad_trace as trace;
 pub use telegrad_trace::record_function;
@@ -104,12 +108,12 @@ pub use telegrad_wire::{
 
 /// The items that most programs use: `use telegrad::prelude::*`.
 pub mod prelude {
-    #[cfg(feature = "autograd")]
-    pub use crate::{AutogradError, AutogradWorld, Backward, Context, Mode, Param};
     pub use crate::{
-        Error, Options, RRef, Result, Round, RpcFuture, Transport, Wire, WorkerInfo, World, is_cancelled,
-        join_all, register, remote,
+        AutogradError, Error, Options, RRef, Result, Round, RpcFuture, Transport, Wire, WorkerInfo, World,
+        is_cancelled, join_all, register, remote,
     };
+    #[cfg(feature = "autograd")]
+    pub use crate::{AutogradWorld, Backward, Context, Mode, Param};
     #[cfg(feature = "candle")]
     pub use candle_core::{DType, Device, Tensor};
     #[cfg(feature = "nn")]

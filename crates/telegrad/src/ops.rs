@@ -12,7 +12,7 @@
 //! request (matrix products, tensors made from a shape) run on the executor.
 
 use candle_core::{DType, Device, Tensor};
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 use telegrad_rpc::{Error, Result, remote};
 
 #[cfg(not(feature = "nn"))]
@@ -85,9 +85,9 @@ unaries! {
     /// The mean of all elements, a scalar.
     mean = "telegrad::mean", |x| unary("mean", &x, of_floats("mean", Tensor::mean_all), derivative::mean);
     /// The smallest element, a scalar.
-    min = "telegrad::min", |x| recorded("min", &[&x], || x.min_all());
+    min = "telegrad::min", |x| traced("min", &[&x], || x.min_all());
     /// The largest element, a scalar.
-    max = "telegrad::max", |x| recorded("max", &[&x], || x.max_all());
+    max = "telegrad::max", |x| traced("max", &[&x], || x.max_all());
 }
 
 /// The product of two matrices, or of two batches of them.
@@ -99,7 +99,7 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
     Ok(if a.rank() == b.rank() {
         binary("matmul", &a, &b, Tensor::matmul, derivative::matmul)?
     } else {
-        recorded("matmul", &[&a, &b], || a.broadcast_matmul(&b))?
+        traced("matmul", &[&a, &b], || a.broadcast_matmul(&b))?
     })
 }
 
@@ -111,8 +111,8 @@ pub fn matmul(a: Tensor, b: Tensor) -> Result<Tensor> {
 pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
     let dim = match dimension(&x, dim) {
         Ok(dim) => dim,
-        // The paths below record themselves.
-        Err(error) => return recorded("softmax", &[&x], || Err(error)),
+        // The paths below trace themselves.
+        Err(error) => return traced("softmax", &[&x], || Err(error)),
     };
     let by_candle = |x: &Tensor| {
         let shifted = x.broadcast_sub(&x.max_keepdim(dim)?)?;
@@ -133,7 +133,7 @@ pub fn softmax(x: Tensor, dim: i64) -> Result<Tensor> {
 /// When there is no such dimension.
 #[remote(name = "telegrad::argmax", inline)]
 pub fn argmax(x: Tensor, dim: Option<i64>) -> Result<Tensor> {
-    recorded("argmax", &[&x], || {
+    traced("argmax", &[&x], || {
         Ok(match dim {
             Some(dim) => x.argmax(dimension(&x, dim)?)?,
             None => x.flatten_all()?.argmax(0)?,
@@ -147,7 +147,7 @@ pub fn argmax(x: Tensor, dim: Option<i64>) -> Result<Tensor> {
 /// When the shape has another number of elements.
 #[remote(name = "telegrad::reshape", inline)]
 pub fn reshape(x: Tensor, shape: Vec<usize>) -> Result<Tensor> {
-    Ok(recorded("reshape", &[&x], || x.reshape(shape))?)
+    Ok(traced("reshape", &[&x], || x.reshape(shape))?)
 }
 
 /// Dimensions `a` and `b` swapped; negative ones count from the end.
@@ -156,7 +156,7 @@ pub fn reshape(x: Tensor, shape: Vec<usize>) -> Result<Tensor> {
 /// When there is no such dimension.
 #[remote(name = "telegrad::transpose", inline)]
 pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
-    recorded("transpose", &[&x], || {
+    traced("transpose", &[&x], || {
         Ok(x.transpose(dimension(&x, a)?, dimension(&x, b)?)?)
     })
 }
@@ -168,7 +168,7 @@ pub fn transpose(x: Tensor, a: i64, b: i64) -> Result<Tensor> {
 #[remote(name = "telegrad::cat")]
 pub fn cat(tensors: Vec<Tensor>, dim: i64) -> Result<Tensor> {
     let operands: Vec<_> = tensors.iter().collect();
-    recorded("cat", &operands, || {
+    traced("cat", &operands, || {
         let first = tensors
             .first()
             .ok_or_else(|| Error::other("cat needs at least one tensor"))?;

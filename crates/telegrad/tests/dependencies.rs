@@ -11,6 +11,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-macros", &[]),
     ("telegrad-wire", &["telegrad-macros"]),
     ("telegrad-rendezvous", &["telegrad-wire"]),
+    (
+        "telegrad-error",
+        &["telegrad-macros", "telegrad-wire", "telegrad-rendezvous"],
+    ),
     ("telegrad-net", &["telegrad-wire"]),
     ("telegrad-trace", &["telegrad-macros", "telegrad-wire"]),
     (
@@ -27,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad-macros",
             "telegrad-wire",
             "telegrad-rendezvous",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -37,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -48,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -60,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -72,6 +80,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -83,6 +92,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -97,6 +107,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "telegrad-macros",
             "telegrad-wire",
+            "telegrad-error",
             "telegrad-net",
             "telegrad-trace",
             "telegrad-profile",
@@ -105,6 +116,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telegrad-nn",
             "telegrad-optim",
             "telegrad",
+        ],
+    ),
+    (
+        "telegrad-bench",
+        &[
+            "telegrad-macros",
+            "telegrad-wire",
+            "telegrad-error",
+            "telegrad-net",
+            "telegrad-trace",
+            "telegrad-profile",
+            "telegrad-rpc",
+            "telegrad-autograd",
+            "telegrad-nn",
+            "telegrad-optim",
+            "telegrad",
+            "telegrad-cli",
         ],
     ),
 ];

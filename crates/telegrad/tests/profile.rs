@@ -39,7 +39,7 @@ struct Front {
 }
 
 impl Module for Front {
-    fn forward(&self, x: &Tensor) -> nn::Result<Tensor> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         nn::relu(&self.convolution.forward(x)?)
     }
 

@@ -1,16 +1,16 @@
-//! Gradients with candle.
+//! The autograd backend over candle.
 
 use candle_core::{Device, Tensor, TensorId, Var};
 use telegrad_rpc::{Error, Result};
 use telegrad_wire::{RawTensor, TensorMeta, WireError};
 
 use super::seed::Seed;
-use super::stack::with_room;
+use super::stack::on_large_stack;
 use super::{tape, uniform};
 use crate::backend::{AutogradBackend, Root};
-use crate::births::Birth;
+use crate::join_time::JoinTime;
 
-/// candle's tensors.
+/// The backend for candle's tensors.
 #[derive(Debug, Default)]
 pub struct Candle;
 
@@ -27,7 +27,7 @@ impl AutogradBackend for Candle {
         let cpu = &Device::Cpu;
         use telegrad_wire::DType;
         let no_memory = |error: WireError| Error::other(error);
-        // Made as variables at once: candle copies what becomes one later.
+        // Made as variables here: candle would copy a tensor that becomes one later.
         let leaf = match dtype {
             DType::F32 => Var::from_vec(data.try_into_vec::<f32>().map_err(no_memory)?, shape, cpu)?,
             DType::F64 => Var::from_vec(data.try_into_vec::<f64>().map_err(no_memory)?, shape, cpu)?,
@@ -60,7 +60,7 @@ impl AutogradBackend for Candle {
         Ok(gradient.to_device(of.device())?)
     }
 
-    fn sent_of(&self, gradient: Tensor) -> Tensor {
+    fn compress_gradient(&self, gradient: Tensor) -> Tensor {
         uniform::element(&gradient).unwrap_or(gradient)
     }
 
@@ -73,15 +73,15 @@ impl AutogradBackend for Candle {
         }
         if !self.requires_grad(tensor) {
             return Err(Error::other(
-                "it depends on nothing that a gradient could be taken with respect to: no parameter and no tensor that \
-                 came in this context led to it, or an operation without a gradient lies in between",
+                "it depends on no parameter and on no tensor received in this context, or an operation without a \
+                 gradient lies in between",
             ));
         }
         Ok(())
     }
 
     fn leaves(&self, roots: &[Tensor]) -> Vec<TensorId> {
-        with_room(|| {
+        on_large_stack(|| {
             let mut leaves = Vec::new();
             let mut seen = rustc_hash::FxHashSet::default();
             for root in roots {
@@ -97,11 +97,11 @@ impl AutogradBackend for Candle {
     }
 
     fn vjp(&self, roots: &[Root<Self>], leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
-        let tape::Found {
+        let tape::Traversed {
             leaves: mut found,
             foreign,
         } = tape::run(roots)?;
-        for (leaf, gradient) in with_candle(foreign, leaves)? {
+        for (leaf, gradient) in candle_backward(foreign, leaves)? {
             let sum = match found.remove(&leaf) {
                 Some(before) => self.add(&before, &gradient)?,
                 None => gradient,
@@ -114,12 +114,12 @@ impl AutogradBackend for Candle {
             .collect())
     }
 
-    fn changed_since(&self, leaf: TensorId, birth: &Birth) -> Option<String> {
-        super::param::changed_since(leaf, birth)
+    fn changed_since(&self, leaf: TensorId, joined: &JoinTime) -> Option<String> {
+        super::param::changed_since(leaf, joined)
     }
 
     fn discard(&self, held: impl Send) {
-        with_room(|| drop(held));
+        on_large_stack(|| drop(held));
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -127,11 +127,11 @@ impl AutogradBackend for Candle {
     }
 }
 
-/// The gradients of leaves that candle finds, from tensors with gradients.
-fn with_candle(roots: Vec<(Tensor, Tensor)>, leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
+/// Computes the gradients of leaves with candle's own backward pass, from roots with gradients.
+fn candle_backward(roots: Vec<(Tensor, Tensor)>, leaves: &[TensorId]) -> Result<Vec<(TensorId, Tensor)>> {
     let mut start: Option<Tensor> = None;
     for (root, gradient) in roots {
-        let gradient = uniform::written_out(&gradient)?;
+        let gradient = uniform::materialized(&gradient)?;
         let seed = root.apply_op1(Seed { gradient })?;
         start = Some(match start {
             Some(sum) => (sum + seed)?,
@@ -141,9 +141,9 @@ fn with_candle(roots: Vec<(Tensor, Tensor)>, leaves: &[TensorId]) -> Result<Vec<
     let Some(start) = start else {
         return Ok(Vec::new());
     };
-    let found = with_room(|| start.backward())?;
+    let found = on_large_stack(|| start.backward())?;
     let gradient_of = |leaf: &TensorId| {
-        // What candle gives may hang on to the graph that it was found in.
+        // candle's gradients may hold on to its graph.
         let gradient = found.get_id(*leaf)?.detach();
         Some((*leaf, gradient))
     };
@@ -155,17 +155,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_gradient_that_is_the_same_everywhere_one_element_is_sent() {
+    fn a_uniform_gradient_is_sent_as_one_element() {
         let of = Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
         let scalar = Tensor::new(0.5f32, &Device::Cpu).unwrap();
-        let sent = Candle.sent_of(scalar.broadcast_as((2, 3)).unwrap());
+        let sent = Candle.compress_gradient(scalar.broadcast_as((2, 3)).unwrap());
         assert_eq!(sent.rank(), 0);
         let raw = RawTensor::try_from(&sent).unwrap();
         let gradient = Candle.make_gradient(raw, &of).unwrap();
         assert_eq!(gradient.to_vec2::<f32>().unwrap(), [[0.5; 3]; 2]);
 
         let full = Tensor::ones((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
-        assert_eq!(Candle.sent_of(full).dims(), [2, 3]);
+        assert_eq!(Candle.compress_gradient(full).dims(), [2, 3]);
         let row =
             RawTensor::try_from(&Tensor::ones(3, candle_core::DType::F32, &Device::Cpu).unwrap()).unwrap();
         let error = Candle.make_gradient(row, &of).unwrap_err().to_string();

@@ -1,8 +1,8 @@
-//! Operations with a derivative of their own, as nodes of candle's graph.
+//! Operations with their own derivative, as nodes of candle's graph.
 //!
-//! candle keeps to itself what a tensor was computed from, takes the gradients of all operands whether they are
-//! wanted or not, and adds each to zeros. Operations that were made here are known by their results, so that a
-//! pass can go through them without candle (`tape`). For candle they are operations like any other.
+//! candle hides the operands of a tensor, computes the gradients of all operands whether they are wanted or not, and
+//! adds each to zeros. The operations made here are registered by their results, so that a pass can traverse them
+//! without candle (`tape`). To candle they are ordinary operations.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -13,17 +13,15 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_trace::Kind;
 
-use super::recorded::taken;
-
+use super::traced::own_memory;
 use super::uniform;
 
-/// What a derivative is given. All tensors are detached: what it returns must not be part of a graph.
+/// The input of a derivative. All tensors are detached: the gradients must not be part of a graph.
 #[derive(Debug)]
 pub struct Pass {
     /// The operands.
     pub args: Vec<Tensor>,
-    /// Which operands want a gradient. Each of them must get one: candle takes a missing one for a bug of its own
-    /// and panics.
+    /// Whether each operand wants a gradient. One that does must get it: candle panics otherwise.
     pub wanted: Vec<bool>,
     /// The result.
     pub result: Tensor,
@@ -32,12 +30,12 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The same, with a gradient in row-major order.
+    /// Brings the gradient into row-major order.
     ///
     /// # Errors
-    /// When candle cannot bring it there.
+    /// When candle cannot copy the gradient.
     pub fn row_major(self) -> Result<Self> {
-        let grad = uniform::written_out(&self.grad)?;
+        let grad = uniform::materialized(&self.grad)?;
         Ok(Self { grad, ..self })
     }
 }
@@ -45,10 +43,9 @@ impl Pass {
 /// One gradient for every operand, `None` where it is not wanted.
 pub type Derivatives = Result<Vec<Option<Tensor>>>;
 
-/// Makes a computed value the result of an operation on up to three operands, whose gradients `backward` finds.
+/// Makes a computed value the result of an operation on up to three operands. `backward` computes their gradients.
 ///
-/// The value must be a tensor that was made for this and that shares its memory with no other: the memory becomes
-/// the result's. It has to be in main memory.
+/// The result takes over the memory of the value, which must be in main memory and not shared with another tensor.
 ///
 /// ```
 /// use candle_core::{Device, Tensor, Var};
@@ -75,8 +72,8 @@ pub fn operation(
     strided_operation(name, args, value, move |pass| backward(pass.row_major()?))
 }
 
-/// As [`operation`], for a `backward` that takes the gradient of the result in any layout: it may show one element
-/// everywhere, and is not written out then.
+/// As [`operation`], for a `backward` that accepts the gradient of the result in any layout. A uniform gradient is then
+/// not materialized.
 ///
 /// # Errors
 /// As [`operation`].
@@ -92,7 +89,7 @@ pub fn strided_operation(
     let operation = Arc::new(Operation {
         name,
         args: args.iter().map(|&arg| arg.clone()).collect(),
-        value: Mutex::new(Some(taken_from(value)?)),
+        value: Mutex::new(Some(take_storage(value)?)),
         backward: Box::new(backward),
         result: OnceLock::new(),
     });
@@ -104,27 +101,28 @@ pub fn strided_operation(
         _ => bail!("{name}: an operation has one to three operands"),
     };
     operation.result.get_or_init(|| result.id());
-    KNOWN.lock().insert(result.id(), operation);
+    REGISTERED.lock().insert(result.id(), operation);
     Ok(result)
 }
 
-/// The operations by their results, as long as these are there.
-pub(super) static KNOWN: LazyLock<Mutex<FxHashMap<TensorId, Arc<Operation>>>> = LazyLock::new(Mutex::default);
+/// The operations by their results, while these exist.
+pub(super) static REGISTERED: LazyLock<Mutex<FxHashMap<TensorId, Arc<Operation>>>> =
+    LazyLock::new(Mutex::default);
 
 /// An operation that was applied.
 pub(super) struct Operation {
     name: &'static str,
     pub(super) args: Vec<Tensor>,
-    /// Until candle fetches it, which is at once.
+    /// Taken by candle's forward pass, which runs at once.
     value: Mutex<Option<(CpuStorage, Shape)>>,
     backward: Box<dyn Fn(Pass) -> Derivatives + Send + Sync>,
     result: OnceLock<TensorId>,
 }
 
 impl Operation {
-    /// The gradients of the operands that are part of a graph.
+    /// Computes the gradients of the operands that are part of a graph.
     pub(super) fn gradients(&self, result: &Tensor, grad: &Tensor) -> Derivatives {
-        let recorded = telegrad_trace::scope(Kind::Autograd, || format!("{} backward", self.name).into());
+        let scope = telegrad_trace::scope(Kind::Autograd, || format!("{} backward", self.name).into());
         let gradients = (self.backward)(Pass {
             args: self.args.iter().map(Tensor::detach).collect(),
             wanted: self.args.iter().map(Tensor::track_op).collect(),
@@ -132,25 +130,25 @@ impl Operation {
             grad: grad.detach(),
         });
         match &gradients {
-            Ok(gradients) => recorded.made(|| {
+            Ok(gradients) => scope.add_tensor_bytes(|| {
                 let others: Vec<_> = self.args.iter().chain([result, grad]).collect();
                 let made = gradients.iter().flatten();
-                made.map(|made| taken(made, &others)).sum()
+                made.map(|made| own_memory(made, &others)).sum()
             }),
-            Err(error) => recorded.fail(|| error.to_string()),
+            Err(error) => scope.fail(|| error.to_string()),
         }
         gradients
     }
 }
 
-/// What candle has of it. With its result it goes, and the operation is not known any more.
+/// The operation in candle's graph. Dropped with the result, it unregisters the operation.
 struct Node(Arc<Operation>);
 
 impl Node {
     fn value(&self) -> Result<(CpuStorage, Shape)> {
         match self.0.value.lock().take() {
             Some(value) => Ok(value),
-            None => bail!("{}: the value was fetched twice", self.0.name),
+            None => bail!("{}: the value was taken twice", self.0.name),
         }
     }
 
@@ -162,9 +160,13 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Its operands may go with it, and with them other operations: not under the lock.
-        let known = self.0.result.get().and_then(|result| KNOWN.lock().remove(result));
-        drop(known);
+        // Dropping it may drop its operands, and with them other operations: release the lock first.
+        let operation = self
+            .0
+            .result
+            .get()
+            .and_then(|result| REGISTERED.lock().remove(result));
+        drop(operation);
     }
 }
 
@@ -234,25 +236,25 @@ impl CustomOp3 for Node {
     }
 }
 
-/// The memory of a tensor that nobody else has, and its shape.
-fn taken_from(value: Tensor) -> Result<(CpuStorage, Shape)> {
-    // What candle computes of no elements may be the operand itself, which has to keep its memory.
+/// Takes the memory out of a tensor that does not share it; also returns the shape.
+fn take_storage(value: Tensor) -> Result<(CpuStorage, Shape)> {
+    // An empty result may be candle's operand itself, which must keep its memory.
     let value = match value.elem_count() {
         0 => value.copy()?,
         _ => value,
     };
-    let taking = Taking(Mutex::new(None));
+    let taking = TakeStorage(Mutex::new(None));
     value.inplace_op1(&taking)?;
     match taking.0.into_inner() {
         Some(storage) => Ok((storage, value.shape().clone())),
-        None => bail!("there was no memory to take"),
+        None => bail!("the value has no memory to take"),
     }
 }
 
-/// Takes the memory out of a tensor.
-struct Taking(Mutex<Option<CpuStorage>>);
+/// Candle's in-place operation that takes the memory out of a tensor.
+struct TakeStorage(Mutex<Option<CpuStorage>>);
 
-impl InplaceOp1 for Taking {
+impl InplaceOp1 for TakeStorage {
     fn name(&self) -> &'static str {
         "take"
     }
@@ -277,47 +279,47 @@ mod tests {
         operation("double", &[x], value, |pass| Ok(vec![Some((pass.grad * 2.0)?)])).unwrap()
     }
 
-    fn is_known(id: TensorId) -> bool {
-        KNOWN.lock().contains_key(&id)
+    fn is_registered(id: TensorId) -> bool {
+        REGISTERED.lock().contains_key(&id)
     }
 
     #[test]
-    fn an_operation_is_known_as_long_as_its_result_is_there() {
+    fn an_operation_is_registered_while_its_result_exists() {
         let x = Var::new(1f32, &Device::Cpu).unwrap();
         let y = doubled(&x);
         let z = doubled(&y);
         let (y_id, z_id) = (y.id(), z.id());
-        assert!(is_known(y_id) && is_known(z_id));
+        assert!(is_registered(y_id) && is_registered(z_id));
         drop(y);
-        assert!(is_known(y_id), "another result is computed from it");
+        assert!(is_registered(y_id), "another result is computed from it");
         drop(z);
-        assert!(!is_known(y_id) && !is_known(z_id));
+        assert!(!is_registered(y_id) && !is_registered(z_id));
     }
 
     #[test]
-    fn an_operation_on_what_is_not_tracked_is_its_value() {
+    fn an_operation_on_untracked_operands_is_its_value() {
         let x = Tensor::new(1f32, &Device::Cpu).unwrap();
         let y = doubled(&x);
-        assert!(!y.track_op() && !is_known(y.id()));
+        assert!(!y.track_op() && !is_registered(y.id()));
         assert_eq!(y.to_scalar::<f32>().unwrap(), 2.0);
     }
 
     #[test]
-    fn an_operation_has_its_value_in_the_memory_that_it_was_computed_in() {
+    fn the_result_takes_over_the_memory_of_the_value() {
         let x = Var::new(&[1f32, 2.0], &Device::Cpu).unwrap();
         let value = vec![2f32, 4.0];
-        let place = value.as_ptr();
+        let address = value.as_ptr();
         let value = Tensor::from_vec(value, 2, &Device::Cpu).unwrap();
         let y = operation("double", &[&x], value, |pass| Ok(vec![Some((pass.grad * 2.0)?)])).unwrap();
         let (storage, _) = y.storage_and_layout();
         let candle_core::Storage::Cpu(storage) = &*storage else {
-            panic!("it is elsewhere");
+            panic!("the storage is not on the CPU");
         };
-        assert_eq!(storage.as_slice::<f32>().unwrap().as_ptr(), place);
+        assert_eq!(storage.as_slice::<f32>().unwrap().as_ptr(), address);
     }
 
     #[test]
-    fn a_value_that_is_part_of_another_is_refused() {
+    fn a_value_that_is_a_view_is_refused() {
         let x = Var::new(&[1f32, 2.0], &Device::Cpu).unwrap();
         let part = x.as_detached_tensor().narrow(0, 1, 1).unwrap();
         let error = operation("part", &[&x], part, |_| Ok(vec![None])).unwrap_err();

@@ -10,17 +10,16 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use telegrad_rpc::Result;
 
-use crate::births::{self, Birth};
+use crate::join_time::{self, JoinTime};
 
-/// How many former leaves a parameter remembers that no open context can have read, for passes over what was
-/// read outside of one.
+/// The number of former leaves that a parameter remembers beyond those that open contexts may have read. Candle's own
+/// passes, outside of contexts, use them.
 const REMEMBERED: usize = 16;
 
 /// A parameter of a model: a tensor that is learnt.
 ///
-/// It is read as a snapshot and replaced as a whole. A pass in flight keeps what it has read, whatever
-/// an optimiser does meanwhile, so many trainers can share a model without a lock around their steps.
-/// Clones are the same parameter.
+/// Reads return a snapshot, and an update replaces the whole value. A pass in flight keeps the value that it has read,
+/// so many trainers can share a model without a lock around their steps. Clones are the same parameter.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -39,26 +38,26 @@ pub struct Param(Arc<Inner>);
 
 struct Inner {
     name: String,
-    /// Held by whoever makes a new value of the old one. Readers do not wait for it.
+    /// Serialises updates. Readers do not take it.
     updating: Mutex<()>,
     current: RwLock<Current>,
-    /// The variable of a model that was made elsewhere, which is changed in place.
+    /// The variable of a candle model, which is changed in place.
     variable: Option<Var>,
 }
 
 struct Current {
-    /// A variable: what gradients are taken with respect to.
+    /// A variable, with respect to which gradients are taken.
     leaf: Tensor,
     version: u64,
-    /// Former leaves and when they were replaced, the latest first.
+    /// Former leaves with the times of their replacement, latest first.
     former: VecDeque<(TensorId, u64)>,
 }
 
-/// The variables that are changed in place: the names of their parameters, and when they were changed last.
+/// The variables that are changed in place: parameter name and time of the last change.
 static CHANGED: LazyLock<RwLock<FxHashMap<TensorId, (String, u64)>>> = LazyLock::new(RwLock::default);
 
 impl Param {
-    /// A parameter that starts with this value.
+    /// Makes a parameter with this value.
     ///
     /// # Errors
     /// When candle cannot copy the value.
@@ -66,7 +65,7 @@ impl Param {
         Self::named("", value)
     }
 
-    /// A parameter with a name, for people and for files.
+    /// Makes a parameter with a name, for errors and files.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -74,10 +73,10 @@ impl Param {
         Ok(Self::with_leaf(name.into(), copy_of(value)?.into_inner(), None))
     }
 
-    /// A variable of a model that was made with candle's own means, of a `VarMap` for instance.
+    /// Makes a parameter of a variable of a candle model, of a `VarMap` for instance.
     ///
-    /// Such a variable is changed in place, so it must not be while a pass that has read it is under way: that
-    /// is an error, of the change where the pass is known, else of the pass.
+    /// Updates change such a variable in place, which is an error while a pass that has read it is under way: an error of
+    /// the update if it finds the pass, otherwise of the pass.
     pub fn from_var(name: impl Into<String>, variable: Var) -> Self {
         let leaf = variable.as_tensor().clone();
         Self::with_leaf(name.into(), leaf, Some(variable))
@@ -98,22 +97,22 @@ impl Param {
         }))
     }
 
-    /// Its name; empty when it has none.
+    /// The name; empty when there is none.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The present value, to compute with: gradients are taken with respect to it.
+    /// The present value as a variable, to compute with.
     pub fn tensor(&self) -> Tensor {
         self.0.current.read().leaf.clone()
     }
 
-    /// The present value, without gradients.
+    /// The present value, detached.
     pub fn value(&self) -> Tensor {
         self.0.current.read().leaf.detach()
     }
 
-    /// A copy of the present value that later updates leave alone, without gradients.
+    /// A detached copy of the present value, unaffected by later updates.
     ///
     /// [`value`](Self::value) is such a copy already, except for a variable that is changed in place.
     ///
@@ -127,7 +126,7 @@ impl Param {
         }
     }
 
-    /// The gradient among those of candle's own `backward`; nothing when the loss did not use the parameter.
+    /// The gradient from candle's own `backward`; `None` when the loss does not depend on the parameter.
     ///
     /// ```
     /// use candle_core::{Device, Tensor};
@@ -146,7 +145,7 @@ impl Param {
         self.sum_over_leaves(|leaf| gradients.get_id(leaf))
     }
 
-    /// Replaces the value by a copy of this one; the new version.
+    /// Replaces the value by a copy of this one; returns the new version.
     ///
     /// # Errors
     /// When shape or element type differ from the present value's.
@@ -155,13 +154,14 @@ impl Param {
         self.update(|_| Ok(copy))
     }
 
-    /// Replaces the value by what `f` makes of it: a variable that nobody else has, which is taken as it is. The new
-    /// version. One update follows the other, so none is lost; readers do not wait.
+    /// Replaces the value by the variable that `f` makes of it; returns the new version.
+    ///
+    /// The variable is not copied, so it must not be shared. Updates are serialised, so none is lost; readers do not wait.
     ///
     /// # Errors
-    /// Whatever `f` fails with; when shape or element type differ from the present value's.
+    /// The error of `f`; when shape or element type differ from the present value's.
     pub fn update(&self, f: impl FnOnce(&Tensor) -> Result<Var>) -> Result<u64> {
-        let _one_at_a_time = self.0.updating.lock();
+        let _serialised = self.0.updating.lock();
         let value = f(&self.value())?;
         let mut current = self.0.current.write();
         if value.shape() != current.leaf.shape() || value.dtype() != current.leaf.dtype() {
@@ -183,17 +183,17 @@ impl Param {
         Ok(current.version)
     }
 
-    /// How often the value has been replaced.
+    /// The number of updates so far.
     pub fn version(&self) -> u64 {
         self.0.current.read().version
     }
 
-    /// Its shape.
+    /// The shape.
     pub fn shape(&self) -> Shape {
         self.0.current.read().leaf.shape().clone()
     }
 
-    /// Its element type.
+    /// The element type.
     pub fn dtype(&self) -> DType {
         self.0.current.read().leaf.dtype()
     }
@@ -206,12 +206,12 @@ impl Param {
         }
     }
 
-    /// Whether it is changed in place: the leaf, then.
+    /// The leaf of a variable that is changed in place.
     pub(crate) fn in_place(&self) -> Option<TensorId> {
         self.0.variable.as_ref().map(|variable| variable.id())
     }
 
-    /// The sum of the gradients of the present leaf and of former ones.
+    /// Sums the gradients of the present leaf and of former ones.
     pub(crate) fn sum_over_leaves<'a>(
         &self,
         gradient_of: impl Fn(TensorId) -> Option<&'a Tensor>,
@@ -225,7 +225,7 @@ impl Param {
             .map(Some)
     }
 
-    /// The leaves that it is known by: the present one, and former ones.
+    /// The present leaf, then the former ones.
     fn leaves(&self) -> Vec<TensorId> {
         let current = self.0.current.read();
         let former = current.former.iter().map(|(leaf, _)| *leaf);
@@ -233,7 +233,7 @@ impl Param {
     }
 }
 
-/// A variable of its own: candle would give the same one for what is one already.
+/// Copies a value into a new variable. Detached first: candle returns a variable as it is.
 fn copy_of(value: &Tensor) -> Result<Var> {
     Ok(Var::from_tensor(&value.detach())?)
 }
@@ -241,35 +241,35 @@ fn copy_of(value: &Tensor) -> Result<Var> {
 impl Current {
     fn replace(&mut self, leaf: Tensor) {
         let former = std::mem::replace(&mut self.leaf, leaf).id();
-        self.former.push_front((former, births::tick()));
-        // Whoever reads it from now on reads the new one.
-        let needed = births::oldest().unwrap_or(u64::MAX);
+        self.former.push_front((former, join_time::tick()));
+        // Contexts that open from now on read the new leaf.
+        let needed = join_time::oldest().unwrap_or(u64::MAX);
         while self.former.len() > REMEMBERED && self.former.back().is_some_and(|(_, when)| *when < needed) {
             self.former.pop_back();
         }
     }
 }
 
-/// Changes a variable in place. Whoever asks meanwhile whether it was changed waits: a pass that ran into the
-/// change would else not hear of it.
+/// Changes a variable in place, under the lock of [`CHANGED`]: a concurrent pass that checks for changes waits, and so
+/// detects this one.
 fn change(variable: &Var, value: &Tensor, name: &str) -> Result<()> {
-    /// With more entries than this, those that concern nobody go.
+    /// The number of entries above which those older than every open context are removed.
     const MANY: usize = 1024;
     let mut changed = CHANGED.write();
     variable.set(value)?;
-    changed.insert(variable.id(), (name.into(), births::tick()));
+    changed.insert(variable.id(), (name.into(), join_time::tick()));
     if changed.len() > MANY {
-        let needed = births::oldest().unwrap_or(u64::MAX);
+        let needed = join_time::oldest().unwrap_or(u64::MAX);
         changed.retain(|_, (_, when)| *when >= needed);
     }
     Ok(())
 }
 
-/// The name of the parameter that this leaf is, if it is changed in place and was after this birth.
-pub(super) fn changed_since(leaf: TensorId, birth: &Birth) -> Option<String> {
+/// Returns the name of a parameter that was changed in place after this time.
+pub(super) fn changed_since(leaf: TensorId, joined: &JoinTime) -> Option<String> {
     let changed = CHANGED.read();
     let (name, when) = changed.get(&leaf)?;
-    birth.is_before(*when).then(|| name.clone())
+    joined.is_before(*when).then(|| name.clone())
 }
 
 impl fmt::Debug for Param {

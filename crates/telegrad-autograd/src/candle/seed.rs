@@ -1,8 +1,8 @@
-//! An operation that brings a gradient from outside into candle's own backward pass.
+//! An operation that feeds a given gradient into candle's own backward pass.
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 
-/// Gives one meaningless number, and in the backward pass the gradient that it was made with.
+/// Computes a constant; its derivative is a given gradient.
 pub(super) struct Seed {
     pub(super) gradient: Tensor,
 }

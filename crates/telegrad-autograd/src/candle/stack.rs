@@ -1,9 +1,8 @@
-//! Room on the stack.
+//! Large stacks for recursion over graphs.
 //!
-//! candle walks graphs by recursion, and frees them so: some 200 bytes of stack for each operation in a row, and more
-//! when it is not optimised. How long a graph is cannot be asked, so whatever walks one does it on a large stack. A
-//! thread keeps its own: to map one each time would take longer than a small call, and only what is used of it takes
-//! memory.
+//! candle walks and frees graphs by recursion: some 200 bytes of stack for each operation in a row, more without
+//! optimisation. The depth of a graph is unknown, so code that walks one runs on a large stack. Each thread keeps its
+//! own: mapping one takes longer than a small call, and only the used pages take memory.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,36 +10,36 @@ use std::ptr::null_mut;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-/// For a million operations in a row.
+/// Enough for a million operations in a row.
 const SIZE: usize = 256 << 20;
 
-/// What lies below, and must not be touched: more than one access can skip.
+/// The inaccessible pages below the stack: more than one access can skip.
 const GUARD: usize = 64 << 10;
 
 thread_local! {
     static STACK: RefCell<Option<Stack>> = const { RefCell::new(None) };
-    /// This thread is on its large stack.
-    static IS_ON_IT: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread runs on its large stack.
+    static ON_LARGE_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` with room for any graph.
-pub(super) fn with_room<R>(f: impl FnOnce() -> R) -> R {
-    if IS_ON_IT.get() {
+/// Runs `f` on this thread's large stack.
+pub(super) fn on_large_stack<R>(f: impl FnOnce() -> R) -> R {
+    if ON_LARGE_STACK.get() {
         return f();
     }
-    // Where no memory can be mapped, the stack that is there has to do. A thread that ends has no stack any more.
+    // If no memory can be mapped, `f` runs on the present stack. A thread that is exiting has lost its slot.
     let stack = STACK.try_with(|stack| stack.take()).ok().flatten();
     let Some(stack) = stack.or_else(Stack::map) else {
         return f();
     };
-    IS_ON_IT.set(true);
+    ON_LARGE_STACK.set(true);
     let result = stack.run(f);
-    IS_ON_IT.set(false);
+    ON_LARGE_STACK.set(false);
     let _ = STACK.try_with(|slot| slot.replace(Some(stack)));
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// A stack of its own.
+/// A mapped stack.
 struct Stack {
     /// The lowest address, where the guard starts.
     start: *mut u8,
@@ -48,7 +47,7 @@ struct Stack {
 
 impl Stack {
     fn map() -> Option<Self> {
-        // SAFETY: a new mapping at an address that the system chooses affects nothing that is there.
+        // SAFETY: a new mapping at an address that the system chooses overlaps no existing one.
         let start = unsafe {
             mmap_anonymous(
                 null_mut(),
@@ -60,24 +59,24 @@ impl Stack {
         let stack = Self {
             start: start.ok()?.cast(),
         };
-        // SAFETY: these are the first pages of the mapping, which nobody uses yet.
+        // SAFETY: these are the first pages of the mapping, which is not in use yet.
         unsafe { mprotect(stack.start.cast(), GUARD, MprotectFlags::empty()) }.ok()?;
         Some(stack)
     }
 
-    /// Runs `f` on it; what it panicked with, if it did.
+    /// Runs `f` on this stack; returns its panic as an error.
     fn run<R>(&self, f: impl FnOnce() -> R) -> std::thread::Result<R> {
         // SAFETY: the stack is `SIZE` bytes of memory above the guard that can be read and written, aligned to pages like
-        // the mapping. Nobody else uses it: `with_room` has taken it out of its slot, and does not come here again
-        // while it runs. The callback does not unwind.
+        // the mapping. It is not in use: `on_large_stack` has taken it out of its slot, and does not get here again while
+        // `f` runs. The callback does not unwind.
         unsafe { psm::on_stack(self.start.add(GUARD), SIZE, || catch_unwind(AssertUnwindSafe(f))) }
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: this is the whole mapping that `map` has made, and nobody is on it: `run` has returned. It fails only for
-        // addresses that are no mapping.
+        // SAFETY: this is the whole mapping that `map` made, and no code runs on it: `run` has returned. Unmapping fails
+        // only for addresses outside of a mapping.
         let _ = unsafe { munmap(self.start.cast(), GUARD + SIZE) };
     }
 }
@@ -88,30 +87,30 @@ mod tests {
 
     /// Uses about a kilobyte of stack for each step.
     fn descend(steps: usize) -> usize {
-        let room = std::hint::black_box([1_u8; 1024]);
+        let frame = std::hint::black_box([1_u8; 1024]);
         if steps == 0 {
             0
         } else {
-            descend(steps - 1) + usize::from(room[steps % 1024])
+            descend(steps - 1) + usize::from(frame[steps % 1024])
         }
     }
 
     #[test]
-    fn there_is_room_on_a_small_thread() {
+    fn deep_recursion_works_on_a_thread_with_a_small_stack() {
         let thread = std::thread::Builder::new().stack_size(64 << 10);
-        let thread = thread.spawn(|| (0..3).map(|_| with_room(|| descend(100_000))).sum::<usize>());
+        let thread = thread.spawn(|| (0..3).map(|_| on_large_stack(|| descend(100_000))).sum::<usize>());
         assert_eq!(thread.unwrap().join().unwrap(), 300_000);
     }
 
     #[test]
-    fn it_can_be_asked_for_twice() {
-        assert_eq!(with_room(|| with_room(|| descend(10_000))), 10_000);
+    fn nested_calls_share_the_large_stack() {
+        assert_eq!(on_large_stack(|| on_large_stack(|| descend(10_000))), 10_000);
     }
 
     #[test]
-    fn a_panic_goes_through_and_leaves_the_stack_usable() {
-        let panic = catch_unwind(|| with_room(|| -> usize { panic!("oh") })).unwrap_err();
+    fn a_panic_propagates_and_leaves_the_stack_usable() {
+        let panic = catch_unwind(|| on_large_stack(|| -> usize { panic!("oh") })).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"oh"));
-        assert_eq!(with_room(|| descend(10_000)), 10_000);
+        assert_eq!(on_large_stack(|| descend(10_000)), 10_000);
     }
 }

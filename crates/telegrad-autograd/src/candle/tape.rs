@@ -1,4 +1,4 @@
-//! Passes through operations that are known, without candle.
+//! Passes through registered operations, without candle.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -7,42 +7,42 @@ use candle_core::{Result, Tensor, TensorId, bail};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::backend::Candle;
-use super::operation::{KNOWN, Operation};
+use super::operation::{Operation, REGISTERED};
 use crate::backend::Root;
 
-/// Where a pass through known operations ends.
+/// The result of a pass through registered operations.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Traversed {
     /// The gradients of leaves.
     pub(super) leaves: FxHashMap<TensorId, Tensor>,
-    /// Results of operations that only candle knows, with what has come for each.
+    /// The results of candle's own operations that the pass has reached, with their gradients.
     pub(super) foreign: Vec<(Tensor, Tensor)>,
 }
 
-/// Goes from the roots through whatever is known. Gradients are linear in each other, so what is found for a leaf on other
-/// ways can be added.
-pub(super) fn run(roots: &[Root<Candle>]) -> Result<Found> {
-    let mut open = Open::default();
+/// Traverses the registered operations from the roots. Gradients are linear, so those that candle finds for the same
+/// leaf can be added.
+pub(super) fn run(roots: &[Root<Candle>]) -> Result<Traversed> {
+    let mut sums = GradientSums::default();
     for (root, gradient) in roots {
         let gradient = match gradient {
             Some(gradient) => gradient.detach(),
             None => root.ones_like()?,
         };
-        open.add(root, gradient)?;
+        sums.add(root, gradient)?;
     }
-    for Step { result, operation } in in_order(roots) {
-        let Some((_, gradient)) = open.0.remove(&result.id()) else {
+    for Applied { result, operation } in topological_order(roots) {
+        let Some((_, gradient)) = sums.0.remove(&result.id()) else {
             continue;
         };
         let found = operation.gradients(&result, &gradient)?;
         for (operand, gradient) in operation.args.iter().zip(found) {
             if let Some(gradient) = gradient.filter(|_| operand.track_op()) {
-                open.add(operand, gradient)?;
+                sums.add(operand, gradient)?;
             }
         }
     }
-    let mut found = Found::default();
-    for (id, (tensor, gradient)) in open.0 {
+    let mut found = Traversed::default();
+    for (id, (tensor, gradient)) in sums.0 {
         if tensor.is_variable() {
             found.leaves.insert(id, gradient);
         } else {
@@ -52,11 +52,11 @@ pub(super) fn run(roots: &[Root<Candle>]) -> Result<Found> {
     Ok(found)
 }
 
-/// Tensors with the sum of the gradients that have come for each.
+/// Tensors, each with the sum of its gradients so far.
 #[derive(Default)]
-struct Open(FxHashMap<TensorId, (Tensor, Tensor)>);
+struct GradientSums(FxHashMap<TensorId, (Tensor, Tensor)>);
 
-impl Open {
+impl GradientSums {
     fn add(&mut self, tensor: &Tensor, gradient: Tensor) -> Result<()> {
         if gradient.shape() != tensor.shape() || gradient.dtype() != tensor.dtype() {
             bail!(
@@ -80,35 +80,35 @@ impl Open {
     }
 }
 
-/// A known operation, and its result.
-struct Step {
+/// A registered operation and its result.
+struct Applied {
     result: Tensor,
     operation: Arc<Operation>,
 }
 
-/// The known operations on the way from the roots, each before those of its operands.
-fn in_order(roots: &[Root<Candle>]) -> Vec<Step> {
-    let known = KNOWN.lock();
+/// Lists the registered operations behind the roots, each before those of its operands.
+fn topological_order(roots: &[Root<Candle>]) -> Vec<Applied> {
+    let registered = REGISTERED.lock();
     let mut seen = FxHashSet::default();
     let mut enter = |result: &Tensor| {
-        let operation = known.get(&result.id())?;
-        seen.insert(result.id()).then(|| Step {
+        let operation = registered.get(&result.id())?;
+        seen.insert(result.id()).then(|| Applied {
             result: result.clone(),
             operation: operation.clone(),
         })
     };
     let mut order = Vec::new();
-    // The way to where we are, with the next operand to look at. Not by recursion: graphs are long.
-    let mut way: Vec<(Step, usize)> = Vec::new();
+    // The path to the present operation, with the next operand of each. No recursion: graphs are deep.
+    let mut path: Vec<(Applied, usize)> = Vec::new();
     for (root, _) in roots {
-        way.extend(enter(root).map(|step| (step, 0)));
-        while let Some((step, next)) = way.last_mut() {
-            if let Some(operand) = step.operation.args.get(*next) {
+        path.extend(enter(root).map(|applied| (applied, 0)));
+        while let Some((applied, next)) = path.last_mut() {
+            if let Some(operand) = applied.operation.args.get(*next) {
                 *next += 1;
                 let entered = enter(operand);
-                way.extend(entered.map(|step| (step, 0)));
-            } else if let Some((step, _)) = way.pop() {
-                order.push(step);
+                path.extend(entered.map(|applied| (applied, 0)));
+            } else if let Some((applied, _)) = path.pop() {
+                order.push(applied);
             }
         }
     }

@@ -1,14 +1,14 @@
-//! Tensors that gradients do not reach.
+//! Inputs that gradients do not reach.
 
 use candle_core::Tensor;
 use rustc_hash::FxHashSet;
 
-use super::stack::with_room;
+use super::stack::on_large_stack;
 
-/// The positions of the inputs that no gradient reaches from any of the outputs.
+/// Lists the positions of the inputs that no gradient reaches from any output.
 ///
-/// candle has operations without a backward pass. An input whose every way to the outputs leads through one gets no
-/// gradient, and no error either.
+/// Some of candle's operations have no backward pass. An input whose every path to the outputs leads through one gets
+/// neither a gradient nor an error.
 ///
 /// ```
 /// use candle_core::{Device, Var};
@@ -20,7 +20,7 @@ use super::stack::with_room;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn unreached(outputs: &[&Tensor], inputs: &[&Tensor]) -> Vec<usize> {
-    with_room(|| {
+    on_large_stack(|| {
         let nodes = outputs.iter().flat_map(|output| output.sorted_nodes());
         let reached: FxHashSet<_> = nodes.map(|node| node.id()).collect();
         let positions = inputs.iter().enumerate();

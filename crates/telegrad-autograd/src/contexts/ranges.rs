@@ -1,9 +1,9 @@
-//! Sets of numbers with few gaps.
+//! Sets of numbers, stored as ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of numbers, kept as ranges that neither meet nor overlap: the start of each, and its end.
+/// A set of numbers, stored as disjoint, non-adjacent ranges: start and end of each.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(BTreeMap<u64, u64>);
 
@@ -13,7 +13,7 @@ impl Ranges {
         before.is_some_and(|(_, end)| number < *end)
     }
 
-    /// Adds the numbers of a range, which is not empty. What it meets becomes part of it.
+    /// Adds a non-empty range, merged with those that it touches.
     pub(super) fn add(&mut self, mut range: Range<u64>) {
         while let Some((&start, &end)) = self.0.range(..=range.end).next_back()
             && end >= range.start
@@ -24,7 +24,7 @@ impl Ranges {
         self.0.insert(range.start, range.end);
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -9,22 +9,22 @@ fn id(number: u64) -> ContextId {
 }
 
 #[test]
-fn a_context_that_is_over_does_not_come_back() {
+fn an_ended_context_cannot_be_joined() {
     let contexts = Contexts::<Candle>::default();
     assert!(contexts.get_or_join(id(1)).is_some());
     assert_eq!(contexts.end(id(1), None).len(), 1);
     assert!(contexts.get_or_join(id(1)).is_none());
-    // Nor one that was not known here.
+    // Nor can one that ended before this worker joined it.
     assert_eq!(contexts.end(id(2), None).len(), 0);
     assert!(contexts.get_or_join(id(2)).is_none());
     assert!(contexts.get_or_join(id(3)).is_some());
-    assert_eq!(contexts.remembered(), 0, "all below 3 are over");
+    assert_eq!(contexts.ended_ranges(), 0, "all below 3 have ended");
     contexts.end(id(5), None);
-    assert_eq!(contexts.remembered(), 1);
+    assert_eq!(contexts.ended_ranges(), 1);
 }
 
 #[test]
-fn what_was_missed_is_heard_with_the_next_end() {
+fn an_end_reports_earlier_ends_that_were_missed() {
     let contexts = Contexts::<Candle>::default();
     for number in 1..=4 {
         contexts.get_or_join(id(number));
@@ -34,31 +34,31 @@ fn what_was_missed_is_heard_with_the_next_end() {
         to: 4,
         open: vec![2],
     };
-    let mut over: Vec<_> = contexts.end(id(3), Some(&still)).into_iter().collect();
-    over.sort_by_key(|(context, _)| context.0);
-    let over: Vec<_> = over.into_iter().map(|(context, _)| context).collect();
-    assert_eq!(over, [id(1), id(3)]);
+    let mut ended: Vec<_> = contexts.end(id(3), Some(&still)).into_iter().collect();
+    ended.sort_by_key(|(context, _)| context.0);
+    let ended: Vec<_> = ended.into_iter().map(|(context, _)| context).collect();
+    assert_eq!(ended, [id(1), id(3)]);
     assert!(contexts.get(id(2)).is_some() && contexts.get(id(4)).is_some());
-    assert_eq!(contexts.remembered(), 1, "3, which 2 is open below");
+    assert_eq!(contexts.ended_ranges(), 1, "3, above the open 2");
 }
 
 #[test]
-fn what_was_missed_is_heard_in_turns_when_many_are_open() {
+fn many_open_contexts_are_listed_in_turns() {
     let (opener, other) = (Contexts::<Candle>::default(), Contexts::<Candle>::default());
-    let open: Vec<_> = (0..4 * LISTED).map(|_| opener.open(OPENER)).collect();
+    let open: Vec<_> = (0..4 * MAX_LISTED).map(|_| opener.open(OPENER)).collect();
     for context in &open {
         other.get_or_join(*context);
     }
-    let (told, missed) = open.split_at(2 * LISTED);
+    let (reported, missed) = open.split_at(2 * MAX_LISTED);
     for context in missed.iter().step_by(2) {
         opener.close(*context);
     }
-    for context in &told[..5] {
+    for context in &reported[..5] {
         let still = opener.close(*context);
-        assert!(still.open.len() <= LISTED);
+        assert!(still.open.len() <= MAX_LISTED);
         other.end(*context, Some(&still));
     }
-    assert_eq!(other.all().len(), 2 * LISTED - 5 + LISTED);
+    assert_eq!(other.all().len(), 2 * MAX_LISTED - 5 + MAX_LISTED);
     assert!(
         missed
             .iter()
@@ -68,7 +68,7 @@ fn what_was_missed_is_heard_in_turns_when_many_are_open() {
 }
 
 #[test]
-fn ten_thousand_open_contexts_end_one_by_one() {
+fn ten_thousand_open_contexts_end_in_any_order() {
     let (opener, other) = (Contexts::<Candle>::default(), Contexts::<Candle>::default());
     let mut open: Vec<_> = (0..10_000).map(|_| opener.open(OPENER)).collect();
     for context in &open {
@@ -81,12 +81,12 @@ fn ten_thousand_open_contexts_end_one_by_one() {
         assert_eq!(other.end(context, Some(&still)).len(), 1);
     }
     for contexts in [opener, other] {
-        assert_eq!((contexts.all().len(), contexts.remembered()), (0, 0));
+        assert_eq!((contexts.all().len(), contexts.ended_ranges()), (0, 0));
     }
 }
 
 #[test]
-fn ranges_that_meet_become_one() {
+fn adjacent_and_overlapping_ranges_are_merged() {
     let mut ranges = Ranges::default();
     for range in [4..6, 8..9, 1..2, 6..7, 3..5] {
         ranges.add(range);
@@ -100,24 +100,24 @@ fn ranges_that_meet_become_one() {
 }
 
 #[test]
-fn a_lost_opener_opens_no_more() {
+fn contexts_of_a_lost_opener_cannot_be_joined() {
     let contexts = Contexts::<Candle>::default();
     contexts.get_or_join(id(1));
-    assert_eq!(contexts.gone(OPENER).len(), 1);
+    assert_eq!(contexts.end_all_of(OPENER).len(), 1);
     assert!(contexts.get_or_join(id(1)).is_none());
     assert!(contexts.get_or_join(id(2)).is_none());
     assert!(contexts.get_or_join(ContextId::new(OPENER + 1, 1)).is_some());
 }
 
-/// An opener opens and closes contexts in any order, and what it says of that arrives in any order, or does not.
+/// Opens and closes contexts in random order; reports of ends arrive in random order, and some are lost.
 #[test]
-fn whatever_arrives_when_what_is_open_can_be_joined_and_what_is_known_to_be_over_cannot() {
+fn open_contexts_can_be_joined_and_ended_ones_cannot_in_any_order_of_reports() {
     let mut random = fastrand::Rng::with_seed(1);
     for case in 0..200 {
         // In some cases more are open than an end can list.
         let (steps, opens) = if case % 10 == 0 { (200, 4) } else { (30, 1) };
         let (opener, other) = (Contexts::<Candle>::default(), Contexts::<Candle>::default());
-        let (mut open, mut said, mut over) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut open, mut reports, mut ended) = (Vec::new(), Vec::new(), BTreeSet::new());
         for _ in 0..steps {
             match random.u8(..4) {
                 0 => open.extend((0..opens).map(|_| opener.open(OPENER))),
@@ -126,13 +126,13 @@ fn whatever_arrives_when_what_is_open_can_be_joined_and_what_is_known_to_be_over
                     let still = opener.close(context);
                     opener.end(context, Some(&still));
                     if random.u8(..4) > 0 {
-                        said.push((context, (random.u8(..4) > 0).then_some(still)));
+                        reports.push((context, (random.u8(..4) > 0).then_some(still)));
                     }
                 }
-                2 if !said.is_empty() => {
-                    let (context, still) = said.swap_remove(random.usize(..said.len()));
+                2 if !reports.is_empty() => {
+                    let (context, still) = reports.swap_remove(random.usize(..reports.len()));
                     other.end(context, still.as_ref());
-                    over.insert(context.number());
+                    ended.insert(context.number());
                 }
                 _ => {}
             }
@@ -142,20 +142,24 @@ fn whatever_arrives_when_what_is_open_can_be_joined_and_what_is_known_to_be_over
                     "case {case}: {context} is open"
                 );
             }
-            for number in &over {
+            for number in &ended {
                 assert!(
                     other.get_or_join(id(*number)).is_none(),
-                    "case {case}: {number} is over"
+                    "case {case}: {number} has ended"
                 );
             }
         }
-        // With the last one it is known that all are over.
+        // The end of the last one reports that all have ended.
         open.push(opener.open(OPENER));
         for context in open {
             let still = opener.close(context);
             opener.end(context, Some(&still));
             other.end(context, Some(&still));
         }
-        assert_eq!((opener.remembered(), other.remembered()), (0, 0), "case {case}");
+        assert_eq!(
+            (opener.ended_ranges(), other.ended_ranges()),
+            (0, 0),
+            "case {case}"
+        );
     }
 }

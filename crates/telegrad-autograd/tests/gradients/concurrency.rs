@@ -1,13 +1,7 @@
-//! Many things at once.
+//! Concurrent contexts, passes and calls.
 
-use super::operations::{Deed, special};
+use super::operations::{Effect, special};
 use super::*;
-
-const RETAIN: Backward = Backward {
-    mode: Mode::Smart,
-    retain_graph: true,
-    timeout: None,
-};
 
 #[test]
 fn eight_contexts_over_the_same_parameters_keep_their_gradients_apart() {
@@ -25,10 +19,7 @@ fn eight_contexts_over_the_same_parameters_keep_their_gradients_apart() {
                                 y = layer.rpc_sync(Layer::forward, (y,))?;
                             }
                             context.backward(&[loss(&y)?])?;
-                            let here = weights
-                                .iter()
-                                .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
-                            check(layers, weights, &loss(&here)?);
+                            check(layers, weights, &loss(&apply_all(&x, weights)?)?);
                             Ok(())
                         };
                         world.context(through).unwrap();
@@ -40,7 +31,7 @@ fn eight_contexts_over_the_same_parameters_keep_their_gradients_apart() {
 }
 
 #[test]
-fn passes_of_one_context_from_many_threads_at_once_add_up() {
+fn concurrent_passes_of_one_context_add_up() {
     on_rank_0(Cluster::threads(3), |world, _| {
         let (layers, weights) = layers(&world, &[1, 2]);
         let x = numbers((2, 3), 9).unwrap();
@@ -52,7 +43,7 @@ fn passes_of_one_context_from_many_threads_at_once_add_up() {
                     scope.spawn(|| context.backward_with(&[loss(&z).unwrap()], &RETAIN).unwrap());
                 }
             });
-            let z = apply(&apply(&x, &weights[0])?, &weights[1])?;
+            let z = apply_all(&x, &weights)?;
             check(&layers, &weights, &(loss(&z)? * 8.0)?);
             Ok(())
         };
@@ -61,7 +52,7 @@ fn passes_of_one_context_from_many_threads_at_once_add_up() {
 }
 
 #[test]
-fn calls_and_passes_of_one_context_at_once() {
+fn calls_and_passes_of_one_context_run_concurrently() {
     on_rank_0(Cluster::threads(3), |world, board| {
         let (layers, weights) = layers(&world, &[1, 2]);
         let x = numbers((2, 3), 9).unwrap();
@@ -86,7 +77,7 @@ fn calls_and_passes_of_one_context_at_once() {
                 board.raise("enough");
                 caller.join().unwrap()
             })?;
-            let z = apply(&apply(&x, &weights[0])?, &weights[1])?;
+            let z = apply_all(&x, &weights)?;
             check(&layers, &weights, &(loss(&z)? * 20.0)?);
             Ok(())
         };
@@ -95,7 +86,7 @@ fn calls_and_passes_of_one_context_at_once() {
 }
 
 #[test]
-fn a_context_that_ends_while_a_pass_in_it_is_under_way() {
+fn the_end_of_a_context_fails_a_running_pass() {
     on_rank_0(Cluster::threads(3), |world, board| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |_: &Context| {
@@ -114,16 +105,16 @@ fn a_context_that_ends_while_a_pass_in_it_is_under_way() {
 
 #[remote]
 fn learn_slowly(x: Tensor, board: Board) -> Result<()> {
-    let y = World::current()?.rpc_sync(1, special, ((x * 2.0)?, Deed::Wait(board)))?;
+    let y = World::current()?.rpc_sync(1, special, ((x * 2.0)?, Effect::Wait(board)))?;
     Context::<Candle>::current()?.backward(&[loss(&y)?])
 }
 
-/// Whatever waits gives its thread to others.
+/// A waiting call or pass lends its thread to others.
 #[test]
 fn a_single_thread_on_each_worker_is_enough() {
     let cluster = Cluster::threads(3).options(|options| options.num_worker_threads = 1);
     on_rank_0(cluster, |world, _| {
-        // There and back again, more often than there are threads.
+        // More visits than there are threads.
         let (layers, weights) = layers(&world, &[1, 2, 1, 2, 0, 1, 2, 0, 1]);
         std::thread::scope(|scope| {
             for seed in 0..4 {
@@ -134,13 +125,10 @@ fn a_single_thread_on_each_worker_is_enough() {
                         let (first, rest) = layers.split_first().expect("layers");
                         let arguments = (x.clone(), rest.to_vec());
                         let y = first.rpc_sync(Layer::forward_through, arguments)?;
-                        // One that is not used, so that everything has to be looked at.
+                        // An unused result, so that the pass needs discovery.
                         first.rpc_sync(Layer::forward, (y.clone(),))?;
                         context.backward(&[loss(&y)?])?;
-                        let here = weights
-                            .iter()
-                            .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
-                        check(layers, weights, &loss(&here)?);
+                        check(layers, weights, &loss(&apply_all(&x, weights)?)?);
                         Ok(())
                     };
                     world.context(through).unwrap();
@@ -155,7 +143,7 @@ fn pass_inline(x: Tensor) -> Result<()> {
     Context::<Candle>::current()?.backward(&[loss(&x)?])
 }
 
-/// It would have to wait, unless the answers are there at once.
+/// An inline function cannot wait for the answers of a pass.
 #[test]
 fn a_pass_in_an_inline_function_is_an_error_and_does_not_hang() {
     on_rank_0(Cluster::threads(2), |world, _| {

@@ -1,4 +1,4 @@
-//! What a context is, and what it is not.
+//! The scope and the life cycle of contexts.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use telegrad_rpc::{Options, init_with};
 
 use super::*;
 
-/// The context that this process was last called in.
+/// The context of the last call of [`keep_context`].
 static KEPT: Mutex<Option<Context>> = Mutex::new(None);
 
 #[remote]
@@ -38,11 +38,11 @@ fn contexts_do_not_nest() {
         let through = |context: &Context| {
             let error = world.context(|_| Ok(())).unwrap_err();
             assert_eq!(autograd_error(&error), &AutogradError::Nested(context.id()));
-            // Nor on another worker.
+            // Not on another worker either.
             let error = world.rpc_sync(1, open_another, ()).unwrap_err();
             let text = AutogradError::Nested(context.id()).to_string();
             assert!(error.to_string().contains(&text), "{error}");
-            // The one that is open is none the worse for it.
+            // The outer context remains usable.
             context.gradients().map(drop)
         };
         world.context(through).unwrap();
@@ -51,14 +51,14 @@ fn contexts_do_not_nest() {
 }
 
 #[test]
-fn calls_within_calls_belong_to_the_same_context_and_those_outside_to_none() {
+fn nested_calls_inherit_the_context_of_their_caller() {
     on_rank_0(Cluster::threads(3), |world, _| {
         let through = |context: &Context| {
             let here = Some(context.id().0);
             assert_eq!(world.rpc_sync(1, context_here, ())?, here);
             assert_eq!(world.rpc_sync(1, context_there, (2,))?, here);
             assert_eq!(world.rpc_sync(1, context_there, (0,))?, here);
-            // Another thread is in it when it enters.
+            // Another thread is in the context after it enters.
             std::thread::scope(|scope| {
                 let apart = scope.spawn(|| world.rpc_sync(1, context_here, ()));
                 assert_eq!(apart.join().unwrap()?, None);
@@ -80,7 +80,7 @@ fn ask_for_context() -> Result<()> {
 }
 
 #[test]
-fn where_there_is_none_that_is_an_error() {
+fn current_outside_of_a_context_is_an_error() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let error = world.rpc_sync(1, ask_for_context, ()).unwrap_err();
         let text = AutogradError::NoContext.to_string();
@@ -89,7 +89,7 @@ fn where_there_is_none_that_is_an_error() {
 }
 
 #[test]
-fn a_world_without_autograd_says_so() {
+fn a_world_without_autograd_returns_an_error() {
     let options = Options {
         init_method: "mem://without autograd".into(),
         rank: Some(0),
@@ -107,7 +107,7 @@ fn a_world_without_autograd_says_so() {
 }
 
 #[test]
-fn their_names_are_unique_in_the_world() {
+fn context_names_are_unique_in_the_world() {
     let board = Cluster::threads(3).board();
     let cluster = with_autograd(Cluster::threads(3));
     cluster.run(move |world| {
@@ -122,7 +122,7 @@ fn their_names_are_unique_in_the_world() {
 }
 
 #[test]
-fn what_has_ended_has_no_gradients() {
+fn an_ended_context_has_no_gradients() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let opened = world.context(|context| {
@@ -135,7 +135,7 @@ fn what_has_ended_has_no_gradients() {
         assert_eq!(autograd_error(&error), &ended);
         let error = kept.backward(&[loss(&weight.tensor()).unwrap()]).unwrap_err();
         assert_eq!(autograd_error(&error), &ended);
-        // What is sent in it is sent like anything else.
+        // Messages sent in an ended context are ordinary messages.
         let x = kept
             .enter(|| world.rpc_sync(1, echo, (weight.tensor(),)))
             .unwrap();
@@ -149,7 +149,7 @@ fn echo(x: Tensor) -> Tensor {
 }
 
 #[test]
-fn a_pass_starts_at_scalars_that_depend_on_something() {
+fn a_root_must_be_a_scalar_that_depends_on_a_leaf() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |context: &Context| {
@@ -158,10 +158,10 @@ fn a_pass_starts_at_scalars_that_depend_on_something() {
             assert_eq!(autograd_error(&error), &AutogradError::NoRoots);
             let bad = [
                 (weight.tensor(), "shape [2, 3]"),
-                (weight.value().sum_all()?, "depends on nothing"),
+                (weight.value().sum_all()?, "depends on no parameter"),
                 (
                     weight.tensor().ge(0f32)?.narrow(0, 0, 1)?.narrow(1, 0, 1)?,
-                    "depends on nothing",
+                    "depends on no parameter",
                 ),
             ];
             for (root, expected) in bad {
@@ -171,7 +171,7 @@ fn a_pass_starts_at_scalars_that_depend_on_something() {
                 };
                 assert!(why.contains(expected), "{why}");
             }
-            // A pass that was refused has spoilt nothing.
+            // A refused pass leaves the context usable.
             assert!(context.gradients()?.is_empty());
             context.backward(&[good])?;
             let found = context.gradients()?.get(&weight)?.expect("no gradient");
@@ -183,7 +183,7 @@ fn a_pass_starts_at_scalars_that_depend_on_something() {
 }
 
 #[test]
-fn a_loss_that_depends_on_what_came_in_another_context_is_an_error() {
+fn a_loss_that_depends_on_a_leaf_of_another_context_is_an_error() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |outer: &Context| {
@@ -201,7 +201,7 @@ fn a_loss_that_depends_on_what_came_in_another_context_is_an_error() {
             let (error, context) = other?;
             let other = outer.id();
             assert_eq!(error, AutogradError::Foreign { context, other });
-            // Nothing is wrong with it where it belongs, and without its past it is at home everywhere.
+            // The leaf works in its own context, and detached in any.
             outer.backward(&[loss(&y)?, loss(&(y.detach() * weight.tensor())?)?])
         };
         world.context(through).unwrap();

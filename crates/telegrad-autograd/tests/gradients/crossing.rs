@@ -1,4 +1,4 @@
-//! The ways in which a tensor can get from one worker to another, and which crossings are recorded.
+//! The ways in which a tensor gets from one worker to another, and the crossings that are tracked.
 
 use candle_core::DType;
 use telegrad_wire::Wire;
@@ -20,7 +20,7 @@ fn same(x: Tensor) -> Tensor {
     x
 }
 
-/// Fetches what is kept elsewhere.
+/// Doubles a referenced value.
 #[remote]
 fn double_of(x: RRef<Tensor>) -> Result<Tensor> {
     Ok((x.to_here()? * 2.0)?)
@@ -39,7 +39,7 @@ enum Kind {
     With(Tensor),
 }
 
-/// Everything in it, twice.
+/// Doubles every tensor of a batch.
 #[remote]
 fn double_batch(batch: Batch) -> Result<Batch> {
     let double = |x: Tensor| -> Result<Tensor> { Ok((x * 2.0)?) };
@@ -61,7 +61,7 @@ fn double_batch(batch: Batch) -> Result<Batch> {
     })
 }
 
-/// One way to have a tensor doubled.
+/// A way to double a tensor on another worker.
 type Way = fn(&World, Tensor) -> Result<Tensor>;
 
 const WAYS: &[(&str, Way)] = &[
@@ -77,15 +77,17 @@ const WAYS: &[(&str, Way)] = &[
     ("remote and to_here", |world, x| {
         world.remote(1, double, (x,))?.to_here()
     }),
-    ("a value kept elsewhere, and passed on", |world, x| {
+    ("a reference to another worker, passed on", |world, x| {
         let kept = world.remote(1, same, (x,))?;
         world.rpc_sync(2, double_of, (kept,))
     }),
-    ("a value kept here, and passed on", |world, x| {
+    ("a reference to this worker, passed on", |world, x| {
         world.rpc_sync(2, double_of, (RRef::new(world, x)?,))
     }),
-    ("oneself", |world, x| world.rpc_sync(0, double, (x,))),
-    ("a value of one's own", |world, x| {
+    ("rpc_sync to the caller", |world, x| {
+        world.rpc_sync(0, double, (x,))
+    }),
+    ("remote to the caller", |world, x| {
         world.remote(0, double, (x,))?.to_here()
     }),
     ("a structure", |world, x| {
@@ -98,10 +100,12 @@ const WAYS: &[(&str, Way)] = &[
         let batch = world.rpc_sync(1, double_batch, (batch,))?;
         let (quarter, _) = &batch.named["quarter"];
         let Kind::With(other) = batch.kind else {
-            unreachable!("it was sent with one")
+            unreachable!("the batch was sent with a tensor")
         };
         let rest = (quarter + other)?;
-        let half = batch.tensors[1].as_ref().expect("it was sent with one");
+        let half = batch.tensors[1]
+            .as_ref()
+            .expect("the batch was sent with a tensor");
         Ok((half + rest)?)
     }),
     ("a callback", |world, x| {
@@ -111,7 +115,7 @@ const WAYS: &[(&str, Way)] = &[
 ];
 
 #[test]
-fn gradients_come_back_whichever_way_a_tensor_went() {
+fn gradients_return_along_every_way_of_a_tensor() {
     on_rank_0(Cluster::threads(3), |world, _| {
         for (name, way) in WAYS {
             let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
@@ -128,14 +132,14 @@ fn gradients_come_back_whichever_way_a_tensor_went() {
     });
 }
 
-/// Messages recorded here: sent, and received.
-fn recorded(world: &World) -> (usize, usize) {
+/// The numbers of tracked messages that this worker sent and received.
+fn tracked(world: &World) -> (usize, usize) {
     let info = world.autograd_info().unwrap();
     (info.sent, info.received)
 }
 
 #[test]
-fn only_tensors_that_require_a_gradient_are_recorded() {
+fn only_tensors_that_require_a_gradient_are_tracked() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let plain = numbers((2, 3), 2).unwrap();
@@ -144,32 +148,32 @@ fn only_tensors_that_require_a_gradient_are_recorded() {
                 plain.clone(),
                 weight.value(),
                 weight.tensor().detach(),
-                // Comes from a parameter, and has no gradient all the same.
+                // Computed from a parameter by an operation without a gradient.
                 weight.tensor().ge(0f32)?,
                 plain.to_dtype(DType::U32)?,
                 plain.to_dtype(DType::I64)?,
             ] {
                 let y = world.rpc_sync(1, same, (untracked,))?;
                 assert!(!y.track_op());
-                assert_eq!(recorded(&world), (0, 0));
+                assert_eq!(tracked(&world), (0, 0));
                 assert_eq!(world.rpc_sync(1, info, ())?.sent, 0);
             }
             let y = world.rpc_sync(1, same, (weight.tensor(),))?;
             assert!(y.is_variable());
-            assert_eq!(recorded(&world), (1, 1));
+            assert_eq!(tracked(&world), (1, 1));
             let there = world.rpc_sync(1, info, ())?;
             assert_eq!((there.sent, there.received), (1, 1));
             Ok(())
         };
         world.context(through).unwrap();
-        // Outside of a context, nothing is.
+        // Outside of a context, nothing is tracked.
         let y = world.rpc_sync(1, same, (weight.tensor(),)).unwrap();
         assert!(!y.track_op());
-        assert_eq!(recorded(&world), (0, 0));
+        assert_eq!(tracked(&world), (0, 0));
     });
 }
 
-/// What came, and whether it is tracked.
+/// Returns the tensors, and whether each is tracked here.
 #[remote]
 fn look(tensors: Vec<Tensor>) -> Vec<(Tensor, bool)> {
     let look = |tensor: Tensor| (tensor.clone(), tensor.track_op());
@@ -191,8 +195,8 @@ fn tracked_and_untracked_tensors_travel_in_one_message() {
             let here: Vec<_> = back.iter().map(|(tensor, _)| tensor.track_op()).collect();
             assert_eq!(here, there);
             assert_eq!(back[2].0.to_vec1::<u32>()?, [1, 2, 3]);
-            assert_eq!(recorded(&world), (1, 1));
-            // One of the three is not used, and another twice.
+            assert_eq!(tracked(&world), (1, 1));
+            // One of the three is unused, and another is used twice.
             let product = ((&back[1].0 * &back[0].0)? + (&back[4].0 * &back[4].0)?)?;
             context.backward(&[product.sum_all()?])?;
             let found = context.gradients()?.get(&weight)?.expect("no gradient");
@@ -205,7 +209,7 @@ fn tracked_and_untracked_tensors_travel_in_one_message() {
 }
 
 #[test]
-fn views_and_other_element_types_have_gradients_too() {
+fn views_and_all_float_types_have_gradients() {
     on_rank_0(Cluster::threads(2), |world, _| {
         for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
             let value = numbers((2, 3), 1).unwrap().to_dtype(dtype).unwrap();

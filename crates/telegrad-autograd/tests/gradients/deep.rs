@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// More than candle itself has room for on a thread.
+/// More than candle can walk on a thread's default stack.
 const OPERATIONS: usize = 20_000;
 
 #[remote]
@@ -24,14 +24,14 @@ fn weight() -> Param {
 }
 
 #[test]
-fn thousands_of_operations_in_a_row_on_every_worker() {
+fn a_pass_walks_thousands_of_operations_on_every_worker() {
     on_rank_0(Cluster::threads(3), |world, _| {
         let weight = weight();
         let through = |context: &Context| {
             let y = many((weight.tensor() * 3.0)?, OPERATIONS)?;
             let y = world.rpc_sync(1, many, (y, OPERATIONS))?;
             let y = world.rpc_sync(2, many, (y, OPERATIONS))?;
-            // One that is not used.
+            // An unused result.
             world.rpc_sync(2, many, (y.clone(), OPERATIONS))?;
             let y = many(y, OPERATIONS)?;
             context.backward(&[y.sum_all()?])?;
@@ -43,11 +43,11 @@ fn thousands_of_operations_in_a_row_on_every_worker() {
     });
 }
 
-/// What only autograd holds on to may be longer than what candle can free on a thread.
+/// More operations than candle can free on a thread's default stack; only autograd refers to them.
 const MORE: usize = 10 * OPERATIONS;
 
 #[test]
-fn what_a_pass_went_through_is_freed_however_long_it_is() {
+fn a_deep_graph_is_freed_after_a_pass() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let through = |context: &Context| {
             let y = world.rpc_sync(1, many, (weight().tensor(), MORE))?;
@@ -58,7 +58,7 @@ fn what_a_pass_went_through_is_freed_however_long_it_is() {
 }
 
 #[test]
-fn what_no_pass_went_through_is_freed_however_long_it_is() {
+fn a_deep_graph_is_freed_without_a_pass() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let through = |_: &Context| world.rpc_sync(1, many, (weight().tensor(), MORE)).map(drop);
         world.context(through).unwrap();
@@ -66,7 +66,7 @@ fn what_no_pass_went_through_is_freed_however_long_it_is() {
 }
 
 #[test]
-fn what_was_sent_in_a_call_that_failed_is_freed_however_long_it_is() {
+fn a_deep_graph_sent_in_a_failed_call_is_freed() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let through = |_: &Context| {
             let x = many(weight().tensor(), MORE)?;

@@ -1,11 +1,11 @@
-//! An error anywhere ends the pass everywhere, with what happened.
+//! An error on any worker fails the pass on all of them, with its cause.
 
 use telegrad_testkit::on_threads_and_processes;
 
-use super::operations::{Deed, special, special_through};
+use super::operations::{Effect, special, special_through};
 use super::*;
 
-/// What the context says on the worker where this runs.
+/// The number of gradients on the worker where this runs.
 #[remote]
 fn gradients_here() -> Result<usize> {
     Ok(Context::<Candle>::current()?.gradients()?.len())
@@ -17,30 +17,30 @@ on_threads_and_processes! { 4 =>
 }
 
 fn an_error_in_an_operation_ends_the_pass_everywhere(cluster: Cluster) {
-    ends_everywhere(cluster, Deed::Fail, "this cannot be differentiated");
+    ends_everywhere(cluster, Effect::Fail, "this cannot be differentiated");
 }
 
 fn a_panic_in_an_operation_ends_the_pass_everywhere(cluster: Cluster) {
-    ends_everywhere(cluster, Deed::Panic, "this must not be differentiated");
+    ends_everywhere(cluster, Effect::Panic, "this must not be differentiated");
 }
 
-fn ends_everywhere(cluster: Cluster, deed: Deed, text: &'static str) {
+fn ends_everywhere(cluster: Cluster, effect: Effect, text: &'static str) {
     on_rank_0(cluster, move |world, _| {
         let (layers, weights) = layers(&world, &[1]);
         let x = numbers((2, 3), 9).unwrap();
         let through = |context: &Context| {
             let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
-            let z = world.rpc_sync(1, special_through, (y, deed.clone(), vec![2, 3]))?;
+            let z = world.rpc_sync(1, special_through, (y, effect.clone(), vec![2, 3]))?;
             let error = context.backward(&[loss(&z)?]).unwrap_err();
             assert!(error.to_string().contains(text), "{error}");
-            // Where it happened.
+            // The error names the worker.
             assert!(error.to_string().contains("`w3`"), "{error}");
             let error = context.gradients().map(drop).unwrap_err();
             let AutogradError::Failed { cause, .. } = autograd_error(&error) else {
                 panic!("{error}")
             };
             assert!(cause.contains(text), "{cause}");
-            // No pass and no call goes on in it.
+            // No later pass or call works in the failed context.
             let error = context.backward(&[loss(&z)?]).unwrap_err();
             assert!(
                 matches!(autograd_error(&error), AutogradError::Failed { .. }),
@@ -48,25 +48,17 @@ fn ends_everywhere(cluster: Cluster, deed: Deed, text: &'static str) {
             );
             let error = world.rpc_sync(1, gradients_here, ()).unwrap_err();
             assert!(error.to_string().contains(text), "{error}");
-            Err::<(), _>(Error::other("the last word"))
+            Err::<(), _>(Error::other("the closure's own error"))
         };
         let error = world.context(through).unwrap_err();
-        assert_eq!(error.to_string(), "the last word");
-        // A new context is not concerned.
-        world
-            .context(|context| {
-                let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
-                context.backward(&[loss(&y)?])?;
-                check(&layers, &weights, &loss(&apply(&x, &weights[0])?)?);
-                Ok(())
-            })
-            .unwrap();
+        assert_eq!(error.to_string(), "the closure's own error");
+        assert_new_context_works(&world, &layers, &weights, &x);
     });
 }
 
-/// Without the help of whoever opened the context: what each says of it on its own.
+/// Before the opener ends the context: each worker's own state.
 #[test]
-fn the_others_hear_of_it() {
+fn a_failure_reaches_all_workers_of_the_context() {
     let cluster = with_autograd(Cluster::threads(4));
     let board = cluster.board();
     cluster.run(move |world| {
@@ -74,7 +66,7 @@ fn the_others_hear_of_it() {
             let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
             let through = |context: &Context| {
                 let workers = vec![2, 3, 1];
-                let z = world.rpc_sync(1, special_through, (weight.tensor(), Deed::Fail, workers))?;
+                let z = world.rpc_sync(1, special_through, (weight.tensor(), Effect::Fail, workers))?;
                 board.raise("forward");
                 board.wait_for("forward", 4);
                 context.backward(&[loss(&z)?]).unwrap_err();
@@ -101,13 +93,13 @@ fn the_others_hear_of_it() {
 }
 
 #[test]
-fn an_operation_here_that_panics_takes_nothing_else_down() {
+fn a_panicking_operation_of_the_opener_leaves_no_state() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             world.context(|context| {
-                let x = world.rpc_sync(1, special, (weight.tensor(), Deed::Fail))?;
-                let z = super::operations::special(x, Deed::Panic)?;
+                let x = world.rpc_sync(1, special, (weight.tensor(), Effect::Fail))?;
+                let z = super::operations::special(x, Effect::Panic)?;
                 context.backward(&[loss(&z)?])
             })
         }));
@@ -117,7 +109,7 @@ fn an_operation_here_that_panics_takes_nothing_else_down() {
             for _ in 0..3 {
                 context.backward(&[loss(&weight.tensor())?])?;
             }
-            // The pass that panicked does not keep later ones from being forgotten.
+            // The pass that panicked has ended: later passes are forgotten in turn.
             assert_eq!(world.autograd_info()?.passes, 1);
             context.gradients()?.get(&weight)
         });

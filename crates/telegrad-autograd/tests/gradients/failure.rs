@@ -1,30 +1,30 @@
-//! Workers that are killed: the others hear of it, nothing is left, and training goes on without them.
+//! Killed workers: the others notice, no state is left, and training continues without them.
 
 use std::time::Instant;
 
 use telegrad_testkit::on_cluster;
 
-use super::operations::{Deed, special_through};
+use super::operations::{Effect, special_through};
 use super::*;
 
-/// A lost worker is noticed at once; this is for a machine that is busy with other things.
+/// A loss is detected at once; this allows for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 on_cluster! { unix: Cluster::processes(4) =>
-    a_worker_killed_in_the_forward_pass
-    a_worker_killed_between_the_passes
-    a_worker_killed_in_the_backward_pass
-    a_worker_killed_in_the_middle_of_a_chain
-    a_worker_killed_before_the_others_are_told_of_the_end
-    a_worker_killed_after_it_has_told_of_a_failure
-    a_worker_killed_that_has_a_context_open
-    a_worker_killed_that_has_a_pass_under_way
+a_worker_killed_in_the_forward_pass
+a_worker_killed_between_the_passes
+a_worker_killed_in_the_backward_pass
+a_worker_killed_in_the_middle_of_a_chain
+a_caller_killed_before_the_end_of_the_context
+a_caller_killed_after_the_failure_of_the_context
+an_opener_killed_with_an_open_context
+an_opener_killed_in_a_pass
 }
 
 on_cluster! { tcp: Cluster::processes(4).tcp() =>
-    a_worker_killed_in_the_backward_pass
-    a_worker_killed_in_the_middle_of_a_chain
-    a_worker_killed_that_has_a_pass_under_way
+a_worker_killed_in_the_backward_pass
+a_worker_killed_in_the_middle_of_a_chain
+an_opener_killed_in_a_pass
 }
 
 #[remote]
@@ -33,7 +33,7 @@ fn stay(_x: Tensor, board: Board) {
     board.wait("go on");
 }
 
-/// Runs the body on rank 0, which may kill that worker, and then trains with the others.
+/// Runs the body on rank 0, which kills `mortal`, and then trains with the others.
 fn with_mortal(cluster: Cluster, mortal: u32, body: impl Fn(&World, &Board) + Send + Sync + 'static) {
     let board = cluster.board();
     with_autograd(cluster).may_die(mortal).run(move |world| {
@@ -49,7 +49,7 @@ fn with_mortal(cluster: Cluster, mortal: u32, body: impl Fn(&World, &Board) + Se
     });
 }
 
-/// The last of them was the spare.
+/// Trains layers on these workers for one step.
 fn train(world: &World, on: &[u32]) {
     let (layers, weights) = layers(world, on);
     let x = numbers((2, 3), 9).unwrap();
@@ -57,10 +57,7 @@ fn train(world: &World, on: &[u32]) {
         let (first, rest) = layers.split_first().expect("workers to train on");
         let y = first.rpc_sync(Layer::forward_through, (x.clone(), rest.to_vec()))?;
         context.backward(&[loss(&y)?])?;
-        let here = weights
-            .iter()
-            .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
-        check(&layers, &weights, &loss(&here)?);
+        check(&layers, &weights, &loss(&apply_all(&x, &weights)?)?);
         Ok(())
     };
     world.context(step).unwrap();
@@ -70,17 +67,17 @@ fn x() -> Param {
     Param::new(&numbers((2, 3), 1).unwrap()).unwrap()
 }
 
-/// Sends something through these workers, the last of which does the deed in the backward pass.
-fn send_through(world: &World, workers: &[u32], deed: Deed) -> Result<Tensor> {
+/// Sends a tensor through these workers; the last one has the effect in the backward pass.
+fn send_through(world: &World, workers: &[u32], effect: Effect) -> Result<Tensor> {
     let (first, rest) = workers.split_first().expect("workers to go through");
-    world.rpc_sync(*first, special_through, (x().tensor(), deed, rest.to_vec()))
+    world.rpc_sync(*first, special_through, (x().tensor(), effect, rest.to_vec()))
 }
 
-/// A pass through these workers, the last of which stays in its part: `mortal` is killed then.
+/// Runs a pass through these workers, and kills `mortal` while the last one blocks in its part.
 #[track_caller]
 fn pass_with_a_kill(world: &World, board: &Board, workers: &[u32], mortal: u32) {
     let through = |context: &Context| {
-        let y = send_through(world, workers, Deed::Wait(board.clone()))?;
+        let y = send_through(world, workers, Effect::Wait(board.clone()))?;
         let root = loss(&y)?;
         let killer = std::thread::spawn({
             let board = board.clone();
@@ -99,7 +96,7 @@ fn pass_with_a_kill(world: &World, board: &Board, workers: &[u32], mortal: u32) 
             panic!("{error}")
         };
         assert!(cause.contains(&format!("`w{mortal}`")), "{cause}");
-        // All others hear of it, before the context has ended.
+        // All others are notified before the context ends.
         let others = workers.iter().filter(|worker| **worker != mortal);
         for other in others {
             let freed = || {
@@ -117,14 +114,14 @@ fn pass_with_a_kill(world: &World, board: &Board, workers: &[u32], mortal: u32) 
     assert!(started.elapsed() < 2 * SOON, "{:?}", started.elapsed());
 }
 
-/// Kills a worker, and waits until it hears of nothing any more.
+/// Kills a worker, and waits until calls to it fail.
 fn kill(world: &World, board: &Board, rank: u32) {
     board.kill(rank);
-    let is_gone = || world.in_context(None, || world.rpc_sync(rank, info, ())).is_err();
-    wait_until(SOON, is_gone, || format!("worker {rank} lives"));
+    let is_lost = || world.in_context(None, || world.rpc_sync(rank, info, ())).is_err();
+    wait_until(SOON, is_lost, || format!("worker {rank} still answers"));
 }
 
-/// Asking in a failed context is an error.
+/// Reads counters outside of the context, where a failed one would refuse the call.
 trait ContextFree {
     fn context_free(&self, rank: u32) -> AutogradInfo;
 }
@@ -155,7 +152,7 @@ fn a_worker_killed_in_the_forward_pass(cluster: Cluster) {
 fn a_worker_killed_between_the_passes(cluster: Cluster) {
     with_mortal(cluster, 2, |world, board| {
         let through = |context: &Context| {
-            let y = send_through(world, &[1, 2], Deed::Fail)?;
+            let y = send_through(world, &[1, 2], Effect::Fail)?;
             board.kill(2);
             let error = context.backward(&[loss(&y)?]).unwrap_err();
             assert!(error.to_string().contains("`w2`"), "{error}");
@@ -180,11 +177,11 @@ fn a_worker_killed_in_the_middle_of_a_chain(cluster: Cluster) {
     });
 }
 
-/// Whoever it has called hears of it from the opener.
-fn a_worker_killed_before_the_others_are_told_of_the_end(cluster: Cluster) {
+/// The callees of the killed worker learn of the end from the opener.
+fn a_caller_killed_before_the_end_of_the_context(cluster: Cluster) {
     with_mortal(cluster, 1, |world, board| {
         let through = |_: &Context| {
-            send_through(world, &[1, 2, 3], Deed::Fail)?;
+            send_through(world, &[1, 2, 3], Effect::Fail)?;
             assert_eq!(world.context_free(3).contexts, 1);
             kill(world, board, 1);
             Ok(())
@@ -193,14 +190,14 @@ fn a_worker_killed_before_the_others_are_told_of_the_end(cluster: Cluster) {
     });
 }
 
-fn a_worker_killed_after_it_has_told_of_a_failure(cluster: Cluster) {
+fn a_caller_killed_after_the_failure_of_the_context(cluster: Cluster) {
     with_mortal(cluster, 1, |world, board| {
         let through = |context: &Context| {
-            let y = send_through(world, &[1, 2], Deed::Fail)?;
+            let y = send_through(world, &[1, 2], Effect::Fail)?;
             let error = context.backward(&[loss(&y)?]).unwrap_err();
             assert!(error.to_string().contains("cannot be differentiated"), "{error}");
             let failed = || world.context_free(2).sent == 0;
-            wait_until(SOON, failed, || "worker 2 has not heard of it");
+            wait_until(SOON, failed, || "worker 2 was not notified");
             assert_eq!(world.context_free(2).contexts, 1);
             kill(world, board, 1);
             Ok(())
@@ -209,15 +206,15 @@ fn a_worker_killed_after_it_has_told_of_a_failure(cluster: Cluster) {
     });
 }
 
-fn a_worker_killed_that_has_a_context_open(cluster: Cluster) {
+fn an_opener_killed_with_an_open_context(cluster: Cluster) {
     opener_killed(cluster, |_, _| Ok(()));
 }
 
-fn a_worker_killed_that_has_a_pass_under_way(cluster: Cluster) {
+fn an_opener_killed_in_a_pass(cluster: Cluster) {
     opener_killed(cluster, |context, y| context.backward(&[loss(&y)?]));
 }
 
-/// Rank 3 goes through ranks 1 and 2, does something with what comes back, and is killed.
+/// Rank 3 sends a tensor through ranks 1 and 2, runs `then` on the result, and is killed.
 fn opener_killed(cluster: Cluster, then: fn(&Context, Tensor) -> Result<()>) {
     let board = cluster.board();
     with_autograd(cluster)
@@ -225,7 +222,7 @@ fn opener_killed(cluster: Cluster, then: fn(&Context, Tensor) -> Result<()>) {
         .run(move |world| match world.rank() {
             3 => {
                 let through = |context: &Context| {
-                    let y = send_through(&world, &[1, 2], Deed::Wait(board.clone()))?;
+                    let y = send_through(&world, &[1, 2], Effect::Wait(board.clone()))?;
                     board.raise("open");
                     then(context, y)?;
                     board.wait("body ended");

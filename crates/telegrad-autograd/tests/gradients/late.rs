@@ -1,17 +1,17 @@
-//! What belongs to a context and comes after its end.
+//! Messages that arrive after the end of their context.
 
 use telegrad_testkit::on_threads_and_processes;
 
 use super::*;
 
-on_threads_and_processes! { 2 => a_large_request_that_is_overtaken_by_the_end_of_its_context }
+on_threads_and_processes! { 2 => a_large_request_overtaken_by_the_end_of_its_context_is_served }
 
 #[remote]
 fn same(x: Tensor) -> Tensor {
     x
 }
 
-/// Does its work when it is told to: calls another worker.
+/// Calls another worker once the board says so.
 #[remote]
 fn later(x: Tensor, then: u32, board: Board) -> Result<Tensor> {
     board.raise("running");
@@ -21,7 +21,7 @@ fn later(x: Tensor, then: u32, board: Board) -> Result<Tensor> {
     y
 }
 
-/// Keeps a thread from anything else.
+/// Occupies a thread.
 #[remote]
 fn occupy(board: Board) {
     board.raise("occupied");
@@ -33,7 +33,7 @@ fn weight() -> Param {
 }
 
 #[test]
-fn a_call_that_is_given_up_with_its_context_does_not_bring_it_back() {
+fn a_cancelled_call_does_not_reopen_its_context() {
     on_rank_0(Cluster::threads(3), |world, board| {
         let through = |_: &Context| {
             let call = world.rpc_async(1, later, (weight().tensor(), 2, board.clone()))?;
@@ -50,7 +50,7 @@ fn a_call_that_is_given_up_with_its_context_does_not_bring_it_back() {
 }
 
 #[test]
-fn a_call_that_outlives_its_context_is_a_call_like_any_other_then() {
+fn a_call_that_outlives_its_context_is_an_ordinary_call() {
     on_rank_0(Cluster::threads(3), |world, board| {
         let weight = weight();
         let call = world.context(|_| {
@@ -68,7 +68,7 @@ fn a_call_that_outlives_its_context_is_a_call_like_any_other_then() {
 }
 
 #[test]
-fn a_reply_that_was_there_before_and_is_taken_after() {
+fn a_reply_taken_after_the_end_of_its_context_is_untracked() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let weight = weight();
         let call = world.context(|_| {
@@ -83,28 +83,28 @@ fn a_reply_that_was_there_before_and_is_taken_after() {
 }
 
 #[test]
-fn an_error_in_the_scope_ends_it_everywhere() {
+fn an_error_in_the_closure_ends_the_context_on_all_workers() {
     on_rank_0(Cluster::threads(3), |world, board| {
         let through = |context: &Context| {
             board.raise("run on");
             let y = world.rpc_sync(1, later, (weight().tensor(), 2, board.clone()))?;
             context.backward(&[loss(&y)?])?;
-            Err::<(), _>(Error::other("my own"))
+            Err::<(), _>(Error::other("the closure's own"))
         };
         let error = world.context(through).unwrap_err();
-        assert_eq!(error.to_string(), "my own");
+        assert_eq!(error.to_string(), "the closure's own");
         assert_nothing_left(&world);
     });
 }
 
 #[test]
-fn a_panic_in_the_scope_ends_it_everywhere() {
+fn a_panic_in_the_closure_ends_the_context_on_all_workers() {
     on_rank_0(Cluster::threads(3), |world, board| {
         board.raise("run on");
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             world.context(|_| -> Result<()> {
                 world.rpc_sync(1, later, (weight().tensor(), 2, board.clone()))?;
-                panic!("in the scope");
+                panic!("in the closure");
             })
         }));
         assert!(caught.is_err());
@@ -114,7 +114,7 @@ fn a_panic_in_the_scope_ends_it_everywhere() {
 }
 
 #[test]
-fn a_worker_that_is_too_busy_to_hear_of_the_end_hears_of_it_later() {
+fn a_busy_worker_receives_the_notice_of_the_end_later() {
     let cluster = Cluster::threads(3).options(|options| {
         if options.rank == Some(1) {
             options.num_worker_threads = 1;
@@ -136,13 +136,13 @@ fn a_worker_that_is_too_busy_to_hear_of_the_end_hears_of_it_later() {
 }
 
 #[test]
-fn what_is_remembered_of_ends_does_not_grow_while_another_context_stays_open() {
+fn remembered_ends_do_not_grow_while_another_context_stays_open() {
     let cluster = with_autograd(Cluster::threads(2));
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 0 {
             let weight = weight();
-            let small_one = |_: &Context| world.rpc_sync(1, same, (weight.tensor(),)).map(drop);
+            let short = |_: &Context| world.rpc_sync(1, same, (weight.tensor(),)).map(drop);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let open = |_: &Context| {
@@ -154,15 +154,15 @@ fn what_is_remembered_of_ends_does_not_grow_while_another_context_stays_open() {
                 });
                 board.wait("open");
                 for _ in 0..500 {
-                    world.context(small_one).unwrap();
+                    world.context(short).unwrap();
                 }
                 for rank in 0..2 {
                     let info = world.rpc_sync(rank, info, ()).unwrap();
-                    assert!(info.ends_remembered < 10, "{info:?} on worker {rank}");
+                    assert!(info.ended_ranges < 10, "{info:?} on worker {rank}");
                 }
                 board.raise("close");
             });
-            world.context(small_one).unwrap();
+            world.context(short).unwrap();
             assert_nothing_left(&world);
         }
         world.barrier().unwrap();
@@ -175,8 +175,8 @@ fn take(x: Tensor, board: Board) -> usize {
     x.elem_count()
 }
 
-/// Small messages do not wait for large ones.
-fn a_large_request_that_is_overtaken_by_the_end_of_its_context(cluster: Cluster) {
+/// The small notice of the end does not wait for the large request.
+fn a_large_request_overtaken_by_the_end_of_its_context_is_served(cluster: Cluster) {
     const TIMES: usize = 20;
     on_rank_0(cluster, |world, board| {
         let large = Tensor::zeros(1 << 19, candle_core::DType::F32, &Device::Cpu).unwrap();

@@ -24,10 +24,17 @@ use telegrad_autograd::{AutogradError, AutogradInfo, AutogradWorld, Backward, Co
 use telegrad_rpc::{Error, RRef, Result, World, remote};
 use telegrad_testkit::{Board, Cluster, wait_until};
 
-/// What happens at all has happened by then, on a machine that is busy with other things.
+/// The time limit of a test's waits, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `tanh(x · w)`, with a parameter that lives where the layer does.
+/// The options of a pass that keeps the graph.
+const RETAIN: Backward = Backward {
+    mode: Mode::Smart,
+    retain_graph: true,
+    timeout: None,
+};
+
+/// `tanh(x · w)`, with a parameter on the layer's worker.
 struct Layer {
     weight: Param,
 }
@@ -43,7 +50,7 @@ impl Layer {
         apply(&x, &self.weight.tensor())
     }
 
-    /// On this worker, then on the others.
+    /// Applies this layer, then the others.
     fn forward_through(&self, x: Tensor, rest: Vec<RRef<Layer>>) -> Result<Tensor> {
         let x = apply(&x, &self.weight.tensor())?;
         match rest.split_first() {
@@ -63,7 +70,7 @@ impl Layer {
         Ok(out)
     }
 
-    /// What the context that this is called in has found.
+    /// The gradient in the context of the call.
     fn gradient(&self) -> Result<Option<Tensor>> {
         Context::<Candle>::current()?.gradients()?.get(&self.weight)
     }
@@ -77,12 +84,17 @@ impl Layer {
     }
 }
 
-/// The layer's function, here and there.
+/// The layers' function, one weight after the other.
+fn apply_all(x: &Tensor, weights: &[Var]) -> Result<Tensor> {
+    weights.iter().try_fold(x.clone(), |x, weight| apply(&x, weight))
+}
+
+/// The layer's function.
 fn apply(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     Ok(x.matmul(weight)?.tanh()?)
 }
 
-/// Numbers that look random, the same everywhere.
+/// Pseudo-random numbers, the same on every worker.
 fn numbers(shape: (usize, usize), seed: u64) -> Result<Tensor> {
     let mut random = fastrand::Rng::with_seed(seed);
     let count = shape.0 * shape.1;
@@ -95,7 +107,7 @@ fn info() -> Result<AutogradInfo> {
     World::current()?.autograd_info()
 }
 
-/// Layers on these workers, and copies of their weights here.
+/// Makes layers on these workers; also returns copies of their weights.
 fn layers(world: &World, on: &[u32]) -> (Vec<RRef<Layer>>, Vec<Var>) {
     let layers: Vec<_> = on
         .iter()
@@ -109,7 +121,7 @@ fn layers(world: &World, on: &[u32]) -> (Vec<RRef<Layer>>, Vec<Var>) {
     (layers, weights)
 }
 
-/// Compares the gradients of this context with those of the same model here.
+/// Compares the gradients of this context with those of the same model on this worker.
 #[track_caller]
 fn check(layers: &[RRef<Layer>], weights: &[Var], loss_here: &Tensor) {
     let expected = loss_here.backward().unwrap();
@@ -117,28 +129,25 @@ fn check(layers: &[RRef<Layer>], weights: &[Var], loss_here: &Tensor) {
         let found = layer.rpc_sync(Layer::gradient, ()).unwrap();
         match expected.get(weight) {
             Some(expected) => assert_close(&found.expect("no gradient"), expected),
-            None => assert!(found.is_none(), "a gradient of what the loss does not depend on"),
+            None => assert!(found.is_none(), "the loss does not depend on the weight"),
         }
     }
 }
 
-/// A number to start a pass from.
+/// A scalar to start a pass from.
 fn loss(y: &Tensor) -> Result<Tensor> {
     Ok(y.sqr()?.sum_all()?)
 }
 
-/// The text of an error that is autograd's own.
+/// The [`AutogradError`] in an error.
 #[track_caller]
 fn autograd_error(error: &Error) -> &AutogradError {
-    let Error::Other(inner) = error else {
-        panic!("not of autograd: {error}")
-    };
-    inner
-        .downcast_ref()
+    error
+        .autograd()
         .unwrap_or_else(|| panic!("not of autograd: {error}"))
 }
 
-/// Runs the body on rank 0; the others are there to be called. Nothing is left of it on any of them.
+/// Runs the body on rank 0 while the others serve calls, and checks that no state is left on any worker.
 fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
     let board = cluster.board();
     with_autograd(cluster).run(move |world| {
@@ -150,12 +159,24 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'stat
     });
 }
 
-/// With autograd.
+/// Checks that a new context works after another one failed: a pass through the first layer.
+#[track_caller]
+fn assert_new_context_works(world: &World, layers: &[RRef<Layer>], weights: &[Var], x: &Tensor) {
+    let through = |context: &Context| {
+        let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
+        context.backward(&[loss(&y)?])?;
+        check(layers, weights, &loss(&apply(x, &weights[0])?)?);
+        Ok(())
+    };
+    world.context(through).unwrap();
+}
+
+/// Adds autograd over candle.
 fn with_autograd(cluster: Cluster) -> Cluster {
     cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>))
 }
 
-/// Equal to 1e-6 of the largest element.
+/// Asserts equality to 1e-6 of the largest element.
 #[track_caller]
 fn assert_close(found: &Tensor, expected: &Tensor) {
     assert_eq!(found.shape(), expected.shape());
@@ -167,7 +188,7 @@ fn assert_close(found: &Tensor, expected: &Tensor) {
     }
 }
 
-/// Nothing of autograd is left on any worker.
+/// Asserts that no state of autograd is left on any worker.
 #[track_caller]
 fn assert_nothing_left(world: &World) {
     for rank in 0..world.size() as u32 {
@@ -176,7 +197,7 @@ fn assert_nothing_left(world: &World) {
     }
 }
 
-/// Nothing is left on these workers, soon.
+/// Waits until no context is left on these workers.
 #[track_caller]
 fn wait_for_nothing(world: &World, on: &[u32]) {
     let left = || -> Vec<_> {

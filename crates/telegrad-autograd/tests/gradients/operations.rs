@@ -1,20 +1,20 @@
-//! Operations that do something special in the backward pass.
+//! Operations with a side effect in the backward pass.
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Shape};
 
 use super::*;
 
-/// What such an operation does.
+/// The effect of such an operation.
 #[derive(Clone, Debug, telegrad_wire::Wire)]
-pub(super) enum Deed {
+pub(super) enum Effect {
     Fail,
     Panic,
-    /// Says so, and waits until it is told to go on.
+    /// Raises "in backward", and blocks until "go on".
     Wait(Board),
 }
 
-/// Gives what it gets, and its gradient once it has done what it does.
-struct Special(Deed);
+/// The identity, with an effect in the backward pass.
+struct Special(Effect);
 
 impl CustomOp1 for Special {
     fn name(&self) -> &'static str {
@@ -29,9 +29,9 @@ impl CustomOp1 for Special {
 
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> candle_core::Result<Option<Tensor>> {
         match &self.0 {
-            Deed::Fail => candle_core::bail!("this cannot be differentiated"),
-            Deed::Panic => panic!("this must not be differentiated"),
-            Deed::Wait(board) => {
+            Effect::Fail => candle_core::bail!("this cannot be differentiated"),
+            Effect::Panic => panic!("this must not be differentiated"),
+            Effect::Wait(board) => {
                 board.raise("in backward");
                 board.wait("go on");
             }
@@ -41,17 +41,17 @@ impl CustomOp1 for Special {
 }
 
 #[remote]
-pub(super) fn special(x: Tensor, deed: Deed) -> Result<Tensor> {
-    Ok(x.apply_op1(Special(deed))?)
+pub(super) fn special(x: Tensor, effect: Effect) -> Result<Tensor> {
+    Ok(x.apply_op1(Special(effect))?)
 }
 
-/// The same on the last of these workers, by way of the others.
+/// [`special`] on the last of these workers, through the others.
 #[remote]
-pub(super) fn special_through(x: Tensor, deed: Deed, workers: Vec<u32>) -> Result<Tensor> {
+pub(super) fn special_through(x: Tensor, effect: Effect, workers: Vec<u32>) -> Result<Tensor> {
     match workers.split_first() {
         Some((next, rest)) => {
-            World::current()?.rpc_sync(*next, special_through, ((x * 1.0)?, deed, rest.to_vec()))
+            World::current()?.rpc_sync(*next, special_through, ((x * 1.0)?, effect, rest.to_vec()))
         }
-        None => Ok(x.apply_op1(Special(deed))?),
+        None => Ok(x.apply_op1(Special(effect))?),
     }
 }

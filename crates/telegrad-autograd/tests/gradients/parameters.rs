@@ -1,6 +1,6 @@
-//! Parameters that change while passes are under way.
+//! Parameters that change during passes.
 
-use super::operations::{Deed, special};
+use super::operations::{Effect, special};
 use super::*;
 
 #[remote]
@@ -13,21 +13,21 @@ fn param(seed: u64) -> Param {
 }
 
 #[test]
-fn a_gradient_is_that_of_the_value_that_was_read() {
+fn a_gradient_belongs_to_the_value_that_was_read() {
     on_rank_0(Cluster::threads(3), |world, _| {
         let (layers, weights) = layers(&world, &[1, 2]);
         let x = numbers((2, 3), 9).unwrap();
         let through = |context: &Context| {
             let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
             let y = layers[1].rpc_sync(Layer::forward, (y,))?;
-            // As other trainers do. More often than a parameter remembers without need.
+            // Updates of other trainers, more than a parameter remembers without an open context.
             for seed in 0..100 {
                 layers[0].rpc_sync(Layer::set, (numbers((3, 3), seed)?,))?;
             }
             context.backward(&[loss(&y)?])?;
-            let here = apply(&apply(&x, &weights[0])?, &weights[1])?;
+            let here = apply_all(&x, &weights)?;
             check(&layers, &weights, &loss(&here)?);
-            // And it is found after as many again.
+            // The gradient is found after as many updates again.
             for seed in 0..100 {
                 layers[0].rpc_sync(Layer::set, (numbers((3, 3), seed)?,))?;
             }
@@ -63,13 +63,13 @@ fn the_gradients_of_all_values_that_were_read_add_up() {
 }
 
 #[test]
-fn a_parameter_replaced_in_the_middle_of_a_pass() {
+fn a_parameter_replaced_during_a_pass_keeps_the_gradient_of_the_old_value() {
     on_rank_0(Cluster::threads(2), |world, board| {
         let weight = param(1);
         let through = |context: &Context| {
             let w = weight.tensor();
             let y = world.rpc_sync(1, product, (w.clone(), w))?;
-            let y = world.rpc_sync(1, special, (y, Deed::Wait(board.clone())))?;
+            let y = world.rpc_sync(1, special, (y, Effect::Wait(board.clone())))?;
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     board.wait("in backward");
@@ -88,14 +88,14 @@ fn a_parameter_replaced_in_the_middle_of_a_pass() {
     });
 }
 
-/// A variable as candle's own models have them.
+/// A variable of a candle model.
 fn variable() -> (Var, Param) {
     let variable = Var::from_tensor(&numbers((2, 3), 1).unwrap()).unwrap();
     (variable.clone(), Param::from_var("old", variable))
 }
 
 #[test]
-fn a_variable_of_another_model_has_gradients_like_any_parameter() {
+fn a_variable_of_a_candle_model_has_gradients() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let (variable, weight) = variable();
         for step in 1..4 {
@@ -108,7 +108,7 @@ fn a_variable_of_another_model_has_gradients_like_any_parameter() {
                 let found = gradients.get(&weight)?.expect("no gradient");
                 assert_close(&found, &(&before * 2.0)?);
                 assert_close(gradients.of(w).expect("no gradient"), &found);
-                // In its own context, after the pass, it can be changed.
+                // In its own context, after the pass, the variable can be changed.
                 context.update(&weight, &(&before - (found * 0.1)?)?)
             };
             assert_eq!(world.context(through).unwrap(), step);
@@ -161,7 +161,7 @@ fn a_variable_is_not_changed_in_place_while_another_context_needs_it() {
 }
 
 #[test]
-fn a_pass_over_a_variable_that_was_changed_is_an_error() {
+fn a_pass_over_a_changed_variable_is_an_error() {
     on_rank_0(Cluster::threads(2), |world, _| {
         let (variable, weight) = variable();
         let through = |context: &Context| {
@@ -173,7 +173,7 @@ fn a_pass_over_a_variable_that_was_changed_is_an_error() {
                 parameter: "old".into(),
                 context: context.id(),
             };
-            // The error of a pass anywhere, if here: the gradient came back from worker 1.
+            // The gradient returned from worker 1, so this worker detects the change.
             assert!(error.to_string().contains(&changed.to_string()), "{error}");
             context.gradients().map(drop).unwrap_err();
             Ok(())
@@ -182,9 +182,9 @@ fn a_pass_over_a_variable_that_was_changed_is_an_error() {
     });
 }
 
-/// Whatever the moment: either the pass fails, or its gradient is that of one value.
+/// A pass either fails, or its gradient is that of one value.
 #[test]
-fn a_variable_that_is_changed_all_the_time_gives_no_wrong_gradient() {
+fn concurrent_changes_of_a_variable_give_no_wrong_gradient() {
     on_rank_0(Cluster::threads(2), |world, board| {
         let ones = Tensor::ones(1000, candle_core::DType::F32, &Device::Cpu).unwrap();
         let variable = Var::from_tensor(&ones).unwrap();
@@ -193,7 +193,7 @@ fn a_variable_that_is_changed_all_the_time_gives_no_wrong_gradient() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for step in 0..100 {
-                    // Without pauses no pass would ever go through.
+                    // Without pauses no pass would succeed.
                     board.wait_for("passed", 2 * step);
                     weight.set(&(&ones * (2.0 + step as f64)).unwrap()).unwrap();
                 }

@@ -1,4 +1,4 @@
-//! The shapes that a model over several workers can have.
+//! Topologies of models over several workers.
 
 use telegrad_testkit::on_threads_and_processes;
 
@@ -28,31 +28,28 @@ fn a_worker_visited_twice(cluster: Cluster) {
     chain(cluster, &[1, 2, 1, 2, 0], one_by_one);
 }
 
-/// Calls each layer from here.
+/// Calls each layer from this worker.
 fn one_by_one(layers: &[RRef<Layer>], x: Tensor) -> Result<Tensor> {
     layers
         .iter()
         .try_fold(x, |x, layer| layer.rpc_sync(Layer::forward, (x,)))
 }
 
-/// Layers on these workers, one after the other.
+/// Checks a pass through layers on these workers, one after the other.
 fn chain(cluster: Cluster, on: &'static [u32], forward: fn(&[RRef<Layer>], Tensor) -> Result<Tensor>) {
     on_rank_0(cluster, move |world, _| {
         let (layers, weights) = layers(&world, on);
         let x = numbers((2, 3), 9).unwrap();
         let through = |context: &Context| {
             context.backward(&[loss(&forward(&layers, x.clone())?)?])?;
-            let here = weights
-                .iter()
-                .try_fold(x.clone(), |x, weight| apply(&x, weight))?;
-            check(&layers, &weights, &loss(&here)?);
+            check(&layers, &weights, &loss(&apply_all(&x, &weights)?)?);
             Ok(())
         };
         world.context(through).unwrap();
     });
 }
 
-/// By two calls from here, and by one from another worker.
+/// Two calls come from this worker, and one from another.
 fn a_parameter_that_several_calls_share(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let (layers, weights) = layers(&world, &[1, 2]);
@@ -93,7 +90,7 @@ fn a_result_that_is_used_twice(cluster: Cluster) {
     });
 }
 
-/// Takes the loss where this runs, and not where the context was opened.
+/// Runs a pass on a worker other than the opener.
 #[remote]
 fn learn(layers: Vec<RRef<Layer>>, x: Tensor) -> Result<()> {
     let mut y = x;
@@ -110,11 +107,7 @@ fn a_pass_that_starts_on_another_worker(cluster: Cluster) {
         let through = |_: &Context| {
             let first = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
             world.rpc_sync(3, learn, (layers[1..].to_vec(), first))?;
-            let mut here = x.clone();
-            for weight in &weights {
-                here = apply(&here, weight)?;
-            }
-            check(&layers, &weights, &loss(&here)?);
+            check(&layers, &weights, &loss(&apply_all(&x, &weights)?)?);
             Ok(())
         };
         world.context(through).unwrap();

@@ -1,4 +1,4 @@
-//! Gradients do not end silently.
+//! Workers and callbacks that take part in a context.
 
 use super::*;
 
@@ -20,9 +20,9 @@ fn a_worker_without_autograd_is_an_error_of_the_call() {
             let x = Param::new(&numbers((2, 2), 1).unwrap()).unwrap();
             let called = world.context(|_| world.rpc_sync(1, twice, (x.tensor(),)));
             let error = called.unwrap_err().to_string();
-            assert!(error.contains("does not take part in context-"), "{error}");
-            assert!(error.contains("it has no autograd"), "{error}");
-            // Without a context there is nothing to lose.
+            assert!(error.contains("is not part of context-"), "{error}");
+            assert!(error.contains("its world has no autograd"), "{error}");
+            // Without a context the call works.
             world.rpc_sync(1, twice, (x.tensor(),)).unwrap();
         }
         world.barrier().unwrap();
@@ -31,7 +31,7 @@ fn a_worker_without_autograd_is_an_error_of_the_call() {
 
 /// S34
 #[test]
-fn what_a_callback_calls_belongs_to_the_context_that_it_was_given_in() {
+fn calls_of_a_callback_belong_to_the_context_in_which_it_was_attached() {
     with_autograd(Cluster::threads(2)).run(|world| {
         if world.rank() == 0 {
             let x = Param::new(&numbers((2, 2), 1).unwrap()).unwrap();

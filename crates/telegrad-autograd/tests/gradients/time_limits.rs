@@ -1,17 +1,17 @@
-//! A pass has a time limit.
+//! Time limits of passes.
 
 use std::time::Instant;
 
-use super::operations::{Deed, special, special_through};
+use super::operations::{Effect, special, special_through};
 use super::*;
 
-/// The time that a pass is given here.
+/// A short limit.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// Long enough for every worker on the way to be in time with the news that the next one was not.
+/// A limit that leaves each worker on the path time to report that the next one was late.
 const LONGER: Duration = Duration::from_secs(2);
 
-/// Nothing hangs, and nothing waits for a longer limit than that.
+/// The upper bound of a test's waits.
 const SOON: Duration = Duration::from_secs(10);
 
 fn limited(limit: Duration) -> Backward {
@@ -22,11 +22,11 @@ fn limited(limit: Duration) -> Backward {
 }
 
 #[test]
-fn a_pass_that_takes_too_long_ends_and_says_who_was_busy() {
+fn a_pass_that_takes_too_long_fails_and_names_the_busy_worker() {
     on_rank_0(Cluster::threads(3), |world, board| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |context: &Context| {
-            let z = world.rpc_sync(2, special, (weight.tensor(), Deed::Wait(board.clone())))?;
+            let z = world.rpc_sync(2, special, (weight.tensor(), Effect::Wait(board.clone())))?;
             let started = Instant::now();
             let error = context.backward_with(&[loss(&z)?], &limited(LIMIT)).unwrap_err();
             assert!(started.elapsed() >= LIMIT);
@@ -53,12 +53,12 @@ fn a_pass_that_takes_too_long_ends_and_says_who_was_busy() {
 }
 
 #[test]
-fn the_limit_holds_for_the_whole_way() {
+fn the_limit_covers_a_chain_of_workers() {
     on_rank_0(Cluster::threads(4), |world, board| {
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |context: &Context| {
-            let deed = Deed::Wait(board.clone());
-            let z = world.rpc_sync(1, special_through, (weight.tensor(), deed, vec![2, 3]))?;
+            let effect = Effect::Wait(board.clone());
+            let z = world.rpc_sync(1, special_through, (weight.tensor(), effect, vec![2, 3]))?;
             let started = Instant::now();
             let error = context.backward_with(&[loss(&z)?], &limited(LONGER)).unwrap_err();
             assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
@@ -66,7 +66,7 @@ fn the_limit_holds_for_the_whole_way() {
                 matches!(autograd_error(&error), AutogradError::TimedOut { .. }),
                 "{error}"
             );
-            // The one that is stuck, not one that waits for it.
+            // The blocked worker, not one that waits for it.
             assert!(error.to_string().contains("`w3`"), "{error}");
             Ok(())
         };
@@ -77,12 +77,12 @@ fn the_limit_holds_for_the_whole_way() {
 }
 
 #[test]
-fn without_one_the_limit_of_calls_holds() {
+fn the_default_limit_is_that_of_calls() {
     on_rank_0(Cluster::threads(2), |world, board| {
         let hasty = world.with_timeout(LIMIT);
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |context: &Context| {
-            let z = world.rpc_sync(1, special, (weight.tensor(), Deed::Wait(board.clone())))?;
+            let z = world.rpc_sync(1, special, (weight.tensor(), Effect::Wait(board.clone())))?;
             let error = context.backward(&[loss(&z)?]).unwrap_err();
             assert!(
                 matches!(autograd_error(&error), AutogradError::TimedOut { .. }),
@@ -96,18 +96,22 @@ fn without_one_the_limit_of_calls_holds() {
 }
 
 #[test]
-fn a_pass_without_limit_outlasts_that_of_calls() {
+fn a_pass_without_limit_outlasts_the_limit_of_calls() {
     on_rank_0(Cluster::threads(2), |world, board| {
         let hasty = world.with_timeout(LIMIT);
         let weight = Param::new(&numbers((2, 3), 1).unwrap()).unwrap();
         let through = |context: &Context| {
-            let z = world.rpc_sync(1, special, (weight.tensor(), Deed::Wait(board.clone())))?;
-            let let_go = std::thread::spawn({
+            let z = world.rpc_sync(1, special, (weight.tensor(), Effect::Wait(board.clone())))?;
+            let release = std::thread::spawn({
                 let board = board.clone();
                 let started = Instant::now();
                 move || {
                     board.wait("in backward");
-                    wait_until(SOON, || started.elapsed() > 2 * LIMIT, || "time stands still");
+                    wait_until(
+                        SOON,
+                        || started.elapsed() > 2 * LIMIT,
+                        || "the limit has not passed",
+                    );
                     board.raise("go on");
                 }
             });
@@ -116,7 +120,7 @@ fn a_pass_without_limit_outlasts_that_of_calls() {
                 ..Backward::default()
             };
             context.backward_with(&[loss(&z)?], &unlimited)?;
-            let_go.join().unwrap();
+            release.join().unwrap();
             assert_close(
                 &context.gradients()?.get(&weight)?.expect("no gradient"),
                 &(weight.value() * 2.0)?,

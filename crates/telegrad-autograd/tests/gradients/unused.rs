@@ -20,13 +20,13 @@ fn refuse_after(layer: RRef<Layer>, x: Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn a_result_that_is_not_used_is_not_waited_for() {
+fn an_unused_result_is_not_awaited() {
     on_rank_0(Cluster::threads(4), |world, _| {
         let (layers, weights) = layers(&world, &[1, 2, 3]);
         let x = numbers((2, 3), 9).unwrap();
         let through = |context: &Context| {
             let y = layers[0].rpc_sync(Layer::forward, (x.clone(),))?;
-            // Shares its input with what is used.
+            // Shares its input with a used result.
             let _unused = layers[1].rpc_sync(Layer::forward, (y.clone(),))?;
             let z = layers[2].rpc_sync(Layer::forward, (y,))?;
             // A second result of the same worker.
@@ -41,7 +41,7 @@ fn a_result_that_is_not_used_is_not_waited_for() {
 }
 
 #[test]
-fn in_fast_mode_it_is_an_error_that_names_worker_and_function() {
+fn an_unused_result_in_fast_mode_is_an_error_that_names_worker_and_function() {
     on_rank_0(Cluster::threads(4), |world, _| {
         let (layers, _) = layers(&world, &[1, 2, 3]);
         let x = numbers((2, 3), 9).unwrap();
@@ -63,7 +63,7 @@ fn in_fast_mode_it_is_an_error_that_names_worker_and_function() {
 }
 
 #[test]
-fn in_fast_mode_what_is_all_used_goes_through() {
+fn a_pass_in_fast_mode_succeeds_when_every_result_is_used() {
     on_rank_0(Cluster::threads(4), |world, _| {
         let (layers, weights) = layers(&world, &[1, 2, 3]);
         let x = numbers((2, 3), 9).unwrap();
@@ -85,7 +85,7 @@ fn in_fast_mode_what_is_all_used_goes_through() {
 }
 
 #[test]
-fn the_request_of_a_call_that_failed_is_not_waited_for_in_any_mode() {
+fn the_request_of_a_failed_call_is_not_awaited_in_any_mode() {
     on_rank_0(Cluster::threads(4), |world, _| {
         let (layers, weights) = layers(&world, &[1, 2, 3]);
         let x = numbers((2, 3), 9).unwrap();
@@ -107,7 +107,7 @@ fn the_request_of_a_call_that_failed_is_not_waited_for_in_any_mode() {
 }
 
 #[test]
-fn what_a_call_did_elsewhere_before_it_failed_is_not_waited_for_either() {
+fn calls_made_by_a_failed_call_are_not_awaited() {
     on_rank_0(Cluster::threads(4), |world, _| {
         let (layers, weights) = layers(&world, &[1, 2, 3]);
         let x = numbers((2, 3), 9).unwrap();
@@ -126,7 +126,7 @@ fn what_a_call_did_elsewhere_before_it_failed_is_not_waited_for_either() {
 }
 
 #[test]
-fn a_call_that_was_given_up_is_not_waited_for() {
+fn a_cancelled_call_is_not_awaited() {
     on_rank_0(Cluster::threads(4), |world, board| {
         let (layers, weights) = layers(&world, &[1, 2]);
         let x = numbers((2, 3), 9).unwrap();

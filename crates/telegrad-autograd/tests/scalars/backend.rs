@@ -1,4 +1,4 @@
-//! Numbers as the tensor library.
+//! The autograd backend over scalars.
 
 use telegrad_autograd::{AutogradBackend, Root};
 use telegrad_rpc::{Error, Result};

@@ -1,4 +1,4 @@
-//! Random graphs over random workers: the gradients are those of the same graph in one place.
+//! Random graphs over random workers have the gradients of the same graph on one worker.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,18 +8,18 @@ use telegrad_autograd::{Backward, Mode};
 use telegrad_rpc::remote;
 use telegrad_testkit::Board;
 
-use crate::program::{Alone, HELD, Name, PARAMETERS, Program, WORKERS, run_spread};
+use crate::program::{HELD, Name, PARAMETERS, Program, Single, WORKERS, run_distributed};
 use crate::scalar::gradients;
 
 use super::*;
 
-/// A thousand graphs in all, a share on each worker.
+/// The number of graphs, divided among the workers.
 const GRAPHS: u64 = 1000;
 
-/// How many graphs had results that the loss did not need, so that it had to be found out which.
+/// The number of graphs with unused results, which need discovery.
 static EXPLORED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many had not.
+/// The number of graphs without unused results.
 static STRAIGHT: AtomicUsize = AtomicUsize::new(0);
 
 #[remote]
@@ -31,7 +31,7 @@ fn own_gradients() -> Result<Vec<Option<f64>>> {
     Ok((0..PARAMETERS).map(gradient_of).collect())
 }
 
-/// One graph, and the passes through it.
+/// A graph and the passes through it.
 pub(super) struct Case {
     seed: u64,
     here: u32,
@@ -60,12 +60,12 @@ impl Case {
         self.inputs.iter().map(|value| Scalar::constant(*value)).collect()
     }
 
-    /// What each pass starts from, out of what the program gave.
-    fn losses(&self, given: &[Scalar]) -> Vec<Vec<Scalar>> {
+    /// Picks the roots of each pass among the outputs of the program.
+    fn losses(&self, outputs: &[Scalar]) -> Vec<Vec<Scalar>> {
         let mut random = Rng::with_seed(self.seed + 1);
-        let tracked: Vec<_> = given.iter().filter(|scalar| scalar.is_tracked()).collect();
+        let tracked: Vec<_> = outputs.iter().filter(|scalar| scalar.is_tracked()).collect();
         let pass = |nth| {
-            // All of them at least once, when all is to be used.
+            // The first pass of a tidy program uses every output.
             let mut loss: Vec<_> = match (nth, self.program.tidy) {
                 (0, true) => tracked.iter().map(|scalar| (*scalar).clone()).collect(),
                 _ => Vec::new(),
@@ -78,15 +78,15 @@ impl Case {
         (0..self.passes).map(pass).collect()
     }
 
-    /// The gradients by plain reverse mode; nothing when the loss depends on no parameter.
+    /// The gradients by plain reverse mode; `None` when a loss depends on no parameter.
     pub(super) fn expected(&self, parameters: &BTreeMap<Name, Scalar>) -> Option<BTreeMap<Name, f64>> {
-        let alone = Alone {
+        let single = Single {
             here: self.here,
             parameters,
         };
-        let given = self.program.run(&alone, self.inputs()).unwrap();
+        let outputs = self.program.run(&single, self.inputs()).unwrap();
         let mut expected = BTreeMap::new();
-        for loss in self.losses(&given) {
+        for loss in self.losses(&outputs) {
             if loss.is_empty() {
                 return None;
             }
@@ -104,8 +104,8 @@ impl Case {
     /// The gradients over all workers.
     pub(super) fn found(&self, world: &World, mode: Mode) -> Result<BTreeMap<Name, f64>> {
         context(world, |context| {
-            let given = run_spread(world, self.program, self.inputs())?;
-            for (nth, loss) in self.losses(&given).iter().enumerate() {
+            let outputs = run_distributed(world, self.program, self.inputs())?;
+            for (nth, loss) in self.losses(&outputs).iter().enumerate() {
                 let options = Backward {
                     mode,
                     retain_graph: nth + 1 < self.passes,
@@ -134,7 +134,7 @@ impl Case {
         }
     }
 
-    /// In fast mode, the same or the error that it is not to be had.
+    /// Checks fast mode: the same gradients, or the error that results are unused.
     fn check_fast(&self, world: &World, expected: &BTreeMap<Name, f64>) {
         match self.found(world, Mode::Fast) {
             Ok(found) => {
@@ -144,7 +144,7 @@ impl Case {
             Err(error) => {
                 let unused =
                     matches!(autograd_error(&error), AutogradError::Unused(list) if !list.is_empty());
-                // A tidy program's later passes need not use everything.
+                // Later passes of a tidy program may leave outputs unused.
                 assert!(
                     unused && (!self.program.tidy || self.passes > 1),
                     "{self}: {error}"
@@ -176,7 +176,7 @@ impl std::fmt::Display for Case {
 }
 
 #[test]
-fn a_thousand_random_graphs_have_the_gradients_that_they_have_in_one_place() {
+fn a_thousand_random_graphs_have_the_gradients_of_one_worker() {
     let cluster = with_scalars(Cluster::threads(WORKERS as usize));
     random_graphs(cluster, GRAPHS);
     let (explored, straight) = (EXPLORED.load(SeqCst), STRAIGHT.load(SeqCst));
@@ -185,18 +185,18 @@ fn a_thousand_random_graphs_have_the_gradients_that_they_have_in_one_place() {
 }
 
 #[test]
-fn random_graphs_on_workers_with_a_single_thread() {
+fn random_graphs_on_workers_with_one_thread_have_the_same_gradients() {
     let cluster = with_scalars(Cluster::threads(WORKERS as usize));
     random_graphs(cluster.options(|options| options.num_worker_threads = 1), 200);
 }
 
 #[test]
-fn random_graphs_over_processes() {
+fn random_graphs_over_processes_have_the_same_gradients() {
     let cluster = with_scalars(Cluster::processes(WORKERS as usize));
     random_graphs(cluster, 100);
 }
 
-/// Every worker goes through its share of them at the same time.
+/// Checks the graphs; all workers check their share at the same time.
 fn random_graphs(cluster: Cluster, graphs: u64) {
     fill();
     let board = cluster.board();
@@ -212,14 +212,14 @@ fn random_graphs(cluster: Cluster, graphs: u64) {
     });
 }
 
-/// Parameters of the same values, for reverse mode in one place.
+/// Copies the parameters, for reverse mode on one worker.
 pub(super) fn copies() -> BTreeMap<Name, Scalar> {
     let held = HELD.lock();
     let copy = |(name, scalar): (&Name, &Scalar)| (*name, Scalar::leaf(scalar.value()));
     held.iter().map(copy).collect()
 }
 
-/// Gives every worker its parameters, unless another test has.
+/// Makes the parameters of every worker, once per process.
 pub(super) fn fill() {
     let mut random = Rng::with_seed(3);
     let mut held = HELD.lock();

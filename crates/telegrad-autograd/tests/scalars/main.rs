@@ -1,11 +1,11 @@
-//! A tensor library of the tests' own, with numbers for tensors: what is asked of a library is enough for
-//! gradients across workers, whatever the graph.
+//! A second backend, with scalars for tensors: [`AutogradBackend`](telegrad_autograd::AutogradBackend) suffices for
+//! gradients of any graph across workers.
 
 mod scalar;
 mod backend;
 mod program;
 mod graphs;
-mod mortals;
+mod killed;
 
 use telegrad_autograd::{AutogradError, AutogradInfo, AutogradWorld, Context};
 use telegrad_rpc::{Error, Result, World};
@@ -14,23 +14,20 @@ use telegrad_testkit::Cluster;
 use backend::Scalars;
 use scalar::Scalar;
 
-/// With autograd over numbers.
+/// Adds autograd over scalars.
 fn with_scalars(cluster: Cluster) -> Cluster {
     cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Scalars>))
 }
 
-/// Opens a context.
+/// Runs `f` in a context over scalars.
 fn context<R>(world: &World, f: impl FnOnce(&Context<Scalars>) -> Result<R>) -> Result<R> {
     Context::open(world, f)
 }
 
-/// The error that is autograd's own.
+/// The [`AutogradError`] in an error.
 #[track_caller]
 fn autograd_error(error: &Error) -> &AutogradError {
-    let Error::Other(inner) = error else {
-        panic!("not of autograd: {error}")
-    };
-    inner
-        .downcast_ref()
+    error
+        .autograd()
         .unwrap_or_else(|| panic!("not of autograd: {error}"))
 }

@@ -1,7 +1,6 @@
-//! Random programs that run over many workers, or in one place.
+//! Random programs that run over many workers, or on one.
 //!
-//! What a program does follows from its seed and from how many numbers it is given, so it does the same on
-//! whatever worker it runs, and without any.
+//! The seed and the number of inputs determine a program, so it computes the same on every worker.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +11,26 @@ use telegrad_wire::Wire;
 
 use crate::scalar::Scalar;
 
-/// How many workers there are.
+/// The number of workers.
 pub(crate) const WORKERS: u32 = 4;
 
-/// How many parameters each of them has.
+/// The number of parameters of each worker.
 pub(crate) const PARAMETERS: usize = 3;
 
-/// A parameter, by its worker.
+/// The name of a parameter: its worker and its number there.
 pub(crate) type Name = (u32, usize);
 
-/// What is to be run.
+/// A random program.
 #[derive(Clone, Copy, Debug, Wire)]
 pub(crate) struct Program {
     pub(crate) seed: u64,
-    /// How deeply it may nest calls.
+    /// The depth to which calls may nest.
     pub(crate) depth: u8,
-    /// Everything that it computes goes into what it gives.
+    /// Every computed value contributes to an output.
     pub(crate) tidy: bool,
 }
 
-/// One call that a program makes.
+/// A call made by a program.
 pub(crate) struct Call {
     how: How,
     to: u32,
@@ -43,43 +42,43 @@ pub(crate) struct Call {
 enum How {
     Sync,
     Async,
-    /// Its result stays there, and is fetched.
+    /// The result stays on the callee; this worker fetches it.
     Remote,
-    /// Its result stays there, and is fetched by another worker for another program.
+    /// The result stays on the callee; another worker fetches it for another program.
     HandedOn(u32, Program),
     Method,
     AsyncFunction,
 }
 
-/// Where a program runs.
-pub(crate) trait Place {
+/// The site of a program: one worker, or all of them.
+pub(crate) trait Site {
     fn parameter(&self, nth: usize) -> Scalar;
 
-    /// All at once.
+    /// Makes all calls at once.
     fn call(&self, calls: Vec<Call>) -> Result<Vec<Vec<Scalar>>>;
 }
 
 impl Program {
-    pub(crate) fn run(self, place: &impl Place, inputs: Vec<Scalar>) -> Result<Vec<Scalar>> {
+    pub(crate) fn run(self, site: &impl Site, inputs: Vec<Scalar>) -> Result<Vec<Scalar>> {
         let mut random = Rng::with_seed(self.seed);
         let mut values = inputs;
-        values.push(place.parameter(random.usize(..PARAMETERS)));
+        values.push(site.parameter(random.usize(..PARAMETERS)));
         for _ in 0..random.usize(1..=4) {
             if self.depth > 0 && random.u8(..2) == 0 {
                 let calls = (0..random.usize(1..=2)).map(|_| self.call(&mut random, &values));
                 let calls = calls.collect();
-                values.extend(place.call(calls)?.into_iter().flatten());
+                values.extend(site.call(calls)?.into_iter().flatten());
             } else {
-                values.push(step(place, &mut random, &values));
+                values.push(step(site, &mut random, &values));
             }
         }
-        let mut given: Vec<_> = (0..random.usize(1..=2))
+        let mut outputs: Vec<_> = (0..random.usize(1..=2))
             .map(|_| pick(&mut random, &values))
             .collect();
         if self.tidy {
-            given.push(sum(&values).sine());
+            outputs.push(sum(&values).sine());
         }
-        Ok(given)
+        Ok(outputs)
     }
 
     fn call(self, random: &mut Rng, values: &[Scalar]) -> Call {
@@ -110,32 +109,32 @@ fn pick(random: &mut Rng, values: &[Scalar]) -> Scalar {
     values[random.usize(..values.len())].clone()
 }
 
-/// Keeps numbers small, so that those of a large graph still mean something.
-fn step(place: &impl Place, random: &mut Rng, values: &[Scalar]) -> Scalar {
+/// Computes a small number, so that the values of a large graph stay in range.
+fn step(site: &impl Site, random: &mut Rng, values: &[Scalar]) -> Scalar {
     let (a, b) = (pick(random, values), pick(random, values));
     match random.u8(..6) {
         0 => a.plus(&b).sine(),
         1 => a.times(&b).sine(),
-        2 => a.times(&place.parameter(random.usize(..PARAMETERS))).sine(),
+        2 => a.times(&site.parameter(random.usize(..PARAMETERS))).sine(),
         3 => a.times(&Scalar::constant(random.f64() - 0.5)),
         4 => a.sine(),
         _ => Scalar::constant(random.f64()),
     }
 }
 
-/// The sum of these.
+/// The sum of the values.
 pub(crate) fn sum(values: &[Scalar]) -> Scalar {
     let zero = Scalar::constant(0.0);
     values.iter().fold(zero, |sum, value| sum.plus(value))
 }
 
-/// Everything in one place.
-pub(crate) struct Alone<'a> {
+/// Runs a program on one worker.
+pub(crate) struct Single<'a> {
     pub(crate) here: u32,
     pub(crate) parameters: &'a BTreeMap<Name, Scalar>,
 }
 
-impl Place for Alone<'_> {
+impl Site for Single<'_> {
     fn parameter(&self, nth: usize) -> Scalar {
         self.parameters[&(self.here, nth)].clone()
     }
@@ -143,23 +142,23 @@ impl Place for Alone<'_> {
     fn call(&self, calls: Vec<Call>) -> Result<Vec<Vec<Scalar>>> {
         let on = |here| Self { here, ..*self };
         let run = |call: Call| {
-            let given = call.program.run(&on(call.to), call.inputs)?;
+            let outputs = call.program.run(&on(call.to), call.inputs)?;
             match call.how {
-                How::HandedOn(third, program) => program.run(&on(third), given),
-                _ => Ok(given),
+                How::HandedOn(third, program) => program.run(&on(third), outputs),
+                _ => Ok(outputs),
             }
         };
         calls.into_iter().map(run).collect()
     }
 }
 
-/// Over all workers.
-struct Spread(World);
+/// Runs a program over all workers.
+struct Distributed(World);
 
 /// The parameters of all workers of this process.
 pub(crate) static HELD: Mutex<BTreeMap<Name, Scalar>> = Mutex::new(BTreeMap::new());
 
-impl Place for Spread {
+impl Site for Distributed {
     fn parameter(&self, nth: usize) -> Scalar {
         HELD.lock()[&(self.0.rank(), nth)].clone()
     }
@@ -203,10 +202,10 @@ impl Place for Spread {
     }
 }
 
-/// Runs a program on the worker that this is called on.
+/// Runs a program on the callee.
 #[remote]
 pub(crate) fn run(program: Program, inputs: Vec<Scalar>) -> Result<Vec<Scalar>> {
-    program.run(&Spread(World::current()?), inputs)
+    program.run(&Distributed(World::current()?), inputs)
 }
 
 #[remote]
@@ -220,12 +219,12 @@ fn fetch_and_run(inputs: RRef<Vec<Scalar>>, program: Program) -> Result<Vec<Scal
 }
 
 fn run_here(program: Program, inputs: Vec<Scalar>) -> Result<Vec<Scalar>> {
-    program.run(&Spread(World::current()?), inputs)
+    program.run(&Distributed(World::current()?), inputs)
 }
 
-/// Runs a program here and on the other workers of this world.
-pub(crate) fn run_spread(world: &World, program: Program, inputs: Vec<Scalar>) -> Result<Vec<Scalar>> {
-    program.run(&Spread(world.clone()), inputs)
+/// Runs a program on this worker, with calls to the others.
+pub(crate) fn run_distributed(world: &World, program: Program, inputs: Vec<Scalar>) -> Result<Vec<Scalar>> {
+    program.run(&Distributed(world.clone()), inputs)
 }
 
 struct Runner(Program);

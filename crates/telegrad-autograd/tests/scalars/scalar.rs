@@ -1,4 +1,4 @@
-//! Numbers that remember what they were computed from.
+//! Scalars with their computation graph.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use telegrad_wire::{Arrived, DType, Decoder, Encoder, RawTensor, TensorSource, Wire, WireError};
 
-/// A number in a graph.
+/// A scalar in a graph.
 #[derive(Clone)]
 pub(crate) struct Scalar(Arc<Inner>);
 
 struct Inner {
-    /// Later ones have larger numbers, so whatever a number was computed from has a smaller one.
+    /// Increasing, so that the operands of a scalar have smaller numbers.
     id: u64,
     value: f64,
     origin: Origin,
@@ -49,7 +49,7 @@ impl Scalar {
         self.0.value
     }
 
-    /// Whether it was computed from a leaf.
+    /// Whether the scalar is a leaf or was computed from one.
     pub(crate) fn is_tracked(&self) -> bool {
         !matches!(self.0.origin, Origin::Constant)
     }
@@ -82,7 +82,7 @@ impl Scalar {
         }
     }
 
-    /// What it was computed from, each with its derivative.
+    /// The operands, each with the derivative with respect to it.
     fn parents(&self) -> Vec<(&Self, f64)> {
         match &self.0.origin {
             Origin::Constant | Origin::Leaf => Vec::new(),
@@ -93,7 +93,7 @@ impl Scalar {
     }
 }
 
-/// The leaves that these numbers were computed from.
+/// The leaves that these scalars were computed from.
 pub(crate) fn leaves(roots: &[Scalar]) -> BTreeSet<u64> {
     let (mut seen, mut leaves) = (BTreeSet::new(), BTreeSet::new());
     let mut to_see: Vec<&Scalar> = roots.iter().collect();
@@ -108,9 +108,9 @@ pub(crate) fn leaves(roots: &[Scalar]) -> BTreeSet<u64> {
     leaves
 }
 
-/// Plain reverse mode: the gradients of all leaves, given those of the roots.
+/// Computes the gradients of all leaves by plain reverse mode, from those of the roots.
 pub(crate) fn gradients(roots: &[(Scalar, f64)]) -> BTreeMap<u64, f64> {
-    // By number, the latest first: everything that was computed from a number comes before it.
+    // In descending order of numbers: the results of a scalar come before it.
     let mut open: BTreeMap<u64, (&Scalar, f64)> = BTreeMap::new();
     for (root, gradient) in roots {
         open.entry(root.id()).or_insert((root, 0.0)).1 += gradient;
@@ -145,7 +145,7 @@ impl Wire for Scalar {
     }
 }
 
-/// The number that came.
+/// Decodes a received scalar.
 pub(crate) fn number(raw: &RawTensor) -> Result<f64, WireError> {
     let bytes = raw.bytes().try_into();
     let bytes = bytes.map_err(|_| WireError::mismatch("a number", raw.meta().to_string()))?;

@@ -1,4 +1,4 @@
-//! What the page is told.
+//! The status as JSON, for the page.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,18 +7,17 @@ use serde_json::{Value, json};
 use telegrad::status::{Latency, Status};
 
 use super::metrics;
-use crate::watch::{Chain, Chains, OLD, UnderWay, silent};
+use crate::watch::{CallInFlight, Chain, Chains, OLD, silent};
 
-/// Calls that are told one by one, the oldest of all: more than anybody reads. A busy world has tens of thousands, and the
-/// page asks every second.
+/// Maximum number of calls to list, the oldest first. A busy world has tens of thousands, and the page asks every second.
 const CALLS: usize = 300;
 
-/// What the page shows. Counters and latencies are since the start of each worker: whoever looks twice knows what has changed, however
-/// many others look.
+/// The status of a world. Counters and latencies are totals since the start of each worker, so every viewer can compute rates from
+/// two answers.
 pub(super) fn of(workers: &[Status]) -> Value {
     let chains = Chains::new(workers);
     let waits = chains.older(OLD);
-    let calls = chains.under_way();
+    let calls = chains.in_flight();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "time": time.as_secs_f64(),
@@ -30,26 +29,26 @@ pub(super) fn of(workers: &[Status]) -> Value {
         "pairs": pairs(&calls),
         "chains": waits.chains.iter().map(of_chain).collect::<Vec<_>>(),
         "more_chains": waits.more,
-        "meetings": waits.meetings,
+        "barriers": waits.barriers,
         "cycles": waits.cycles,
         "suspects": waits.suspects,
     })
 }
 
-/// For each pair of workers the caller, the callee, how many calls are under way, and how old the oldest is.
-fn pairs(calls: &[UnderWay<'_>]) -> Vec<(u32, u32, u64, f64)> {
+/// For each pair of workers: the caller, the callee, the number of calls in flight, and the age of the oldest.
+fn pairs(calls: &[CallInFlight<'_>]) -> Vec<(u32, u32, u64, f64)> {
     let mut pairs: BTreeMap<(u32, u32), (u64, Duration)> = BTreeMap::new();
     for call in calls {
         let (count, age) = pairs.entry((call.caller, call.callee)).or_default();
         *count += 1;
         *age = call.age.max(*age);
     }
-    let told =
+    let row =
         |((from, to), (count, age)): ((u32, u32), (u64, Duration))| (from, to, count, age.as_secs_f64());
-    pairs.into_iter().map(told).collect()
+    pairs.into_iter().map(row).collect()
 }
 
-fn of_call(call: &UnderWay<'_>) -> Value {
+fn of_call(call: &CallInFlight<'_>) -> Value {
     json!({
         "caller": call.caller,
         "callee": call.callee,
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_calls_the_oldest_are_told_and_the_others_counted() {
+    fn of_many_calls_the_oldest_are_listed_and_all_are_counted() {
         let made = |call: u64| Made {
             call,
             function: "f".into(),
@@ -131,17 +130,20 @@ mod tests {
             made: (0..10_000).map(made).collect(),
             ..Status::default()
         };
-        let told = of(&[busy]);
-        assert_eq!(told["id"], "ab");
+        let answer = of(&[busy]);
+        assert_eq!(answer["id"], "ab");
         assert_eq!(
-            (&told["all_calls"], &told["world"][0]["time"]),
+            (&answer["all_calls"], &answer["world"][0]["time"]),
             (&json!(10_000), &json!(5.0))
         );
-        let calls = told["calls"].as_array().unwrap();
+        let calls = answer["calls"].as_array().unwrap();
         assert_eq!((calls.len(), &calls[0]["call"]), (CALLS, &json!(9_999)));
-        assert_eq!(calls[0]["state"], "unknown there");
+        assert_eq!(calls[0]["state"], "unknown to the callee");
         assert_eq!(calls[1]["state"], "on its way");
-        assert_eq!(told["pairs"], json!([[0, 0, 5_000, 9.998], [0, 1, 5_000, 9.999]]));
-        assert!(told.to_string().len() < 200_000, "{}", told.to_string().len());
+        assert_eq!(
+            answer["pairs"],
+            json!([[0, 0, 5_000, 9.998], [0, 1, 5_000, 9.999]])
+        );
+        assert!(answer.to_string().len() < 200_000, "{}", answer.to_string().len());
     }
 }

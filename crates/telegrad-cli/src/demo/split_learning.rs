@@ -1,6 +1,6 @@
-//! `telegrad demo split-learning`: a network trained by two parties, of which only one has the data.
+//! `telegrad demo split-learning`: two parties train a network; only one has the data.
 //!
-//! Read it in this order: `model` is who has which layers, `training` is the run, `report` and `plot` show it.
+//! Reading order: `model` places the layers, `training` runs the epochs, `report` and `plot` show the results.
 
 mod model;
 mod plot;
@@ -11,31 +11,30 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use telegrad::Transport;
+use telegrad_cli::{Link, Workers, check_writable};
 
-use crate::peer::Workers;
 use crate::{Error, fail, share_cores};
 use model::Model;
 use report::Report;
 use training::Training;
 
-/// Train a network whose first layers and data are with a client, the rest with servers
+/// Train a network whose data and first layers are on a client and whose other layers are on servers
 ///
-/// The client owns handwritten digits and the first layers. What the servers get to see is what those layers make
-/// of the images, never an image. Activations go one way, gradients the other.
+/// The client owns handwritten digits and the first layers. Servers receive the activations of those layers, never an
+/// image. Activations go to the servers, gradients come back.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// How many processes: the client, and servers that share the rest of the network; 1 has client and server in
-    /// one process
+    /// Number of processes: the client, and servers that share the other layers; with 1, client and server are in one
+    /// process
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
     processes: u32,
 
-    /// Who has the labels. With the client, the last layer is there too: labels do not leave it either
+    /// The owner of the labels. If it is the client, the last layer is there too, and labels do not leave it either
     #[arg(long, default_value = "server")]
     label_side: LabelSide,
 
-    /// How often to go through the training data
+    /// Number of passes over the training data
     #[arg(long, default_value_t = 30, value_parser = at_least_one)]
     epochs: usize,
 
@@ -43,15 +42,15 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 32, value_parser = at_least_one)]
     batch: usize,
 
-    /// How parameters are moved
+    /// The optimiser
     #[arg(long, default_value = "adam")]
     optimizer: Method,
 
-    /// Learning rate [default: one that suits the optimiser]
+    /// Learning rate [default: depends on the optimiser]
     #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     lr: Option<f64>,
 
-    /// Where random numbers start: the same seed gives the same losses
+    /// Seed of the random numbers: the same seed gives the same losses
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
@@ -59,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Where to draw losses and accuracies
+    /// Draw losses and accuracies into this file
     #[arg(long, value_name = "FILE", default_value = "split-learning.svg")]
     plot: PathBuf,
 }
@@ -73,7 +72,7 @@ Examples:
   telegrad demo split-learning --label-side client --processes 3
   telegrad demo split-learning --optimizer sgd --lr 0.1 --epochs 50 --json";
 
-/// Who has the labels.
+/// The owner of the labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LabelSide {
     Client,
@@ -93,7 +92,7 @@ enum Method {
     Adamax,
 }
 
-/// Far more than anybody waits for.
+/// Far more than any run takes.
 const MOST: usize = 1_000_000;
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -108,8 +107,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 fn learning_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(lr) if lr.is_finite() && lr > 0.0 => Ok(lr),
-        Ok(_) => Err("a learning rate is a positive number".into()),
-        Err(_) => Err("a learning rate is a positive number".into()),
+        _ => Err("a learning rate is a positive number".into()),
     }
 }
 
@@ -130,8 +128,7 @@ fn train(args: &Args) -> Result<(), Error> {
         )
         .into());
     }
-    // What cannot be written at the end is better said at the start.
-    plot::check(&args.plot)?;
+    check_writable(&args.plot)?;
     let servers = args.processes.saturating_sub(1).max(1);
     let mut names = vec!["client".to_owned()];
     if servers == 1 {
@@ -139,12 +136,12 @@ fn train(args: &Args) -> Result<(), Error> {
     } else {
         names.extend((1..=servers).map(|number| format!("server{number}")));
     }
-    let transport = if args.processes == 1 {
-        Transport::Mem
+    let link = if args.processes == 1 {
+        Link::Mem
     } else {
-        Transport::Auto
+        Link::Auto
     };
-    let workers = Workers::start(transport, &names)?;
+    let workers = Workers::start(link, &names)?;
     let model = Model::new(&workers.world, args.label_side, args.seed)?;
     let mut training = Training::new(&workers.world, model, data, args)?;
     let mut report = Report::new(args, training.steps_per_epoch());

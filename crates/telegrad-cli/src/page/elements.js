@@ -1,8 +1,8 @@
-// What all pages are made with: elements, buttons, canvases, and the tooltip.
+// Shared by all pages: elements, buttons, canvases, and the tooltip.
 
 const byId = (id) => document.getElementById(id);
 
-/** Gives an element its attributes and children. Text only ever gets in as text nodes, so that no name can become markup. */
+/** Sets the attributes and children of an element. Text is added as text nodes only, so that names cannot become markup. */
 function build(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -15,7 +15,7 @@ function build(element, attributes, children) {
 const el = (tag, attributes = {}, ...children) => build(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) => build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-/** A row of buttons of which one is pressed. Gives a function that presses one without choosing it. */
+/** A row of buttons of which one is pressed. Returns a function that presses one without calling `choose`. */
 function choice(group, options, chosen, choose) {
   const press = (value) => buttons.forEach((button, at) => button.setAttribute("aria-pressed", options[at][0] === value));
   const buttons = options.map(([value, label]) => el("button", { class: "button", "data-label": label, onclick() { press(value); choose(value); } }, label));
@@ -24,16 +24,16 @@ function choice(group, options, chosen, choose) {
   return press;
 }
 
-/** The colours of these names, as they are in the style sheet now, and the font. */
+/** The current values of named colours of the style sheet, and the font. */
 function coloursOf(names) {
   const style = getComputedStyle(document.documentElement);
   const colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   return { ...colours, font: `11.5px ${getComputedStyle(document.body).fontFamily}` };
 }
-/** Does something whenever colours become light or dark. */
+/** Calls `change` when the colour scheme changes. */
 const onThemeChange = (change) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", change);
 
-/** The pen of a canvas that has as many pixels as its place on the screen, wiped. */
+/** Sizes a canvas to the pixels of the screen, clears it, and returns its context. */
 function penOf(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1, [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
@@ -43,7 +43,7 @@ function penOf(canvas, width, height) {
   return pen;
 }
 
-/** A rectangle in one colour. */
+/** Fills a rectangle. */
 function block(pen, colour, x, y, width, height, alpha = 1) {
   pen.globalAlpha = alpha;
   pen.fillStyle = colour;
@@ -51,7 +51,7 @@ function block(pen, colour, x, y, width, height, alpha = 1) {
   pen.globalAlpha = 1;
 }
 
-/** Paints with the next frame, once. */
+/** Schedules one paint for the next frame. */
 const due = new Set();
 function later(name, paint) {
   if (!due.has(name)) requestAnimationFrame(() => { due.delete(name); paint(); });
@@ -59,7 +59,7 @@ function later(name, paint) {
 }
 
 const tooltip = byId("tooltip");
-/** Shows the tooltip beside a place of the window. */
+/** Shows the tooltip beside a point of the window. */
 function showTooltip(x, y, ...content) {
   tooltip.replaceChildren(...content);
   tooltip.hidden = false;

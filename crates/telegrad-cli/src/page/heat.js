@@ -1,11 +1,11 @@
-// A picture of what goes on between many workers.
+// A heat map of values per pair of workers.
 
-/** More than so many are shown as a picture: numbers would not be readable. */
+/** With more workers, a heat map replaces the table, whose numbers would be unreadable. */
 const MOST_IN_TABLE = 14;
 /**
- * A picture of what goes on between pairs: a row for each that does something, a column for each it is done to, and bars for
- * the sums of both. `show` is given names, and for each pair where there is something: `{ row, column, part, weight, isBad }`, of
- * which `part` is how deep its colour is. `describe` says in words what a pair has, and `choose` is told when it is clicked.
+ * A heat map with a row per source, a column per target, and bars for the sums of both. `show` takes names, and for each pair with a
+ * value `{ row, column, part, weight, isBad }`, where `part` is the depth of its colour. `describe` returns the text of a pair, and
+ * `choose` is called when a pair is clicked.
  */
 function heatMap(canvas, { describe, choose = null }) {
   const BAR = 46, GAP = 6, LARGEST = 34, WIDEST = 640;
@@ -13,13 +13,13 @@ function heatMap(canvas, { describe, choose = null }) {
   const at = new Map(), key = (row, column) => row * names.length + column;
 
   function lay() {
-    const pen = canvas.getContext("2d"), room = canvas.parentElement.clientWidth - 2;
+    const pen = canvas.getContext("2d"), space = canvas.parentElement.clientWidth - 2;
     pen.font = theme.font;
     const widest = (texts) => Math.ceil(Math.max(0, ...texts.map((text) => pen.measureText(text).width)));
     const left = clamp(widest(names), 74, 150) + 10, across = widest(short.rest) + 6;
-    const size = clamp(Math.floor(Math.min(room - left - BAR - 2 * GAP, WIDEST) / Math.max(names.length, 1)), 5, LARGEST);
+    const size = clamp(Math.floor(Math.min(space - left - BAR - 2 * GAP, WIDEST) / Math.max(names.length, 1)), 5, LARGEST);
     const isUpright = across <= size + 2, top = (isUpright ? 16 : Math.min(across, 130)) + 6;
-    // Where rows are lower than letters, some of them have no name.
+    // If rows are lower than letters, only some have a name.
     const every = Math.max(Math.ceil(9 / size), 1), span = size * names.length;
     place = { left, top, size, span, isUpright, every, width: left + span + GAP + BAR + 2, height: top + span + GAP + BAR + 2 };
     Object.assign(canvas.style, { width: `${place.width}px`, height: `${place.height}px` });
@@ -56,12 +56,12 @@ function heatMap(canvas, { describe, choose = null }) {
     const small = size < 14 ? theme.font.replace("11.5", "10") : theme.font;
     names.forEach((name, line) => {
       const middle = line * size + size / 2 + 0.5;
-      const label = (text, isHere, x, y, align, turn, room) => {
+      const label = (text, isHere, x, y, align, turn, space) => {
         Object.assign(pen, { font: isHere ? `600 ${small}` : small, fillStyle: isHere ? theme.text : theme.muted, textBaseline: "middle", textAlign: align });
         pen.save();
         pen.translate(x, y);
         pen.rotate(turn);
-        pen.fillText(text, 0, 0, room);
+        pen.fillText(text, 0, 0, space);
         pen.restore();
       };
       const hasName = line % every === 0;
@@ -81,7 +81,7 @@ function heatMap(canvas, { describe, choose = null }) {
     canvas.dataset.workers = names.length;
   }
 
-  /** Points at a pair, or at none. */
+  /** Moves the cursor to a pair, or removes it. */
   function point(row, column, x, y) {
     const isIn = row >= 0 && column >= 0 && row < names.length && column < names.length;
     if (cursor?.row !== row || cursor?.column !== column || !isIn) later(canvas.id, paint);

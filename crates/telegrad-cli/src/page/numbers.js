@@ -1,9 +1,9 @@
-// Numbers for people, and what else needs no page.
+// Formatting of numbers, and other functions that need no page.
 
 const isNumber = Number.isFinite;
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-/** A number with three digits that count, and the largest of some units that it has one of. */
+/** Formats a number with three significant digits in the largest unit below it. */
 function scaled(value, units) {
   if (!isNumber(value)) return "–";
   const [unit, name] = units.find(([unit]) => value === 0 ? unit === 1 : Math.abs(value) >= unit * 0.9995) ?? units.at(-1);
@@ -13,7 +13,7 @@ function scaled(value, units) {
 const bytes = (count) => scaled(count, [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 const grouped = (count) => isNumber(count) ? count.toLocaleString("en-US").replaceAll(",", "\u202f") : "–";
 const counted = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
-/** Seconds for people. */
+/** Formats seconds. */
 function span(seconds) {
   if (!(seconds >= 60)) return scaled(seconds, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
   const minutes = Math.floor(seconds / 60);
@@ -29,13 +29,13 @@ function lowerBound(values, value, low = 0, high = values.length) {
   return low;
 }
 
-/** What a worker is called whose name is not known. */
+/** The name of a worker without a known name. */
 const unnamed = (rank) => `rank ${rank}`;
-/** The names without what all of them begin with, where that leaves something of each; and what that is. */
+/** Removes the common prefix of names, unless a name would be empty; returns the prefix too. */
 function shortened(names) {
   let length = names.length > 1 ? Math.min(...names.map((name) => name.length - 1)) : 0;
   while (length > 0 && names.some((name) => !name.startsWith(names[0].slice(0, length)))) length--;
-  // A number is not cut in two.
+  // Does not split a number.
   while (length > 0 && /\d/.test(names[0][length - 1])) length--;
   return { common: length > 1 ? names[0].slice(0, length) : "", rest: names.map((name) => length > 1 ? name.slice(length) : name) };
 }

@@ -1,75 +1,77 @@
-//! What is shown of each worker.
+//! The columns of the table of workers.
 
 use std::time::Duration;
 
-use crate::watch::{Rates, Seen};
+use crate::watch::{Rates, WorkerSnapshot};
 
 /// A column of the table.
 pub(super) struct Column {
     pub(super) name: &'static str,
-    /// What fits in it.
     width: u16,
-    /// Where there is no room for all, those with the lowest stay.
-    rank: u8,
-    pub(super) cell: fn(&Seen) -> String,
+    /// On a narrow screen, columns with the lowest numbers stay.
+    priority: u8,
+    pub(super) cell: fn(&WorkerSnapshot) -> String,
 }
 
-/// What a name gets: so that those of many workers can be told apart, and so that the rest has room.
+/// Width of the names: enough to tell workers apart, and space for the other columns.
 const NAMES: (u16, u16) = (8, 24);
 
 const COLUMNS: [Column; 15] = [
-    Column::new("rank", 5, 14, |seen| seen.status.rank.to_string()),
-    Column::new("worker", NAMES.0, 0, |seen| seen.status.name.clone()),
-    Column::new("out", 5, 3, |seen| seen.status.counters.calls_out.to_string()),
-    Column::new("in", 5, 4, |seen| seen.status.counters.calls_in.to_string()),
-    Column::new("queue", 6, 5, |seen| seen.status.counters.queued.to_string()),
-    Column::new("run", 5, 6, |seen| seen.status.counters.running.to_string()),
-    Column::new("wait", 5, 7, |seen| seen.status.counters.blocked.to_string()),
-    Column::new("made/s", 8, 1, |seen| rate(seen, |rates| rates.made)),
-    Column::new("served/s", 9, 8, |seen| rate(seen, |rates| rates.served)),
-    Column::new("in B/s", 8, 10, |seen| rate(seen, |rates| rates.bytes_in)),
-    Column::new("out B/s", 8, 9, |seen| rate(seen, |rates| rates.bytes_out)),
-    Column::new("p50", 8, 11, |seen| percentile(seen, 0.5)),
-    Column::new("p99", 8, 2, |seen| percentile(seen, 0.99)),
-    Column::new("refs", 6, 12, |seen| {
-        seen.status.counters.references_held.to_string()
+    Column::new("rank", 5, 14, |worker| worker.status.rank.to_string()),
+    Column::new("worker", NAMES.0, 0, |worker| worker.status.name.clone()),
+    Column::new("out", 5, 3, |worker| worker.status.counters.calls_out.to_string()),
+    Column::new("in", 5, 4, |worker| worker.status.counters.calls_in.to_string()),
+    Column::new("queue", 6, 5, |worker| worker.status.counters.queued.to_string()),
+    Column::new("run", 5, 6, |worker| worker.status.counters.running.to_string()),
+    Column::new("wait", 5, 7, |worker| worker.status.counters.blocked.to_string()),
+    Column::new("made/s", 8, 1, |worker| rate(worker, |rates| rates.made)),
+    Column::new("served/s", 9, 8, |worker| rate(worker, |rates| rates.served)),
+    Column::new("in B/s", 8, 10, |worker| rate(worker, |rates| rates.bytes_in)),
+    Column::new("out B/s", 8, 9, |worker| rate(worker, |rates| rates.bytes_out)),
+    Column::new("p50", 8, 11, |worker| percentile(worker, 0.5)),
+    Column::new("p99", 8, 2, |worker| percentile(worker, 0.99)),
+    Column::new("refs", 6, 12, |worker| {
+        worker.status.counters.references_held.to_string()
     }),
-    Column::new("contexts", 8, 13, |seen| {
-        seen.status.counters.contexts.to_string()
+    Column::new("contexts", 8, 13, |worker| {
+        worker.status.counters.contexts.to_string()
     }),
 ];
 
 impl Column {
-    const fn new(name: &'static str, width: u16, rank: u8, cell: fn(&Seen) -> String) -> Self {
+    const fn new(name: &'static str, width: u16, priority: u8, cell: fn(&WorkerSnapshot) -> String) -> Self {
         Self {
             name,
             width,
-            rank,
+            priority,
             cell,
         }
     }
 }
 
-/// The columns that there is room for, and the width of each. None is cut: what does not fit is left out.
-pub(super) fn that_fit(workers: &[Seen], room: u16) -> Vec<(&'static Column, u16)> {
-    let longest = workers.iter().map(|seen| seen.status.name.chars().count()).max();
+/// The columns that fit into `available` characters, with their widths. No column is truncated.
+pub(super) fn fitting(workers: &[WorkerSnapshot], available: u16) -> Vec<(&'static Column, u16)> {
+    let longest = workers
+        .iter()
+        .map(|worker| worker.status.name.chars().count())
+        .max();
     let longest = u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX);
-    let width = |column: &Column| match column.rank {
+    let width = |column: &Column| match column.priority {
         0 => longest.clamp(NAMES.0, NAMES.1),
         _ => column.width,
     };
-    let mut by_rank: Vec<&Column> = COLUMNS.iter().collect();
-    by_rank.sort_by_key(|column| column.rank);
-    let mut left = room;
-    let mut least = 0;
-    for column in by_rank {
-        // There is a space between two.
-        match left.checked_sub(width(column) + u16::from(column.rank > 0)) {
-            Some(rest) => (left, least) = (rest, column.rank),
+    let mut by_priority: Vec<&Column> = COLUMNS.iter().collect();
+    by_priority.sort_by_key(|column| column.priority);
+    let mut left = available;
+    let mut last = 0;
+    for column in by_priority {
+        // Columns are separated by a space.
+        match left.checked_sub(width(column) + u16::from(column.priority > 0)) {
+            Some(rest) => (left, last) = (rest, column.priority),
             None => break,
         }
     }
-    let fits = |column: &&Column| column.rank <= least;
+    let fits = |column: &&Column| column.priority <= last;
     COLUMNS
         .iter()
         .filter(fits)
@@ -77,22 +79,23 @@ pub(super) fn that_fit(workers: &[Seen], room: u16) -> Vec<(&'static Column, u16
         .collect()
 }
 
-/// A rate; empty where none is known.
-fn rate(seen: &Seen, of: fn(&Rates) -> f64) -> String {
-    seen.rates
+/// A rate; empty if unknown.
+fn rate(worker: &WorkerSnapshot, of: fn(&Rates) -> f64) -> String {
+    worker
+        .rates
         .as_ref()
         .map_or_else(String::new, |rates| short(of(rates)))
 }
 
-fn percentile(seen: &Seen, share: f64) -> String {
-    let time = seen
+fn percentile(worker: &WorkerSnapshot, share: f64) -> String {
+    let time = worker
         .latency
         .as_ref()
         .and_then(|latency| latency.percentile(share));
     time.map_or_else(String::new, duration)
 }
 
-/// A number in a few characters.
+/// Formats a number in a few characters.
 pub(super) fn short(value: f64) -> String {
     let units = ["", "k", "M", "G", "T"];
     let mut value = value;
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_and_durations_are_short() {
         let cases = [
             (0.0, "0"),
             (999.0, "999"),

@@ -1,4 +1,4 @@
-//! What is on the screen.
+//! The screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,73 +9,77 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
 use telegrad::status::is_shutdown;
 
 use super::columns::{self, duration, short};
-use crate::watch::{Chains, Look, OLD, Rates, Waits};
+use crate::watch::{Chains, OLD, Rates, Snapshot, Waits};
 
-/// Looks that are remembered: more than a screen is wide.
-const REMEMBERED: usize = 600;
+/// Length of the history: more than the width of a screen.
+const HISTORY_LENGTH: usize = 600;
 
-/// The lines of each part of the screen. However many workers there are, what waits for long can be seen too.
+// Lines of each part of the screen. The table of workers leaves space for the calls below.
 const TITLE: u16 = 1;
 const HISTORY: u16 = 5;
-/// Around the workers, with the names of the columns.
+/// Border and header of the table of workers.
 const FRAME: u16 = 3;
 const LOWER: u16 = 6;
 const KEYS: u16 = 1;
 
-/// Where there are fewer columns than this, what is under way and who waits are not side by side.
+/// On a narrower screen, calls and wait chains are stacked.
 const WIDE: u16 = 100;
 
-/// Workers that are shown on however small a screen.
-const FEWEST: u16 = 2;
+/// Workers to show on the smallest screen.
+const MIN_ROWS: u16 = 2;
 
-/// What has been seen so far.
+/// The state of the screen.
 #[derive(Default)]
 pub(super) struct Screen {
-    look: Look,
-    /// The chains of waits in it, in words.
+    snapshot: Snapshot,
+    /// The wait chains of the snapshot, as text.
     waits: Text<'static>,
-    /// How many workers are above those that are shown.
+    /// Number of workers above the first row.
     scrolled: usize,
-    /// Why the last look failed, if it did: then what is shown is old.
-    trouble: Option<String>,
-    /// Calls and bytes a second of all workers together.
+    /// The error of the last update; the snapshot is then outdated.
+    error: Option<String>,
+    /// Calls and bytes per second of all workers together.
     calls: Vec<u64>,
     bytes: Vec<u64>,
 }
 
 impl Screen {
-    /// Takes what was seen last.
-    pub(super) fn seen(&mut self, look: Result<Look, String>) {
-        match look {
-            Ok(look) => {
-                // After the first look there is nothing to compare with: that is not the same as none.
-                let rates: Vec<Rates> = look.workers.iter().filter_map(|seen| seen.rates).collect();
+    /// Takes the latest snapshot.
+    pub(super) fn update(&mut self, snapshot: Result<Snapshot, String>) {
+        match snapshot {
+            Ok(snapshot) => {
+                // The first snapshot has no rates: they are unknown, not 0.
+                let rates: Vec<Rates> = snapshot
+                    .workers
+                    .iter()
+                    .filter_map(|worker| worker.rates)
+                    .collect();
                 if !rates.is_empty() {
                     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>().round() as u64;
-                    remember(&mut self.calls, sum(|rates| rates.made));
-                    remember(&mut self.bytes, sum(|rates| rates.bytes_out));
+                    push(&mut self.calls, sum(|rates| rates.made));
+                    push(&mut self.bytes, sum(|rates| rates.bytes_out));
                 }
-                self.waits = waits(&look);
-                self.look = look;
-                self.trouble = None;
+                self.waits = waits(&snapshot);
+                self.snapshot = snapshot;
+                self.error = None;
             }
-            Err(error) => self.trouble = Some(error),
+            Err(error) => self.error = Some(error),
         }
     }
 
-    /// Shows workers further down, or up.
+    /// Scrolls the table of workers.
     pub(super) fn scroll(&mut self, by: isize) {
         self.scrolled = self.scrolled.saturating_add_signed(by);
     }
 
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let count = self.look.workers.len();
-        let room = frame
+        let count = self.snapshot.workers.len();
+        let available = frame
             .area()
             .height
             .saturating_sub(TITLE + HISTORY + FRAME + LOWER + KEYS);
-        let rows = count.min(usize::from(room.max(FEWEST)));
-        // The last of them is at the bottom, not at the top.
+        let rows = count.min(usize::from(available.max(MIN_ROWS)));
+        // The last worker stays in the last row.
         self.scrolled = self.scrolled.min(count - rows);
         let areas = Layout::vertical([
             Constraint::Length(TITLE),
@@ -95,26 +99,27 @@ impl Screen {
             Layout::horizontal(halves)
         };
         let lower = lower.split(areas[3]);
-        frame.render_widget(self.calls_under_way(), lower[0]);
+        frame.render_widget(self.calls_in_flight(), lower[0]);
         let waits = Paragraph::new(self.waits.clone())
             .wrap(Wrap { trim: false })
-            .block(Block::bordered().title(" who waits for whom "));
+            .block(Block::bordered().title(" wait chains "));
         frame.render_widget(waits, lower[1]);
-        frame.render_widget(
-            Line::from(" q quits, ↑ ↓ move through the workers").dim(),
-            areas[4],
-        );
+        frame.render_widget(Line::from(" q quits, ↑ ↓ scroll the workers").dim(), areas[4]);
     }
 
     fn title(&self) -> Line<'static> {
-        let size = self.look.workers.first().map_or(0, |seen| seen.status.size);
-        let mut text = format!(" telegrad top: {} of {size} workers", self.look.workers.len());
-        if !self.look.silent.is_empty() {
-            let silent: Vec<_> = self.look.silent.iter().map(ToString::to_string).collect();
+        let size = self
+            .snapshot
+            .workers
+            .first()
+            .map_or(0, |worker| worker.status.size);
+        let mut text = format!(" telegrad top: {} of {size} workers", self.snapshot.workers.len());
+        if !self.snapshot.silent.is_empty() {
+            let silent: Vec<_> = self.snapshot.silent.iter().map(ToString::to_string).collect();
             text += &format!(", no answer from rank {}", silent.join(", "));
         }
-        match &self.trouble {
-            Some(trouble) => Line::from(format!("{text}; {trouble}")).red().bold(),
+        match &self.error {
+            Some(error) => Line::from(format!("{text}; {error}")).red().bold(),
             None => Line::from(text).bold(),
         }
     }
@@ -144,60 +149,66 @@ impl Screen {
     }
 
     fn workers(&self, rows: usize, width: u16) -> Table<'static> {
-        let count = self.look.workers.len();
+        let count = self.snapshot.workers.len();
         let first = self.scrolled;
-        let shown = self.look.workers.iter().skip(first).take(rows);
+        let shown = self.snapshot.workers.iter().skip(first).take(rows);
         let title = if rows < count {
             format!(" workers {} to {} of {count} ", first + 1, first + rows)
         } else {
             " workers ".to_owned()
         };
-        // Within the frame.
-        let columns = columns::that_fit(&self.look.workers, width.saturating_sub(2));
+        // Inside the border.
+        let columns = columns::fitting(&self.snapshot.workers, width.saturating_sub(2));
         let header = columns.iter().map(|(column, _)| Cell::from(column.name));
-        let rows = shown.map(|seen| Row::new(columns.iter().map(|(column, _)| (column.cell)(seen))));
+        let rows = shown.map(|worker| Row::new(columns.iter().map(|(column, _)| (column.cell)(worker))));
         let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
         Table::new(rows, widths)
             .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
             .block(Block::bordered().title(title))
     }
 
-    fn calls_under_way(&self) -> Paragraph<'static> {
+    fn calls_in_flight(&self) -> Paragraph<'static> {
         let mut calls: Vec<_> = self
-            .look
+            .snapshot
             .workers
             .iter()
-            .flat_map(|seen| seen.status.made.iter().map(move |made| (made.age, seen, made)))
+            .flat_map(|worker| {
+                worker
+                    .status
+                    .made
+                    .iter()
+                    .map(move |made| (made.age, worker, made))
+            })
             .filter(|(_, _, made)| !is_shutdown(&made.function))
             .collect();
         calls.sort_by_key(|(age, ..)| std::cmp::Reverse(*age));
         let lines: Vec<_> = calls
             .iter()
-            .map(|(age, seen, made)| {
+            .map(|(age, caller, made)| {
                 let callee = self.name(made.callee);
                 Line::from(format!(
                     "{:>8}  {} → {callee}  {}",
                     duration(*age),
-                    seen.status.name,
+                    caller.status.name,
                     made.function
                 ))
             })
             .collect();
-        Paragraph::new(lines).block(Block::bordered().title(" calls under way, the oldest first "))
+        Paragraph::new(lines).block(Block::bordered().title(" calls in flight, oldest first "))
     }
 
     fn name(&self, rank: u32) -> String {
-        self.look.name(rank).unwrap_or_else(|| format!("rank {rank}"))
+        self.snapshot.name(rank).unwrap_or_else(|| format!("rank {rank}"))
     }
 }
 
-/// Who waits for whom, in words.
-fn waits(look: &Look) -> Text<'static> {
-    let statuses = look.statuses();
+/// The wait chains as text.
+fn waits(snapshot: &Snapshot) -> Text<'static> {
+    let statuses = snapshot.statuses();
     let Waits {
         chains,
         more,
-        meetings,
+        barriers,
         cycles,
         suspects,
     } = Chains::new(&statuses).older(OLD);
@@ -208,8 +219,8 @@ fn waits(look: &Look) -> Text<'static> {
     for suspect in suspects {
         text.push_line(Line::from(format!("possible cycle: {suspect}")).yellow());
     }
-    for meeting in meetings {
-        text.push_line(Line::from(meeting));
+    for barrier in barriers {
+        text.push_line(Line::from(barrier));
     }
     for chain in chains {
         for line in chain.to_string().lines() {
@@ -222,8 +233,8 @@ fn waits(look: &Look) -> Text<'static> {
     text
 }
 
-fn remember(history: &mut Vec<u64>, value: u64) {
-    if history.len() == REMEMBERED {
+fn push(history: &mut Vec<u64>, value: u64) {
+    if history.len() == HISTORY_LENGTH {
         history.remove(0);
     }
     history.push(value);
@@ -238,12 +249,12 @@ mod tests {
     use telegrad::status::{Made, Status};
 
     use super::*;
-    use crate::watch::Seen;
+    use crate::watch::WorkerSnapshot;
 
-    fn seen(rank: u32) -> Seen {
+    fn worker(rank: u32) -> WorkerSnapshot {
         let mut counters = telegrad::DebugInfo::default();
         counters.queued = 1000 + rank as usize;
-        Seen {
+        WorkerSnapshot {
             status: Status {
                 world: 1,
                 rank,
@@ -269,10 +280,10 @@ mod tests {
     }
 
     #[test]
-    fn many_workers_are_moved_through_and_leave_room_for_the_rest() {
+    fn many_workers_scroll_and_leave_space_for_the_calls() {
         let mut screen = Screen::default();
-        screen.seen(Ok(Look {
-            workers: (0..60).map(seen).collect(),
+        screen.update(Ok(Snapshot {
+            workers: (0..60).map(worker).collect(),
             silent: (60..64).collect(),
         }));
         let text = drawn(&mut screen);
@@ -282,15 +293,12 @@ mod tests {
         );
         assert!(text.contains("worker-0 ") && text.contains("1000"), "{text}");
         assert!(text.contains("of 60") && !text.contains("worker-59"), "{text}");
-        assert!(
-            text.contains("who waits for whom") && text.contains("q quits"),
-            "{text}"
-        );
+        assert!(text.contains("wait chains") && text.contains("q quits"), "{text}");
         screen.scroll(isize::MAX);
         let text = drawn(&mut screen);
         assert!(text.contains("worker-59") && text.contains("1059"), "{text}");
         assert!(!text.contains("worker-0 "), "{text}");
-        // From the end it goes back at once.
+        // One step back from the end takes effect at once.
         screen.scroll(-1);
         assert!(!drawn(&mut screen).contains("worker-59"));
         screen.scroll(isize::MIN);
@@ -298,19 +306,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_what_is_not_known() {
+    fn unknown_rates_are_drawn_as_dashes() {
         let mut screen = Screen::default();
-        let look = |rates| {
-            let mut seen = seen(0);
-            seen.rates = rates;
-            Ok(Look {
-                workers: vec![seen],
+        let snapshot = |rates| {
+            let mut worker = worker(0);
+            worker.rates = rates;
+            Ok(Snapshot {
+                workers: vec![worker],
                 silent: Vec::new(),
             })
         };
-        screen.seen(look(None));
+        screen.update(snapshot(None));
         assert!(drawn(&mut screen).contains("– calls/s"));
-        screen.seen(look(Some(Rates {
+        screen.update(snapshot(Some(Rates {
             made: 0.0,
             served: 0.0,
             bytes_in: 0.0,
@@ -321,20 +329,20 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_screen_has_fewer_columns_and_no_broken_ones() {
+    fn a_narrow_screen_omits_columns_instead_of_truncating_them() {
         let mut screen = Screen::default();
-        let look = |rank| {
-            let mut seen = seen(rank);
-            seen.rates = Some(Rates {
+        let snapshot = |rank| {
+            let mut worker = worker(rank);
+            worker.rates = Some(Rates {
                 made: 123_456.0,
                 served: 1e6,
                 bytes_in: 1e9,
                 bytes_out: 1e9,
             });
-            seen
+            worker
         };
-        screen.seen(Ok(Look {
-            workers: (0..2).map(look).collect(),
+        screen.update(Ok(Snapshot {
+            workers: (0..2).map(snapshot).collect(),
             silent: Vec::new(),
         }));
         let has = |text: &str, shown: &[&str]| {
@@ -354,8 +362,8 @@ mod tests {
                 "p99",
                 "queue",
                 "1000",
-                "calls under way",
-                "who waits",
+                "calls in flight",
+                "wait chains",
             ],
         );
         assert!(!some.contains("contexts"), "{some}");
@@ -365,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_call_is_none_of_a_shutdown() {
+    fn calls_of_a_shutdown_are_not_shown() {
         let call = |function: &str, seconds| Made {
             call: seconds,
             function: function.into(),
@@ -376,11 +384,11 @@ mod tests {
             is_held_up: false,
             is_gathering: is_shutdown(function),
         };
-        let mut seen = seen(0);
-        seen.status.made = vec![call("telegrad::done", 90), call("work", 5)];
+        let mut worker = worker(0);
+        worker.status.made = vec![call("telegrad::done", 90), call("work", 5)];
         let mut screen = Screen::default();
-        screen.seen(Ok(Look {
-            workers: vec![seen],
+        screen.update(Ok(Snapshot {
+            workers: vec![worker],
             silent: Vec::new(),
         }));
         let text = drawn(&mut screen);

@@ -1,29 +1,28 @@
-//! `telegrad trace merge`.
+//! `telegrad trace merge`: combines recordings of one world.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use telegrad::profile;
 
-use super::output::{Output, abandon_when_ended};
+use super::output::{Output, abandon_on_signals};
 use super::report;
 use crate::Error;
 
-/// Put recordings of one world into one file.
+/// Merge recordings of one world into one file.
 ///
-/// Takes profiles that several workers have written, and folders of what workers have written under TELEGRAD_TRACE, also of
-/// several hosts. What is in several of them is there once, and all of it is brought to one clock. Recordings of different
-/// worlds are refused.
+/// Takes profiles that several workers have written, and folders that workers have written under TELEGRAD_TRACE, from any number of
+/// hosts. Removes duplicate events and aligns all events to one clock. Recordings of different worlds are an error.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to merge
+    /// Recordings of one world: files, or folders that workers have written
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Where to write it: in Chrome's format, or as lines when the name ends in .jsonl [default: trace.json]
+    /// Output file: in Chrome's format, or as lines of JSON if the name ends in .jsonl [default: trace.json]
     ///
-    /// A file that is named here is replaced, once all of it is written, and may be one of those that are merged. One that is
-    /// there without being named is not.
+    /// An existing file of this name is replaced after the merge, even if it is one of the inputs. Without this option, an existing
+    /// trace.json is an error.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -31,7 +30,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let output = Output::new(args.output);
     output.check()?;
-    abandon_when_ended()?;
+    abandon_on_signals()?;
     let profile = profile::read(&args.files)?;
     output.write_profile(&profile)?;
     report(&profile, &output.path);

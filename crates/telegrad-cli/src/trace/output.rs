@@ -1,4 +1,4 @@
-//! Files that commands write.
+//! Output files, written completely or not at all.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -12,72 +12,72 @@ use tempfile::NamedTempFile;
 use super::signals::ending;
 use crate::Error;
 
-/// Where recordings go when nobody says.
-pub(super) const USUAL: &str = "trace.json";
+/// The default output file.
+pub(super) const DEFAULT: &str = "trace.json";
 
-/// What is being written beside the place where it goes. There is one at a time.
+/// The temporary file being written. There is one at a time.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// A file that is written. It is there whole, or what was there before still is: all of it goes to another one beside it first.
-/// Pipes and devices are written as they are.
+/// An output file. A temporary file beside it replaces it once it is complete, so that an error leaves the old file unchanged. Pipes and
+/// devices are written directly.
 pub(super) struct Output {
     pub(super) path: PathBuf,
-    /// Somebody has named it, and knows what is lost.
+    /// Whether the user named the file, and so agreed to replace it.
     may_replace: bool,
 }
 
 impl Output {
-    /// The file that somebody asked for, which may be there, or else the usual one, which may not.
-    pub(super) fn new(asked: Option<PathBuf>) -> Self {
-        match asked {
+    /// The file that the user named, or else the default file, which must not exist.
+    pub(super) fn new(named: Option<PathBuf>) -> Self {
+        match named {
             Some(path) => Self {
                 path,
                 may_replace: true,
             },
-            None => Self::unasked(USUAL.into()),
+            None => Self::unnamed(DEFAULT.into()),
         }
     }
 
-    /// A file that nobody asked for by its name: if it is there, it is somebody else's.
-    fn unasked(path: PathBuf) -> Self {
+    /// A file that the user did not name: an existing one is not replaced.
+    fn unnamed(path: PathBuf) -> Self {
         Self {
             path,
             may_replace: false,
         }
     }
 
-    /// The next free one for a further world after this one: `trace-2.json` and so on.
+    /// The file of a further world: `trace-2.json` and so on, the first that does not exist.
     pub(super) fn further(&self, number: usize) -> Self {
         let mut paths = (number..).map(|number| numbered(&self.path, number));
-        // The numbers do not end before the names do.
+        // There are more numbers than files.
         let free = paths.find(|path| fs::symlink_metadata(path).is_err());
-        Self::unasked(free.unwrap_or_default())
+        Self::unnamed(free.unwrap_or_default())
     }
 
-    /// Sees to it that it can be written, before there is anything to write. What is there stays there.
+    /// Checks that the file can be written. An existing file stays unchanged.
     pub(super) fn check(&self) -> Result<(), Error> {
         match fs::metadata(&self.path) {
             Ok(_) if !self.may_replace => {
                 let path = self.path.display();
-                return Err(format!("{path} is there already; `--output {path}` replaces it").into());
+                return Err(format!("{path} exists already; use `--output {path}` to replace it").into());
             }
-            // Whoever reads from a pipe would take it to be over.
-            Ok(found) if is_written_as_it_is(&self.path, &found) => return Ok(()),
-            // What may not be written is not replaced either.
+            // Opening and closing a pipe would end it for its reader.
+            Ok(found) if is_written_directly(&self.path, &found) => return Ok(()),
+            // A write-protected file is not replaced either.
             Ok(_) => {
                 let opened = OpenOptions::new().write(true).open(&self.path);
-                opened.map_err(|error| self.cannot(&error))?;
+                opened.map_err(|error| self.cannot_write(&error))?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => (),
-            Err(error) => return Err(self.cannot(&error)),
+            Err(error) => return Err(self.cannot_write(&error)),
         }
-        self.beside().map(drop).map_err(|error| self.cannot(&error))
+        self.beside().map(drop).map_err(|error| self.cannot_write(&error))
     }
 
-    /// Writes it.
+    /// Writes the file.
     pub(super) fn write(&self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
         self.check()?;
-        self.put(content).map_err(|error| self.cannot(&error))
+        self.try_write(content).map_err(|error| self.cannot_write(&error))
     }
 
     /// Writes a profile: as lines of JSON where the file's name ends in `.jsonl`, else in Chrome's format.
@@ -88,11 +88,11 @@ impl Output {
         })
     }
 
-    fn put(&self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    fn try_write(&self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let found = fs::metadata(&self.path).ok();
         if found
             .as_ref()
-            .is_some_and(|found| is_written_as_it_is(&self.path, found))
+            .is_some_and(|found| is_written_directly(&self.path, found))
         {
             let mut to = BufWriter::new(File::create(&self.path)?);
             content(&mut to)?;
@@ -105,13 +105,13 @@ impl Output {
         to.flush()?;
         drop(to);
         if let Some(found) = found {
-            // Whoever may read it still may.
+            // Keeps the permissions.
             file.as_file().set_permissions(found.permissions())?;
         }
         let done = if self.may_replace {
-            // Where a link leads.
-            let place = self.path.canonicalize();
-            file.persist(place.as_ref().unwrap_or(&self.path))
+            // The target of a symbolic link.
+            let target = self.path.canonicalize();
+            file.persist(target.as_ref().unwrap_or(&self.path))
         } else {
             file.persist_noclobber(&self.path)
         };
@@ -119,32 +119,32 @@ impl Output {
         done.map(drop).map_err(|error| error.error)
     }
 
-    /// An empty file in the same folder.
+    /// Creates a temporary file in the same folder.
     fn beside(&self) -> io::Result<NamedTempFile> {
-        let place = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // As any file that is made: less what the user wants nobody to do.
+        let target = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // The usual permissions of a new file, which the umask restricts.
         tempfile::Builder::new()
             .prefix(".telegrad-")
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder.unwrap_or(Path::new(".")))
     }
 
-    fn cannot(&self, error: &io::Error) -> Error {
-        // It is of no use to anybody where the file beside it would have been.
+    fn cannot_write(&self, error: &io::Error) -> Error {
+        // Without the path of the temporary file, which tempfile appends.
         let text = error.to_string();
         let cause = text.split(" at path ").next().unwrap_or_default();
         format!("cannot write {}: {cause}", self.path.display()).into()
     }
 }
 
-/// Whether there is no other file that could take its place.
-fn is_written_as_it_is(path: &Path, found: &fs::Metadata) -> bool {
-    // What a process has open is there under a name, too, and is that file alone.
+/// Whether the file cannot be replaced by another one: a pipe or a device.
+fn is_written_directly(path: &Path, found: &fs::Metadata) -> bool {
+    // Open files of a process appear there under names of their own.
     path.starts_with("/dev") || path.starts_with("/proc") || !(found.is_file() || found.is_dir())
 }
 
-/// Whether two paths are of one file.
+/// Whether two paths lead to the same file.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path| {
         let found = fs::metadata(path).ok()?;
@@ -153,16 +153,16 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     file(one).is_some_and(|one| file(other) == Some(one))
 }
 
-/// Removes what has been written of a file that will not be finished.
+/// Removes the temporary file.
 pub(super) fn abandon() {
     if let Some(path) = UNFINISHED.lock().take() {
-        // Nothing more can be done about it, and nobody takes it to be whole.
+        // On failure an incomplete file with a temporary name remains, which is harmless.
         let _ = fs::remove_file(path);
     }
 }
 
-/// From now on, signals end this command in such a way that nothing unfinished is left.
-pub(super) fn abandon_when_ended() -> io::Result<()> {
+/// Makes signals remove the temporary file before they end this command.
+pub(super) fn abandon_on_signals() -> io::Result<()> {
     let mut signals = ending()?;
     std::thread::spawn(move || {
         if let Some(origin) = signals.forever().next() {
@@ -173,7 +173,7 @@ pub(super) fn abandon_when_ended() -> io::Result<()> {
     Ok(())
 }
 
-/// Where the recording of a further world goes.
+/// Inserts a number before the extension.
 fn numbered(output: &Path, number: usize) -> PathBuf {
     let mut name = output.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{number}"));
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_abandoned_leaves_nothing_behind() {
+    fn abandon_removes_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let output = Output::new(Some(folder.path().join("t.json")));
         let count = || fs::read_dir(folder.path()).unwrap().count();

@@ -1,4 +1,4 @@
-//! `telegrad trace record`.
+//! `telegrad trace record`: runs a program and records its workers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,64 +16,64 @@ use telegrad::{profile, trace};
 use tempfile::TempDir;
 
 use super::output::{Output, abandon};
-use super::signals::{ending, is_of_terminal};
+use super::signals::{ending, is_from_terminal};
 use super::{report, say};
 use crate::Error;
 
-/// Record everything that the workers of a world do.
+/// Run a program and record its workers.
 ///
-/// Runs PROGRAM, once, or with -n or --names as `telegrad run` does, and has every worker of it, and of what it starts, write down
-/// what it does: calls and their executions, what the program records itself, operators, layers, passes and steps. When it
-/// is over, all of it goes into one file on one clock.
+/// Runs PROGRAM once, or with -n or --names as `telegrad run` does. Every worker in it and in its child processes records calls and
+/// their executions, spans of the program, operators, layers, passes and steps. After the program has ended, all events are written
+/// to one file, aligned to one clock.
 ///
-/// The file is in Chrome's trace format, which https://ui.perfetto.dev and `telegrad trace view` show; or lines of JSON
-/// when its name ends in .jsonl.
+/// The file has Chrome's trace format, which https://ui.perfetto.dev and `telegrad trace view` show, or lines of JSON if its name
+/// ends in .jsonl.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("world").args(["workers", "names"]).multiple(true))]
 pub(super) struct Args {
-    /// Where to write the recording [default: trace.json]
+    /// Output file [default: trace.json]
     ///
-    /// A file that is named here is replaced when all is over; one that is there without being named is not. Of a program that has
-    /// several worlds, one after the other, further ones go to trace-2.json and so on, to the first that is not there.
+    /// An existing file of this name is replaced after the run. Without this option, an existing trace.json is an error. If a program
+    /// has several worlds, the recordings of further ones go to trace-2.json and so on, skipping existing files.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Start so many workers
+    /// Number of workers to start
     #[arg(short = 'n', long, value_name = "N")]
     workers: Option<u16>,
 
-    /// Start workers of these names
+    /// Names of workers to start
     #[arg(long, value_name = "NAME,…")]
     names: Option<String>,
 
-    /// Let the other workers go on when one fails, as `telegrad run --keep-going` does
+    /// Let the other workers continue when one fails, as `telegrad run --keep-going` does
     #[arg(long, requires = "world")]
     keep_going: bool,
 
-    /// Record the shapes of tensors too
+    /// Record the shapes of tensors
     #[arg(long)]
     shapes: bool,
 
-    /// What to run, and its arguments
+    /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
 }
 
 pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
-    // Now, and not after hours of training.
+    // Before the run, so that an error does not come after hours of training.
     let output = Output::new(args.output.clone());
     output.check()?;
     let folder = tempfile::Builder::new().prefix("telegrad-trace-").tempdir()?;
     let mut command = command(args)?;
-    command.env(trace::FOLDER, folder.path());
+    command.env(trace::FOLDER_ENV, folder.path());
     let signals = ending()?;
     let program = command.get_program().to_owned();
     let mut child = command
         .spawn()
-        .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
-    let is_over = pass_on(signals, &child, folder.path().to_owned());
+        .map_err(|error| format!("cannot run `{}`: {error}", program.display()))?;
+    let ended = forward_signals(signals, &child, folder.path().to_owned());
     let status = child.wait()?;
-    is_over.store(true, SeqCst);
+    ended.store(true, SeqCst);
     match save(&output, folder.path()) {
         Ok(()) => Ok(code_of(status)),
         Err(error) => {
@@ -81,7 +81,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
             if status.success() {
                 return Err(error);
             }
-            // The program's own failure is what counts, but is not all there is to say.
+            // The exit status of the program takes precedence; both errors are reported.
             say(&format!("{} failed: {status}", program.display()));
             say(&error.to_string());
             Ok(code_of(status))
@@ -89,7 +89,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     }
 }
 
-/// What is to run.
+/// The command to run.
 fn command(args: Args) -> Result<Command, Error> {
     let mut words = args.command.into_iter();
     let mut command = if args.workers.is_some() || args.names.is_some() {
@@ -101,48 +101,48 @@ fn command(args: Args) -> Result<Command, Error> {
         run.arg("--").args(words);
         run
     } else {
-        // clap has seen to it that there is one.
+        // clap requires it.
         let mut program = Command::new(words.next().unwrap_or_default());
         program.args(words);
         program
     };
     if args.shapes {
-        command.env(trace::SHAPES, "1");
+        command.env(trace::SHAPES_ENV, "1");
     }
     Ok(command)
 }
 
-/// Passes signals on to the program as long as that runs, which is until somebody sets what this returns: what it has recorded
-/// until then is still wanted. After that they end this command, and say where to find what it was about to put together.
+/// Forwards signals to the program, so that its recording is still written, until the returned flag is set. After that, a signal ends
+/// this command and reports the folder of the unmerged recording.
 ///
-/// By hand, because a signal that was caught once never again does what it would by itself.
-fn pass_on(mut signals: SignalsInfo<WithOrigin>, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
+/// Ends the process by itself, because a caught signal no longer has its default action.
+fn forward_signals(mut signals: SignalsInfo<WithOrigin>, child: &Child, folder: PathBuf) -> Arc<AtomicBool> {
     let process = Pid::from_child(child);
-    let is_over = Arc::new(AtomicBool::new(false));
-    let is_over_there = is_over.clone();
+    let ended = Arc::new(AtomicBool::new(false));
+    let is_ended = ended.clone();
     std::thread::spawn(move || {
         for origin in &mut signals {
-            if is_over_there.load(SeqCst) {
+            if is_ended.load(SeqCst) {
                 abandon();
                 say(&format!(
-                    "interrupted; what the workers have written is in {}",
+                    "interrupted; the unmerged recording is in {}",
                     folder.display()
                 ));
                 std::process::exit(128 + origin.signal);
             }
             match origin.signal {
-                // The program has had it already, and may take a second one to mean that it shall end at once.
-                SIGINT if is_of_terminal(&origin) => (),
+                // The terminal has signalled the program already; a second signal might make it end at once.
+                SIGINT if is_from_terminal(&origin) => (),
                 SIGINT => drop(kill_process(process, Signal::INT)),
-                // Also when the terminal is gone: what has been recorded is still wanted, and the program may not know.
+                // SIGHUP becomes SIGTERM, so that the program ends and writes its recording.
                 _ => drop(kill_process(process, Signal::TERM)),
             }
         }
     });
-    is_over
+    ended
 }
 
-/// Puts together what the workers have written.
+/// Merges the recordings of the workers into one file per world.
 fn save(first: &Output, folder: &Path) -> Result<(), Error> {
     let worlds = profile::read_worlds(&[folder.to_owned()])?;
     for (number, profile) in (1..).zip(&worlds) {
@@ -154,15 +154,14 @@ fn save(first: &Output, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps what the workers have written, if they have: it cannot be had again.
+/// Keeps the unmerged recording, if there is one.
 fn keep(folder: TempDir, error: Error) -> Error {
     let is_empty = fs::read_dir(folder.path()).is_ok_and(|mut files| files.next().is_none());
     if is_empty {
-        return "nothing was recorded: no worker has written anything, so the program has started none"
-            .into();
+        return "nothing was recorded: the program has started no worker of Telegrad".into();
     }
     let kept = folder.keep();
-    format!("{error}; what the workers have written is in {}", kept.display()).into()
+    format!("{error}; the unmerged recording is in {}", kept.display()).into()
 }
 
 fn code_of(status: ExitStatus) -> ExitCode {

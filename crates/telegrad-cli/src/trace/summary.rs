@@ -1,4 +1,4 @@
-//! `telegrad trace summary`.
+//! `telegrad trace summary`: prints tables of a recording.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,26 +6,27 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use telegrad::profile::{self, Profile, SortBy, printable, wrap};
 
+use super::incomplete;
 use crate::{Error, print};
 
-/// Print what a recording shows: the events by name, how the workers spent the time, and the critical path.
+/// Print a summary of a recording: events by name, time by worker and activity, and the critical path.
 ///
-/// It is 120 columns wide at most, and leaves out the shutdown of the world.
+/// At most 120 columns wide, without the shutdown of the world.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Recordings of one world: files, or folders of what workers have written
+    /// Recordings of one world: files, or folders that workers have written
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// What the table is sorted by
+    /// The column to sort the table by
     #[arg(long, value_enum, default_value_t, value_name = "COLUMN")]
     sort: Sort,
 
-    /// Most rows of the table; 0 for all
+    /// Maximum number of rows of the table; 0 for all
     #[arg(long, default_value = "40", value_name = "N")]
     limit: usize,
 
-    /// Show each event of this name as a step, instead of the whole
+    /// Analyse each event of this name as a step, instead of the whole recording
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
 }
@@ -64,7 +65,7 @@ impl From<Sort> for SortBy {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    // The end of a world is telegrad's own: it says nothing about the program.
+    // The shutdown of a world is not part of the program.
     let profile = profile::read(&args.files)?.without_shutdown();
     let mut text = table(&profile, args.sort.into(), args.limit);
     let steps = match &args.step {
@@ -72,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         None => profile.step().into_iter().collect(),
     };
     if let (Some(name), []) = (&args.step, &steps[..]) {
-        return Err(format!("nothing in the recording is called `{name}`").into());
+        return Err(format!("the recording has no event named `{name}`; `telegrad trace summary` without --step lists the names").into());
     }
     for step in steps {
         text += &format!("\n{step}\n");
@@ -83,34 +84,34 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(print(text.as_bytes()))
 }
 
-/// What the recording lacks, in sentences.
+/// Notes about missing events.
 fn notes(profile: &Profile) -> Vec<String> {
     let dropped = profile.workers.iter().filter(|worker| worker.dropped > 0);
     let dropped = dropped.map(|worker| {
         let name = printable(&worker.name);
         format!(
-            "{} events of `{name}` are missing: there was no room for them",
+            "{} events of `{name}` were dropped: its buffer was full",
             worker.dropped
         )
     });
     let missing = profile.missing.iter().map(|(worker, why)| {
         let (worker, why) = (printable(worker), printable(why));
-        format!("not all events of `{worker}` are there: {why}")
+        incomplete(&worker, &why)
     });
-    dropped.chain(profile.doubts()).chain(missing).collect()
+    dropped.chain(profile.clock_warnings()).chain(missing).collect()
 }
 
 fn table(profile: &Profile, sort: SortBy, limit: usize) -> String {
     let mut averages = profile.key_averages().sorted(sort);
-    let left_out = if limit == 0 {
+    let omitted = if limit == 0 {
         0
     } else {
         averages.0.len().saturating_sub(limit)
     };
-    averages.0.truncate(averages.0.len() - left_out);
+    averages.0.truncate(averages.0.len() - omitted);
     let mut text = averages.to_string();
-    if left_out > 0 {
-        text += &format!("and {left_out} more; --limit 0 shows all\n");
+    if omitted > 0 {
+        text += &format!("and {omitted} more; --limit 0 shows all\n");
     }
     text
 }

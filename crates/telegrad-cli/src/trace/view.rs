@@ -1,4 +1,4 @@
-//! `telegrad trace view`.
+//! `telegrad trace view`: shows a recording in the browser.
 
 use std::fs;
 use std::io::Write;
@@ -8,29 +8,29 @@ use std::process::ExitCode;
 use telegrad::profile;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output::{Output, abandon_when_ended, is_same};
+use super::output::{Output, abandon_on_signals, is_same};
 use crate::Error;
 use crate::addresses::Addresses;
 use crate::page::{Fetches, Page, guarded};
 
-/// What shows a recording.
+/// The page.
 const PAGE: Page = Page {
     title: "Telegrad trace",
     fetches: Fetches::Nothing,
     style: include_str!("view.css"),
     body: include_str!("view.html"),
     script: &[
-        include_str!("view/words.js"),
+        include_str!("view/format.js"),
         include_str!("view/data.js"),
         include_str!("view/lanes.js"),
-        include_str!("view/crowds.js"),
+        include_str!("view/density.js"),
         include_str!("view/axis.js"),
         include_str!("view/profile.js"),
         include_str!("view/timeline.js"),
         include_str!("view/lines.js"),
         include_str!("view/painting.js"),
-        include_str!("view/moving.js"),
-        include_str!("view/finding.js"),
+        include_str!("view/navigation.js"),
+        include_str!("view/search.js"),
         include_str!("view/details.js"),
         include_str!("view/input.js"),
         include_str!("view/table.js"),
@@ -42,19 +42,19 @@ const PAGE: Page = Page {
 
 /// Show a recording in the browser.
 ///
-/// Serves one page with the timeline, the table, the traffic between workers and the critical path. It needs no network: with
-/// --output it is a file that can be sent to anybody.
+/// Serves one page with the timeline, the table, the traffic between workers and the critical path. The page is self-contained:
+/// --output writes it to a file that can be shared.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Recordings of one world: files, or folders of what workers have written
+    /// Recordings of one world: files, or folders that workers have written
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Where to serve the page; port 0 for any that is free
+    /// Address to serve the page at; port 0 chooses a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: Addresses,
 
-    /// Write the page to a file instead, which is replaced, unless it is one of the recordings
+    /// Write the page to this file instead, replacing it unless it is one of the recordings
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -62,15 +62,15 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     let output = args.output.map(|path| Output::new(Some(path)));
     if let Some(output) = &output {
-        refuse(&output.path, &args.files)?;
+        check_not_input(&output.path, &args.files)?;
         output.check()?;
-        abandon_when_ended()?;
+        abandon_on_signals()?;
     }
     let profile = profile::read(&args.files)?;
     let title = args.files.iter().map(|file| file.display().to_string());
     let title = title.collect::<Vec<_>>().join(", ");
     let page = PAGE.with(&profile.view(&title))?;
-    // Large recordings take a lot of memory.
+    // Frees the memory of a large recording.
     drop(profile);
     if let Some(output) = output {
         output.write(|to| to.write_all(page.as_bytes()))?;
@@ -83,13 +83,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to replace what is shown by what shows it.
-fn refuse(output: &Path, files: &[PathBuf]) -> Result<(), Error> {
+/// Checks that the page does not replace one of its recordings.
+fn check_not_input(output: &Path, files: &[PathBuf]) -> Result<(), Error> {
     for file in files {
         let mut within = fs::read_dir(file).into_iter().flatten().flatten();
         if is_same(file, output) || within.any(|entry| is_same(&entry.path(), output)) {
             let output = output.display();
-            return Err(format!("{output} is what is to be shown, and is not replaced by the page").into());
+            return Err(format!("cannot write the page to {output}: it is one of the recordings; name another file with --output").into());
         }
     }
     Ok(())
@@ -98,12 +98,15 @@ fn refuse(output: &Path, files: &[PathBuf]) -> Result<(), Error> {
 async fn serve(page: String, addresses: &Addresses) -> Result<(), Error> {
     let listener = tokio::net::TcpListener::from_std(addresses.listen()?)?;
     let address = listener.local_addr()?;
-    // Before anybody is told that it has begun: from then on it ends in this way.
+    // Before the address is printed, so that Ctrl-C ends the command in this way from then on.
     let mut ended = signal(SignalKind::interrupt())?;
-    // Whoever started this in a script reads it from there.
-    writeln!(std::io::stdout(), "http://{address}/ shows it; Ctrl-C ends this")?;
-    let app = guarded(PAGE.served(page), address);
-    // It ends with the runtime, whoever has not read all of it yet.
+    // On standard output, for scripts.
+    writeln!(
+        std::io::stdout(),
+        "http://{address}/ shows the recording; Ctrl-C ends the server"
+    )?;
+    let app = guarded(PAGE.router(page), address);
+    // Ends with the runtime, even during a response.
     tokio::spawn(axum::serve(listener, app).into_future());
     ended.recv().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! Who waits for whom.
+//! Chains of calls that wait for each other.
 
 mod graph;
 mod text;
@@ -10,30 +10,30 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use telegrad::status::{Made, Served, Stage, Status};
 use telegrad::status::is_shutdown;
+use telegrad::status::{Made, Served, Stage, Status};
 
 use graph::{Graph, Node};
 
-/// A call, by who made it and the number that it has there.
+/// A call, by the rank of its caller and the number that it has there.
 type CallId = (u32, u64);
 
-/// The calls of a world that are under way, and what each of them waits for.
+/// The calls in flight of a world, and their waits.
 pub(crate) struct Chains<'a> {
     workers: BTreeMap<u32, &'a Status>,
     made: BTreeMap<CallId, &'a Made>,
-    /// With where that is.
+    /// With the rank of the callee.
     served: BTreeMap<CallId, (u32, &'a Served)>,
     graph: Graph,
 }
 
-/// A call, what that waits for, and so on, down to one that waits for none.
+/// A call, the call that it waits for, and so on, down to a call that waits for no other.
 pub(crate) struct Chain {
-    /// Who made the first call.
+    /// The caller of the first call.
     pub(crate) from: u32,
-    /// How long ago.
+    /// The age of the first call.
     pub(crate) age: Duration,
-    /// Whether it comes back to one of its own calls, and has for long.
+    /// Whether it returns to one of its own calls and all calls of that cycle are old.
     pub(crate) is_cycle: bool,
     pub(crate) links: Vec<Link>,
     lines: Vec<String>,
@@ -46,26 +46,26 @@ pub(crate) struct Link {
     pub(crate) on: u32,
     pub(crate) age: Duration,
     pub(crate) state: State,
-    /// Whether a call of the circle waits for it that the chain comes back to.
+    /// Whether a call of the chain's cycle waits for it.
     pub(crate) is_stuck: bool,
 }
 
-/// A call that somebody knows of.
-pub(crate) struct UnderWay<'a> {
+/// A call in flight, known from its caller or its callee.
+pub(crate) struct CallInFlight<'a> {
     pub(crate) caller: u32,
     pub(crate) callee: u32,
-    /// The caller's number for it.
+    /// Its number at the caller.
     pub(crate) call: u64,
     pub(crate) function: &'a str,
     pub(crate) age: Duration,
-    /// The call that made it, if one did.
+    /// The call in whose execution it was made, if any.
     pub(crate) within: Option<CallId>,
-    /// Whether it makes a value.
+    /// Whether it creates a referenced value.
     pub(crate) makes: bool,
     pub(crate) state: State,
 }
 
-/// What a call does.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Runs,
@@ -78,48 +78,48 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// In a word or two.
+    /// Its name, for people and for the page.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Runs => "runs",
             Self::Waits => "waits",
             Self::HasNotBegun => "has not begun",
             Self::HasReturned => "has returned",
-            Self::HeldUp => "waits for room",
+            Self::HeldUp => "waits for credit",
             Self::OnItsWay => "on its way",
-            Self::Unknown => "unknown there",
+            Self::Unknown => "unknown to the callee",
         }
     }
 }
 
-/// What there is to see of the calls that have been under way for so long.
+/// The waits of calls that have been in flight for a given time.
 #[derive(Default)]
 pub(crate) struct Waits {
-    /// Those that come back to themselves first, then the oldest; not those of members that wait for all others.
+    /// Cycles first, then the oldest; without calls of barriers and gathers.
     pub(crate) chains: Vec<Chain>,
-    /// How many more there are.
+    /// Number of chains that are left out.
     pub(crate) more: usize,
-    /// Members that wait at a barrier or in a gathering, and for whom; in words.
-    pub(crate) meetings: Vec<String>,
-    /// Calls that wait for each other, so that none can go on; in words.
+    /// Barriers and gathers, as text: the workers that wait and the missing ones.
+    pub(crate) barriers: Vec<String>,
+    /// Cycles of calls of which none can proceed, as text.
     pub(crate) cycles: Vec<String>,
-    /// Chains that come back to a worker that they have been on, in words: if the last call there waits for what the first
-    /// one holds, which is not known, none can go on.
+    /// Possible cycles, as text: chains that return to a worker. If the last call there waits for a resource that the first one holds,
+    /// which calls do not show, none can proceed.
     pub(crate) suspects: Vec<String>,
 }
 
 impl Waits {
-    /// Whether nothing has been under way for so long.
+    /// Whether no call has been in flight for that long.
     pub(crate) fn is_empty(&self) -> bool {
-        self.chains.is_empty() && self.meetings.is_empty() && self.cycles.is_empty()
+        self.chains.is_empty() && self.barriers.is_empty() && self.cycles.is_empty()
     }
 }
 
-/// Chains that are put into words. Whoever has more of them than this reads no more, and the oldest tell what is wrong.
-const SHOWN: usize = 50;
+/// Maximum number of chains. The oldest ones show the cause.
+const MAX_CHAINS: usize = 50;
 
-/// Cycles that are put into words, and chains that may be one. More than a few have the same cause.
-const CYCLES: usize = 20;
+/// Maximum number of cycles and of possible cycles. More than a few have the same cause.
+const MAX_CYCLES: usize = 20;
 
 impl<'a> Chains<'a> {
     pub(crate) fn new(workers: &'a [Status]) -> Self {
@@ -135,33 +135,33 @@ impl<'a> Chains<'a> {
                 let id = (worker.rank, made.call);
                 chains.made.insert(id, made);
                 if made.is_held_up {
-                    let room = Node::Room(worker.rank, made.callee);
-                    chains.graph.join(Node::Call(id), room);
+                    let credit = Node::Credit(worker.rank, made.callee);
+                    chains.graph.join(Node::Call(id), credit);
                 }
                 if let Some(outer) = made.within.filter(|_| made.is_awaited) {
                     chains.graph.join(Node::Call(outer), Node::Call(id));
                 }
             }
             for served in &worker.served {
-                chains.serve(worker.rank, served);
+                chains.add_served(worker.rank, served);
             }
         }
         chains
     }
 
-    /// Enters a call that is served, with what it waits for and what it keeps busy.
-    fn serve(&mut self, on: u32, served: &'a Served) {
+    /// Adds a call at its callee, with its waits and the resources that it occupies.
+    fn add_served(&mut self, on: u32, served: &'a Served) {
         let id = (served.caller, served.call);
         self.served.insert(id, (on, served));
         let call = Node::Call(id);
         if !served.stage.has_begun() {
-            self.graph.join(Node::Room(served.caller, on), call);
+            self.graph.join(Node::Credit(served.caller, on), call);
         }
         if let Some(value) = served.object.map(Node::Value) {
             match served.stage {
                 Stage::Value | Stage::Turn => self.graph.join(call, value),
                 Stage::Begun => self.graph.join(value, call),
-                // It has not come to the object yet, or has left it.
+                // It has not reached the object yet, or has left it.
                 Stage::Thread | Stage::References | Stage::Returned => {}
             }
         }
@@ -170,22 +170,21 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// All calls that somebody knows of but for those of a shutdown, the oldest first. Those of silent callers are known where they are served; and so are those
-    /// that make a value and that the caller has been told have arrived: it does not wait for them, but whoever needs the
-    /// value does.
-    pub(crate) fn under_way(&self) -> Vec<UnderWay<'_>> {
+    /// All known calls except those of a shutdown, the oldest first. Calls of silent callers are known from their callees, and so are
+    /// acknowledged calls that create a value: their callers no longer wait for them, but users of the value do.
+    pub(crate) fn in_flight(&self) -> Vec<CallInFlight<'_>> {
         let makes = |id: &CallId| {
             let served = self.served.get(id);
             served.is_some_and(|(_, served)| served.makes.is_some())
         };
-        let is_wanted =
+        let is_only_served =
             |id: &&CallId| !self.made.contains_key(*id) && (makes(id) || !self.workers.contains_key(&id.0));
-        let known = self.made.keys().chain(self.served.keys().filter(is_wanted));
+        let known = self.made.keys().chain(self.served.keys().filter(is_only_served));
         let mut calls: Vec<_> = known
-            .filter(|id| !is_shutdown(self.what(**id).0))
+            .filter(|id| !is_shutdown(self.described(**id).0))
             .map(|id| {
-                let (function, callee, age) = self.what(*id);
-                UnderWay {
+                let (function, callee, age) = self.described(*id);
+                CallInFlight {
                     caller: id.0,
                     callee,
                     call: id.1,
@@ -201,44 +200,44 @@ impl<'a> Chains<'a> {
         calls
     }
 
-    /// What has been under way for so long.
+    /// The waits of calls that are at least this old.
     pub(crate) fn older(&self, than: Duration) -> Waits {
         let is_old = |node: Node| match node {
             Node::Call(id) => self.age(id) >= than,
-            Node::Value(_) | Node::Room(..) => true,
+            Node::Value(_) | Node::Credit(..) => true,
         };
-        // Workers are not asked at the very same moment: what has only just come may be over by now.
-        let rings = self.graph.rings(is_old, CYCLES);
-        let mut cycles: Vec<String> = rings.iter().map(|ring| self.cycle(&calls(ring))).collect();
-        // Those of the same functions on the same workers say the same.
-        let mut told = BTreeSet::new();
-        cycles.retain(|cycle| told.insert(cycle.clone()));
-        let (mut round, mut others, mut count) = (Vec::new(), Vec::new(), 0);
+        // Statuses of different workers are not of the same time: a young call may have ended by now.
+        let cycles = self.graph.cycles(is_old, MAX_CYCLES);
+        let mut cycles: Vec<String> = cycles.iter().map(|cycle| self.cycle(&calls(cycle))).collect();
+        // Cycles of the same functions on the same workers have the same text.
+        let mut texts = BTreeSet::new();
+        cycles.retain(|cycle| texts.insert(cycle.clone()));
+        let (mut cyclic, mut others, mut count) = (Vec::new(), Vec::new(), 0);
         let mut suspects = BTreeSet::new();
         self.graph.walk(self.starts(than), |path, back| {
             count += 1;
-            let ring = back.filter(|start| path[*start..].iter().all(|node| is_old(*node)));
-            if back.is_none() && suspects.len() < CYCLES {
+            let cycle = back.filter(|start| path[*start..].iter().all(|node| is_old(*node)));
+            if back.is_none() && suspects.len() < MAX_CYCLES {
                 suspects.extend(self.suspect(&calls(path), than));
             }
-            let kept = if ring.is_some() { &mut round } else { &mut others };
-            if kept.len() < SHOWN {
-                kept.push(self.shown(path, ring));
+            let kept = if cycle.is_some() { &mut cyclic } else { &mut others };
+            if kept.len() < MAX_CHAINS {
+                kept.push(self.chain(path, cycle));
             }
         });
-        round.append(&mut others);
-        round.truncate(SHOWN);
+        cyclic.append(&mut others);
+        cyclic.truncate(MAX_CHAINS);
         Waits {
-            more: count - round.len(),
-            chains: round,
-            meetings: self.meetings(than),
+            more: count - cyclic.len(),
+            chains: cyclic,
+            barriers: self.barriers(than),
             cycles,
             suspects: suspects.into_iter().collect(),
         }
     }
 
-    /// The calls that have been under way for so long: first those that no other one waits for, the oldest first. What is left after
-    /// what they lead to is in a circle.
+    /// The old calls: first those that no other call waits for, the oldest first. A call that no walk from one of these reaches is in a
+    /// cycle.
     fn starts(&self, than: Duration) -> impl Iterator<Item = Node> {
         let known: BTreeSet<CallId> = self.made.keys().chain(self.served.keys()).copied().collect();
         let is_old = |id: &CallId| self.age(*id) >= than && !self.is_gathering(*id);
@@ -248,13 +247,15 @@ impl<'a> Chains<'a> {
         old.into_iter().map(Node::Call)
     }
 
-    fn shown(&self, path: &[Node], ring: Option<usize>) -> Chain {
+    fn chain(&self, path: &[Node], cycle: Option<usize>) -> Chain {
         let ids = calls(path);
         let link = |at: usize, id: CallId| {
-            // The first of a circle comes after its last.
+            // The first node of a cycle follows its last.
             let before = |start: usize| if at == start { path.len() } else { at } - 1;
-            let waits = ring.filter(|start| at >= *start).map(|start| path[before(start)]);
-            let (function, on, age) = self.what(id);
+            let waits = cycle
+                .filter(|start| at >= *start)
+                .map(|start| path[before(start)]);
+            let (function, on, age) = self.described(id);
             Link {
                 function: function.to_owned(),
                 caller: id.0,
@@ -266,20 +267,20 @@ impl<'a> Chains<'a> {
         };
         let links = path.iter().enumerate().filter_map(|(at, node)| match node {
             Node::Call(id) => Some(link(at, *id)),
-            Node::Value(_) | Node::Room(..) => None,
+            Node::Value(_) | Node::Credit(..) => None,
         });
         Chain {
             from: ids[0].0,
             age: self.age(ids[0]),
-            is_cycle: ring.is_some(),
+            is_cycle: cycle.is_some(),
             links: links.collect(),
             lines: self.lines(&ids),
         }
     }
 
-    /// What is called, where, and for how long it has been under way. Whoever has had a value made does not wait for it, and
-    /// some have given up, so such calls are only known there.
-    fn what(&self, id: CallId) -> (&str, u32, Duration) {
+    /// The function, the callee and the age of a call. Acknowledged calls that create a value and calls given up are known only at the
+    /// callee.
+    fn described(&self, id: CallId) -> (&str, u32, Duration) {
         match (self.made.get(&id), self.served.get(&id)) {
             (Some(made), _) => (&made.function, made.callee, made.age),
             (None, Some((rank, served))) => (&served.function, *rank, served.age),
@@ -288,7 +289,7 @@ impl<'a> Chains<'a> {
     }
 
     fn age(&self, id: CallId) -> Duration {
-        self.what(id).2
+        self.described(id).2
     }
 
     fn is_gathering(&self, id: CallId) -> bool {
@@ -297,7 +298,7 @@ impl<'a> Chains<'a> {
             || there.is_some_and(|(_, served)| served.is_gathering)
     }
 
-    /// How far it has come there, if it is there.
+    /// The stage at the callee, if the request has arrived.
     fn stage(&self, id: CallId) -> Option<Stage> {
         self.served.get(&id).map(|(_, served)| served.stage)
     }
@@ -309,7 +310,7 @@ impl<'a> Chains<'a> {
             Some(Stage::Begun) => State::Runs,
             Some(_) => State::HasNotBegun,
             None if self.made.get(&id).is_some_and(|made| made.is_held_up) => State::HeldUp,
-            None if self.workers.contains_key(&self.what(id).1) => State::OnItsWay,
+            None if self.workers.contains_key(&self.described(id).1) => State::OnItsWay,
             None => State::Unknown,
         }
     }
@@ -319,7 +320,7 @@ impl<'a> Chains<'a> {
 fn calls(path: &[Node]) -> Vec<CallId> {
     let id = |node: &Node| match node {
         Node::Call(id) => Some(*id),
-        Node::Value(_) | Node::Room(..) => None,
+        Node::Value(_) | Node::Credit(..) => None,
     };
     path.iter().filter_map(id).collect()
 }

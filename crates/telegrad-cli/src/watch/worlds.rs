@@ -1,4 +1,4 @@
-//! The worlds on this machine.
+//! Discovery of the worlds on this machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,32 +8,32 @@ use telegrad::status::{self, Status};
 
 use crate::Error;
 
-/// Which world is meant.
+/// Selects a world.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(crate) struct Which {
-    /// The process of any worker of the world, or of the `telegrad run` that has started it; needed when there are several worlds
+pub(crate) struct WorldSelector {
+    /// Process id of any worker of the world, or of the `telegrad run` that has started it; needed if there are several worlds
     process: Option<u32>,
 
-    /// The number of the world; needed when its processes have several
-    #[arg(long, value_name = "NUMBER", value_parser = number)]
+    /// Id of the world, as the error about several worlds prints it; needed if a process has several
+    #[arg(long, value_name = "ID", value_parser = world_id)]
     world: Option<u64>,
 }
 
-/// The number of a world, as it is shown.
-fn number(text: &str) -> Result<u64, String> {
-    u64::from_str_radix(text, 16).map_err(|error| error.to_string())
+/// Parses the id of a world in the form in which it is printed.
+fn world_id(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|_| "it must be a hexadecimal number".to_owned())
 }
 
-impl Which {
-    /// The one that this process has started.
-    pub(crate) fn of(process: u32) -> Self {
+impl WorldSelector {
+    /// The world that a process belongs to or has started.
+    pub(crate) fn process(process: u32) -> Self {
         Self {
             process: Some(process),
             world: None,
         }
     }
 
-    /// The one of this number.
+    /// The world with this id.
     pub(crate) fn world(world: u64) -> Self {
         Self {
             process: None,
@@ -41,14 +41,14 @@ impl Which {
         }
     }
 
-    /// Whether these are all workers of the one that is meant. Without its number, it may have more, or there may be another.
+    /// Whether these are all workers of the selected world. Without its id, more workers or worlds may exist.
     fn is_complete(self, workers: &[Status]) -> bool {
         let ours = workers.iter().filter(|worker| Some(worker.world) == self.world);
         let size = ours.clone().map(|worker| worker.size).max();
         size.is_some_and(|size| ours.count() >= size)
     }
 
-    fn is_of(self, worker: &Status) -> bool {
+    fn selects(self, worker: &Status) -> bool {
         let by_process = self
             .process
             .is_none_or(|process| worker.process == process || worker.started_by == Some(process));
@@ -56,23 +56,23 @@ impl Which {
     }
 }
 
-/// How long a process may take to answer.
+/// Time limit for the answer of a process.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How long one may take that has not answered before, and for how long it is not given more.
+/// Time limit for a process that did not answer before, and the period for which it applies.
 const BRIEF: Duration = Duration::from_millis(50);
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// Asks the processes of this machine, perhaps again and again.
+/// Asks the processes of this machine for their status.
 #[derive(Default)]
-pub(crate) struct Asking {
-    /// Those that have not answered, and when they were waited for: one that is stopped is not waited for every time.
+pub(crate) struct Discovery {
+    /// Processes that did not answer, with the time of the request: a stopped process is not waited for each time.
     silent: BTreeMap<u32, Instant>,
 }
 
-impl Asking {
-    /// The workers of each world that is meant, by rank.
-    pub(crate) fn all(&mut self, which: Which) -> Result<Vec<Vec<Status>>, Error> {
+impl Discovery {
+    /// Returns the workers of each selected world, by rank.
+    pub(crate) fn worlds(&mut self, selector: WorldSelector) -> Result<Vec<Vec<Status>>, Error> {
         let processes = status::processes()?;
         self.silent.retain(|process, since| {
             since.elapsed() < REMEMBERED && processes.binary_search(process).is_ok()
@@ -80,7 +80,7 @@ impl Asking {
         let (silent, others): (Vec<u32>, Vec<u32>) = processes
             .into_iter()
             .partition(|process| self.silent.contains_key(process));
-        let is_complete = |workers: &[Status]| which.is_complete(workers);
+        let is_complete = |workers: &[Status]| selector.is_complete(workers);
         let answers = status::ask(&others, LIMIT, is_complete)?;
         let mut workers = answers.workers;
         let now = Instant::now();
@@ -97,47 +97,47 @@ impl Asking {
             worlds.entry(worker.world).or_default().push(worker);
         }
         let mut worlds: Vec<_> = worlds.into_values().collect();
-        worlds.retain(|workers| workers.iter().any(|worker| which.is_of(worker)));
+        worlds.retain(|workers| workers.iter().any(|worker| selector.selects(worker)));
         for workers in &mut worlds {
             workers.sort_by_key(|worker| worker.rank);
         }
         Ok(worlds)
     }
 
-    /// The workers of the one world that is meant, by rank.
-    pub(crate) fn find(&mut self, which: Which) -> Result<Vec<Status>, Error> {
-        let mut worlds = self.all(which)?;
+    /// Returns the workers of the one selected world, by rank.
+    pub(crate) fn world(&mut self, selector: WorldSelector) -> Result<Vec<Status>, Error> {
+        let mut worlds = self.worlds(selector)?;
         match (worlds.pop(), worlds.len()) {
             (Some(only), 0) => Ok(only),
             (Some(last), _) => {
                 worlds.push(last);
-                Err(several(&worlds).into())
+                Err(ambiguous(&worlds).into())
             }
-            (None, _) => Err(self.nobody(which).into()),
+            (None, _) => Err(self.not_found(selector).into()),
         }
     }
 
-    /// That there is none, and who may be one and does not answer.
-    fn nobody(&self, which: Which) -> String {
+    /// The error text for no world, with the processes that do not answer.
+    fn not_found(&self, selector: WorldSelector) -> String {
         let silent: Vec<_> = self.silent.keys().map(ToString::to_string).collect();
-        let mut text = match which {
-            Which {
+        let mut text = match selector {
+            WorldSelector {
                 world: Some(world), ..
-            } => format!("world {world:x} has no worker that can be seen"),
-            Which {
+            } => format!("no worker of world {world:x} was found"),
+            WorldSelector {
                 process: Some(process),
                 ..
-            } => format!("process {process} has no worker that can be seen"),
-            Which { .. } if silent.is_empty() => {
-                "there is no world to be seen on this machine: `telegrad run` starts one".into()
+            } => format!("no worker of process {process} was found"),
+            WorldSelector { .. } if silent.is_empty() => {
+                "no world was found on this machine; start one with `telegrad run`, or set TELEGRAD_STATUS=1 for its workers".into()
             }
-            Which { .. } => "no worker answers on this machine".into(),
+            WorldSelector { .. } => "no worker answers on this machine".into(),
         };
         if !silent.is_empty() {
-            // What is written to a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(
                 text,
-                "; of those that have workers, process {} does not answer: it is stopped, or has no time",
+                "; process {} has workers but does not answer: it is stopped or overloaded",
                 silent.join(", ")
             );
         }
@@ -145,15 +145,15 @@ impl Asking {
     }
 }
 
-/// That there are several, and how to tell them apart.
-fn several(worlds: &[Vec<Status>]) -> String {
-    let mut text = "there are several worlds; say which, by a process or with --world:".to_owned();
+/// The error text for several worlds, with their processes and ids.
+fn ambiguous(worlds: &[Vec<Status>]) -> String {
+    let mut text = "there are several worlds; select one by a process id or with --world:".to_owned();
     for workers in worlds {
         let (Some(first), names) = (workers.first(), workers.iter().map(|worker| &*worker.name)) else {
             continue;
         };
         let names: Vec<_> = names.collect();
-        // What is written to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(
             text,
             "\n  process {}, world {:x}: {}",
@@ -172,30 +172,27 @@ mod tests {
 
     use super::*;
 
-    /// Something that is there under the number of a process that there cannot be, and never answers.
+    /// A socket that never answers, under the id of a process that cannot exist.
     fn silent_process(number: u32) -> UnixListener {
         let name = format!("telegrad-status-{number}");
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
     }
 
     #[test]
-    fn who_does_not_answer_is_remembered_and_named() {
+    fn a_silent_process_is_remembered_and_named() {
         let process = u32::MAX - std::process::id();
         let listener = silent_process(process);
-        let mut asking = Asking::default();
-        let nobody = Which::world(0);
-        let said = asking.find(nobody).unwrap_err().to_string();
-        assert!(
-            said.starts_with("world 0 has no worker that can be seen; "),
-            "{said}"
-        );
-        assert!(said.contains(&process.to_string()), "{said}");
-        let since = asking.silent[&process];
-        // Again, without having waited for it again.
-        asking.all(nobody).unwrap();
-        assert_eq!(asking.silent.get(&process), Some(&since));
+        let mut discovery = Discovery::default();
+        let unknown = WorldSelector::world(0);
+        let error = discovery.world(unknown).unwrap_err().to_string();
+        assert!(error.starts_with("no worker of world 0 was found; "), "{error}");
+        assert!(error.contains(&process.to_string()), "{error}");
+        let since = discovery.silent[&process];
+        // The second time, it is not waited for.
+        discovery.worlds(unknown).unwrap();
+        assert_eq!(discovery.silent.get(&process), Some(&since));
         drop(listener);
-        asking.all(nobody).unwrap();
-        assert!(!asking.silent.contains_key(&process));
+        discovery.worlds(unknown).unwrap();
+        assert!(!discovery.silent.contains_key(&process));
     }
 }

@@ -1,14 +1,14 @@
-//! Wrong input, and what is made from the table of arguments.
+//! Invalid arguments, and help, completions and manual, which are generated from the arguments.
 
 use crate::launcher::{Launcher, telegrad};
 
 #[test]
-fn wrong_arguments_are_explained() {
+fn invalid_arguments_are_explained() {
     let long = "x".repeat(128);
     for (args, text) in [
         (
             vec!["run", "-n", "2", "--names", "a", "sh"],
-            "-n asks for 2 workers and --names gives 1 names: a",
+            "-n 2 does not match the 1 names of --names: a",
         ),
         (
             vec!["run", "--names", "a,b,a", "sh"],
@@ -34,7 +34,7 @@ fn wrong_arguments_are_explained() {
         ),
         (
             vec!["run", "-n", "1", "--grace", "soon", "sh"],
-            "a number of seconds is needed",
+            "it must be a number of seconds",
         ),
         (vec!["run", "sh"], "<--workers <N>|--names <NAME,…>>"),
         (vec!["run", "-n", "1"], "<PROGRAM>"),
@@ -55,14 +55,14 @@ fn wrong_arguments_are_explained() {
 }
 
 #[test]
-fn options_after_the_program_are_the_programs() {
+fn options_after_the_program_go_to_the_program() {
     let command = telegrad(["run", "-n", "1", "echo", "x", "-n", "2", "--", "--help"]);
     let outcome = Launcher::start(command).wait();
     assert_eq!(outcome.stdout, ["worker0 | x -n 2 -- --help"]);
 }
 
 #[test]
-fn help_completions_and_manual_know_every_option() {
+fn help_completions_and_manual_list_every_option() {
     for args in [
         vec!["run", "--help"],
         vec!["completions", "bash"],
@@ -84,7 +84,7 @@ fn help_completions_and_manual_know_every_option() {
 }
 
 #[test]
-fn the_manual_starts_with_all_subcommands() {
+fn the_manual_lists_all_subcommands() {
     let text = Launcher::start(telegrad(["man"]))
         .wait()
         .stdout

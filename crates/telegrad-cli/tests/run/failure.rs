@@ -1,10 +1,10 @@
-//! Workers that fail, and what happens to the others.
+//! Workers that fail, and the end of the others.
 
 use crate::launcher::{Fifo, Launcher, open_pidfd, run_sh, telegrad, wait_for};
 
 #[test]
 fn the_exit_code_is_that_of_the_worker_that_failed() {
-    // The others would go on for long.
+    // The others would run for long.
     let outcome = run_sh("--names a,b,c", "test $RANK = 1 && exit 3; exec sleep 1000").wait();
     assert_eq!(
         outcome.stderr,
@@ -24,7 +24,7 @@ fn a_worker_that_only_fails_a_test_fails_the_world() {
 }
 
 #[test]
-fn a_worker_killed_by_a_signal_is_named_with_the_signal() {
+fn a_worker_killed_by_a_signal_is_reported_with_the_signal() {
     let outcome = run_sh("-n 2", "test $RANK = 0 && kill -9 $$; exec sleep 1000").wait();
     assert_eq!(
         outcome.stderr,
@@ -34,7 +34,7 @@ fn a_worker_killed_by_a_signal_is_named_with_the_signal() {
 }
 
 #[test]
-fn the_others_may_end_in_order() {
+fn the_others_have_time_to_end() {
     let script = "test $RANK = 0 && { read x < $0; exit 1; }
         trap 'echo saved; exit 0' TERM; echo ready; sleep 1000 >/dev/null 2>&1 & echo go > $0; wait";
     let fifo = Fifo::new("others_end");
@@ -65,7 +65,7 @@ fn a_worker_that_does_not_end_in_time_is_killed() {
 }
 
 #[test]
-fn a_program_that_cannot_be_found_is_named() {
+fn a_program_that_cannot_start_is_reported_with_the_reason() {
     for (program, why) in [
         ("no-such-program", "there is no such program in PATH"),
         ("./no-such-program", "No such file or directory (os error 2)"),

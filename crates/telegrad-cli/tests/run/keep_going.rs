@@ -1,25 +1,28 @@
-//! `--keep-going`: workers that fail, and others that go on.
+//! `--keep-going`: workers that fail, and others that continue.
 
 use rustix::process::Signal;
 
 use crate::launcher::{Fifo, run_sh};
 
 #[test]
-fn the_others_go_on_and_the_exit_code_tells_of_the_failure() {
+fn the_others_continue_and_the_exit_code_is_that_of_the_failure() {
     let fifo = Fifo::new("go_on");
     let script = "test $RANK = 1 && exit 3; read x < $0; echo done $x";
     let world = run_sh("--names a,b --keep-going", &fifo.in_script(script));
-    let said = "telegrad: worker `b` (rank 1) exited with status 3";
-    assert_eq!(world.error_line(), format!("{said}; 1 other goes on"));
-    // Only now can the other one end: it has outlived the failure.
+    let message = "telegrad: worker `b` (rank 1) exited with status 3";
+    assert_eq!(world.error_line(), format!("{message}; 1 other goes on"));
+    // The other one can end only now, so it has survived the failure.
     fifo.write("now\n");
     assert_eq!(world.line(), "a | done now");
     let outcome = world.wait();
-    assert_eq!((outcome.code, outcome.stderr), (Some(3), vec![said.to_owned()]));
+    assert_eq!(
+        (outcome.code, outcome.stderr),
+        (Some(3), vec![message.to_owned()])
+    );
 }
 
 #[test]
-fn all_failures_are_named_in_the_order_of_their_ends() {
+fn failures_are_reported_in_the_order_of_their_ends() {
     let fifo = Fifo::new("order");
     let script = "case $RANK in 2) kill -9 $$;; 0) read x < $0; exit 7;; esac; exec sleep 1000";
     let world = run_sh("-n 3 --keep-going", &fifo.in_script(script));
@@ -43,26 +46,30 @@ fn all_failures_are_named_in_the_order_of_their_ends() {
     assert_eq!(
         outcome.code,
         Some(1),
-        "the first was killed, and has no status of its own"
+        "the first was killed by a signal, so it has no status"
     );
 }
 
 #[test]
-fn the_last_worker_leaves_no_others() {
+fn the_failure_of_the_only_worker_reports_no_others() {
     let outcome = run_sh("-n 1 --keep-going", "exit 4").wait();
-    let said = "telegrad: worker `worker0` (rank 0) exited with status 4";
-    assert_eq!(outcome.stderr, [said, said], "when it happened, and at the end");
+    let message = "telegrad: worker `worker0` (rank 0) exited with status 4";
+    assert_eq!(
+        outcome.stderr,
+        [message, message],
+        "once at the failure, and once at the end"
+    );
     assert_eq!(outcome.code, Some(4));
 }
 
 #[test]
-fn a_world_without_failures_ends_well() {
+fn a_world_without_failures_succeeds() {
     let outcome = run_sh("-n 2 --keep-going", "exit 0").wait();
     assert_eq!((outcome.code, outcome.stderr), (Some(0), vec![]));
 }
 
 #[test]
-fn an_interrupt_ends_the_others_also_after_a_failure() {
+fn an_interrupt_after_a_failure_ends_the_others() {
     let script = "test $RANK = 0 && exit 3; trap 'echo got INT; exit 0' INT;
         sleep 1000 >/dev/null 2>&1 & echo ready; wait";
     let world = run_sh("-n 3 --keep-going", script);
@@ -75,7 +82,7 @@ fn an_interrupt_ends_the_others_also_after_a_failure() {
         outcome.stderr,
         ["telegrad: worker `worker0` (rank 0) exited with status 3"]
     );
-    assert_eq!(outcome.code, Some(3), "the others have ended well");
+    assert_eq!(outcome.code, Some(3), "the others have succeeded");
 }
 
 #[test]
@@ -84,7 +91,7 @@ fn an_interrupted_world_exits_like_an_interrupted_program() {
     world.lines(2);
     world.signal(Signal::INT);
     let outcome = world.wait();
-    // Ended by the signal that was passed on: not failures of their own.
+    // The signal that was passed on is not a failure of the workers.
     assert_eq!(outcome.stderr, ["telegrad: ended by signal 2 (SIGINT)"]);
     assert_eq!(outcome.code, Some(130));
 }

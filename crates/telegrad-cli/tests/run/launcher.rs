@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// Far more than anything here takes, less than anybody would wait.
+/// Far longer than any wait here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A started command. Killed when dropped; its workers die with it.
@@ -23,16 +23,16 @@ pub(crate) struct Launcher {
     stderr: Receiver<Vec<u8>>,
 }
 
-/// What a command left behind.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
-    /// The lines that nobody waited for.
+    /// The lines that were not read before.
     pub(crate) stdout: Vec<String>,
     pub(crate) stderr: Vec<String>,
 }
 
-/// `telegrad` with these arguments, its output piped.
+/// `telegrad` with these arguments and pipes for its output.
 pub(crate) fn telegrad<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_telegrad"));
     command
@@ -43,7 +43,7 @@ pub(crate) fn telegrad<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Co
     command
 }
 
-/// `telegrad run OPTIONS -- sh -c SCRIPT`, started.
+/// Starts `telegrad run OPTIONS -- sh -c SCRIPT`.
 pub(crate) fn run_sh(options: &str, script: &str) -> Launcher {
     let args = ["run"]
         .into_iter()
@@ -156,20 +156,20 @@ impl Drop for Fifo {
     }
 }
 
-/// A handle of a process that can be waited for although it is not ours.
+/// Opens a handle to wait for a process that is not a child.
 pub(crate) fn open_pidfd(pid: u32) -> OwnedFd {
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     pidfd_open(pid, PidfdFlags::empty()).unwrap()
 }
 
 /// Waits for the end of a process.
-pub(crate) fn wait_for(pidfd: impl AsFd, what: &str) {
+pub(crate) fn wait_for(pidfd: impl AsFd, name: &str) {
     let limit = Timespec::try_from(LIMIT).unwrap();
     let ready = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&limit)).unwrap();
-    assert_eq!(ready, 1, "{what} did not end within {LIMIT:?}");
+    assert_eq!(ready, 1, "{name} did not end within {LIMIT:?}");
 }
 
-/// Lines as they come, without their ends.
+/// The lines of a stream, without line ends.
 fn lines_of(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, lines) = channel();
     if let Some(stream) = stream {

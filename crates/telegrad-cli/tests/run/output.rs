@@ -1,4 +1,4 @@
-//! What workers print.
+//! The output of workers.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,27 +9,27 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use crate::launcher::{Launcher, open_pidfd, run_sh, telegrad, wait_for};
 
 #[test]
-fn streams_stay_apart() {
+fn standard_output_and_error_stay_separate() {
     let outcome = run_sh("-n 1", "echo out; echo err >&2").wait();
     assert_eq!(outcome.stdout, ["worker0 | out"]);
     assert_eq!(outcome.stderr, ["worker0 | err"]);
 }
 
 #[test]
-fn a_last_line_without_an_end_is_printed() {
+fn a_last_line_without_newline_is_printed() {
     let outcome = run_sh("-n 1", "echo one; printf two").wait();
     assert_eq!(outcome.stdout, ["worker0 | one", "worker0 | two"]);
 }
 
 #[test]
-fn bytes_that_are_no_text_pass() {
+fn bytes_other_than_utf8_are_passed_on() {
     let mut command = telegrad(["run", "-n", "1", "--", "printf", "\\377\\001\\n"]);
     assert_eq!(command.output().unwrap().stdout, b"worker0 | \xff\x01\n");
 }
 
 #[test]
-fn long_lines_of_many_workers_stay_whole() {
-    // Lines longer than a pipe holds, from workers that write at the same time.
+fn long_lines_of_many_workers_are_not_interleaved() {
+    // Lines larger than a pipe buffer, from workers that write concurrently.
     let script = "i=0; while [ $i -lt 20 ]; do printf '%0100000d%s\\n' 7 $TELEGRAD_NAME; i=$((i+1)); done";
     let outcome = run_sh("--names a,b,c,d", script).wait();
     assert_eq!(outcome.stdout.len(), 80);
@@ -44,7 +44,7 @@ fn long_lines_of_many_workers_stay_whole() {
 }
 
 #[test]
-fn nothing_is_lost_when_a_worker_fails_right_after_printing() {
+fn output_before_a_failure_is_complete() {
     let outcome = run_sh("-n 1", "seq 1 20000; exit 3").wait();
     assert_eq!(outcome.stdout.len(), 20_000);
     assert_eq!(outcome.stdout.last().unwrap(), "worker0 | 20000");
@@ -52,7 +52,7 @@ fn nothing_is_lost_when_a_worker_fails_right_after_printing() {
 }
 
 #[test]
-fn workers_go_on_when_nobody_reads_any_more() {
+fn workers_continue_when_the_reader_is_closed() {
     let mut command = telegrad(["run", "-n", "1", "--", "sh", "-c", "seq 1 100000; echo end >&2"]);
     let (reader, writer) = std::io::pipe().unwrap();
     command.stdout(writer);
@@ -64,7 +64,7 @@ fn workers_go_on_when_nobody_reads_any_more() {
 }
 
 #[test]
-fn what_a_worker_leaves_behind_is_ended() {
+fn processes_that_a_worker_leaves_behind_are_killed() {
     // The sleeping process keeps the output open after its worker has ended.
     let world = run_sh("-n 1 --grace 0.1", "sleep 1000 & echo $!; exit 0");
     let left_behind = open_pidfd(world.line().strip_prefix("worker0 | ").unwrap().parse().unwrap());
@@ -94,7 +94,7 @@ fn no_color_is_respected() {
     assert!(text.contains("a | x\r\n") && !text.contains('\x1b'), "{text:?}");
 }
 
-/// What two workers that say `x` look like on a terminal.
+/// The output of two workers that print `x`, on a terminal.
 fn on_a_terminal(no_color: Option<&str>) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&terminal).unwrap();
@@ -106,7 +106,7 @@ fn on_a_terminal(no_color: Option<&str>) -> String {
         .stdout(Stdio::from(inside));
     command.envs(no_color.map(|value| ("NO_COLOR", value)));
     assert_eq!(Launcher::start(command).wait().code, Some(0));
-    // A terminal that nobody has open any more ends in an error after the last byte.
+    // Once all handles of the terminal are closed, reading ends with an error after the last byte.
     let mut bytes = Vec::new();
     let _ = File::from(terminal).read_to_end(&mut bytes);
     String::from_utf8(bytes).unwrap()

@@ -1,4 +1,4 @@
-//! Signals to the launcher, and to nobody else.
+//! Signals to the launcher alone.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::launcher::{Launcher, open_pidfd, run_sh, telegrad, wait_for};
 
-/// A worker that says `ready`, and `got NAME` for a signal. Its sleep must not hold the output open.
+/// A worker that prints `ready`, and `got NAME` for a signal. Its sleep must not hold the output open.
 const POLITE: &str = "trap 'echo got INT; exit 0' INT; trap 'echo got TERM; exit 0' TERM;
     sleep 1000 >/dev/null 2>&1 & echo ready; wait";
 
@@ -46,8 +46,7 @@ fn an_interrupted_world_exits_like_an_interrupted_program() {
 
 #[test]
 fn a_second_interrupt_kills() {
-    // A shell that is about to start a program puts a signal off until that has ended; one in `wait`
-    // does not.
+    // A shell defers a signal while it runs a program in the foreground, but not in `wait`.
     let script = "trap 'echo no' INT; sleep 1000 >/dev/null 2>&1 & echo ready; while :; do wait; done";
     let world = run_sh("-n 2 --grace 1000", script);
     world.lines(2);
@@ -76,7 +75,7 @@ fn the_grace_period_ends_workers_that_ignore_an_interrupt() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_holds_up_no_signal() {
+fn a_blocked_reader_does_not_delay_signals() {
     let mut command = telegrad([
         "run",
         "-n",
@@ -86,7 +85,7 @@ fn a_reader_that_does_not_read_holds_up_no_signal() {
         "-c",
         "trap '' INT; echo go >&2; exec yes",
     ]);
-    // Open and never read.
+    // Open, but never read.
     let (_reader, writer) = std::io::pipe().unwrap();
     command.stdout(writer);
     let world = Launcher::start(command);
@@ -97,7 +96,7 @@ fn a_reader_that_does_not_read_holds_up_no_signal() {
 }
 
 #[test]
-fn a_world_that_was_started_with_nohup_outlives_its_terminal() {
+fn a_world_started_with_nohup_survives_its_terminal() {
     let mut command = Command::new("sh");
     let script = "trap '' HUP; exec \"$@\"";
     let run = telegrad(["run", "-n", "1", "--", "sh", "-c", POLITE]);
@@ -109,14 +108,14 @@ fn a_world_that_was_started_with_nohup_outlives_its_terminal() {
     let world = Launcher::start(command);
     assert_eq!(world.line(), "worker0 | ready");
     world.signal(Signal::HUP);
-    // A launcher that a hangup has ended passes nothing on.
+    // A launcher that had ended on the hangup could not pass this on.
     world.signal(Signal::INT);
     assert_eq!(world.line(), "worker0 | got INT");
     assert_eq!(world.wait().code, Some(0));
 }
 
 #[test]
-fn workers_do_not_outlive_a_launcher_that_is_killed() {
+fn workers_die_with_a_killed_launcher() {
     let world = run_sh("-n 3", "echo $$; trap '' INT TERM HUP; exec sleep 1000");
     let workers: Vec<_> = world
         .lines(3)

@@ -1,9 +1,9 @@
-//! What a worker finds when it is started.
+//! The environment of a worker.
 
 use crate::launcher::run_sh;
 
 #[test]
-fn every_worker_knows_its_rank_the_size_of_the_world_and_its_name() {
+fn every_worker_gets_its_rank_world_size_and_name() {
     let outcome = run_sh(
         "-n 3 --names a,b,c",
         "echo rank $RANK of $WORLD_SIZE as $TELEGRAD_NAME",
@@ -30,13 +30,13 @@ fn names_default_to_worker_and_rank() {
 }
 
 #[test]
-fn names_alone_say_how_many_workers() {
+fn the_number_of_names_is_the_number_of_workers() {
     let world = run_sh("--names ps,trainer", "echo $RANK/$WORLD_SIZE");
     assert_eq!(world.lines(2), ["ps      | 0/2", "trainer | 1/2"]);
 }
 
 #[test]
-fn all_workers_are_told_the_same_address() {
+fn all_workers_get_the_same_address() {
     let world = run_sh("-n 2", "echo $MASTER_ADDR:$MASTER_PORT");
     let lines = world.lines(2);
     let port = lines[0].strip_prefix("worker0 | 127.0.0.1:").unwrap();
@@ -45,13 +45,13 @@ fn all_workers_are_told_the_same_address() {
 }
 
 #[test]
-fn two_worlds_at_once_have_two_ports() {
+fn concurrent_worlds_have_different_ports() {
     let worlds = [(); 2].map(|()| run_sh("-n 1", "echo $MASTER_PORT; exec sleep 1000"));
     assert_ne!(worlds[0].line(), worlds[1].line());
 }
 
 #[test]
-fn workers_read_nothing() {
+fn standard_input_of_workers_is_empty() {
     let world = run_sh("-n 2", "cat; echo end");
     assert_eq!(world.lines(2), ["worker0 | end", "worker1 | end"]);
 }
@@ -62,10 +62,10 @@ fn workers_share_the_cores_unless_told_otherwise() {
     let threads = |workers: usize| (cores / workers).max(1).to_string();
     for workers in [1, 2, 7] {
         let world = run_sh(&format!("-n {workers}"), "echo threads $RAYON_NUM_THREADS");
-        let told = std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| threads(workers));
+        let expected = std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| threads(workers));
         for line in world.lines(workers) {
             assert!(
-                line.ends_with(&format!("threads {told}")),
+                line.ends_with(&format!("threads {expected}")),
                 "{workers} workers: {line}"
             );
         }

@@ -1,7 +1,6 @@
-//! The pages in a browser: that they draw what they are given, without an error.
+//! The pages in a browser: they draw their data without errors.
 //!
-//! Chromium is needed; where there is none, these tests have nothing to say. `.ci/run` installs it. The variable
-//! `TELEGRAD_CHROMIUM` says which program it is, and that there must be one.
+//! Skipped without Chromium, unless the variable `TELEGRAD_CHROMIUM` names the program; `.ci/run` sets it.
 
 mod dashboard;
 mod recording;
@@ -14,8 +13,8 @@ use super::*;
 
 /// The program, if there is one.
 fn browser() -> Option<OsString> {
-    let told = std::env::var_os("TELEGRAD_CHROMIUM");
-    told.or_else(|| {
+    let configured = std::env::var_os("TELEGRAD_CHROMIUM");
+    configured.or_else(|| {
         let usual = ["chromium", "chromium-browser", "google-chrome"];
         let found = usual
             .into_iter()
@@ -24,23 +23,23 @@ fn browser() -> Option<OsString> {
     })
 }
 
-/// A process that does not go on after the test.
-pub(super) struct Ended(pub(super) Child);
+/// A child process; killed on drop.
+pub(super) struct KillOnDrop(pub(super) Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Loads a page, lets it run for seven seconds of its own clock, and gives what it has become and what it has said to its
-/// console. Nothing without a browser.
+/// Loads a page, lets it run for seven seconds of virtual time, and returns its document and its console output. `None` without a
+/// browser.
 #[track_caller]
 fn loaded(url: &str) -> Option<(String, String)> {
     let browser = browser()?;
     let folder = tempfile::tempdir().unwrap();
-    let [page, said] = ["page", "said"].map(|name| folder.path().join(name));
+    let [page, log] = ["page", "log"].map(|name| folder.path().join(name));
     let process = Command::new(&browser)
         .args([
             "--headless=new",
@@ -57,27 +56,27 @@ fn loaded(url: &str) -> Option<(String, String)> {
         .args(["--enable-logging=stderr", "--window-size=1400,900"])
         .args(["--virtual-time-budget=7000", "--dump-dom", url])
         .stdout(File::create(&page).unwrap())
-        .stderr(File::create(&said).unwrap())
+        .stderr(File::create(&log).unwrap())
         .spawn();
-    let mut process = Ended(process.unwrap_or_else(|error| panic!("{browser:?}: {error}")));
+    let mut process = KillOnDrop(process.unwrap_or_else(|error| panic!("{browser:?}: {error}")));
     let read = |path| text(&std::fs::read(path).unwrap());
     until(|| {
         let ended = process.0.try_wait().unwrap();
-        ended.ok_or_else(|| format!("{url} is not shown: {}", read(&said)))
+        ended.ok_or_else(|| format!("{url} was not loaded: {}", read(&log)))
     });
-    let (page, said) = (read(&page), read(&said));
-    assert!(page.contains("</html>"), "there is no page: {said}");
-    let console = said.lines().filter(|line| line.contains("CONSOLE"));
+    let (page, log) = (read(&page), read(&log));
+    assert!(page.contains("</html>"), "no page was loaded: {log}");
+    let console = log.lines().filter(|line| line.contains("CONSOLE"));
     Some((page, console.collect::<Vec<_>>().join("\n")))
 }
 
-/// What is between the first of one text and the next of another.
+/// The text between the first occurrence of `from` and the next one of `to`.
 pub(crate) fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
     let rest = page.split_once(from).map_or("", |(_, rest)| rest);
     rest.split_once(to).map_or("", |(found, _)| found)
 }
 
-/// A number that a page has as an attribute.
+/// A number in a data attribute of a page.
 #[track_caller]
 fn number(page: &str, attribute: &str) -> f64 {
     let value = between(page, &format!("data-{attribute}=\""), "\"");
@@ -86,15 +85,15 @@ fn number(page: &str, attribute: &str) -> f64 {
         .unwrap_or_else(|_| panic!("data-{attribute} is {value:?}"))
 }
 
-/// The page, with something that it does a while after it has begun. It paints by the clock: the browser has one of its own that
-/// is ahead of its screen.
+/// Adds a script that runs a while after the start. Painting is driven by timers, because the virtual time of the browser is ahead of
+/// its frames.
 fn with_script(page: &str, script: &str) -> String {
     let clock = "<script>window.requestAnimationFrame = (paint) => setTimeout(paint, 16);</script><style>";
     let script = format!("<script>setTimeout(() => {{ {script} }}, 2500);</script></body>");
     page.replacen("<style>", clock, 1).replacen("</body>", &script, 1)
 }
 
-/// Counts the pixels of a canvas that are in a colour, and not grey as frames and text are.
+/// A script that counts the coloured pixels of a canvas; frames and text are grey.
 fn count_colours(canvas: &str, attribute: &str) -> String {
     format!(
         "{{ const canvas = document.querySelector('{canvas}'), pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data; \

@@ -1,6 +1,6 @@
-//! `telegrad doctor`, with worlds of this very process to look at (S46).
+//! `telegrad doctor` on worlds of this process (S59).
 //!
-//! Those that are stuck stay so until the process ends, so that however slow the machine is, there is time to look.
+//! Deadlocked worlds stay so until the process ends, so that slow machines have enough time.
 
 mod waiting;
 
@@ -15,23 +15,23 @@ use telegrad::status;
 use super::{LIMIT, PROGRAM, Running, text, until};
 use waiting::*;
 
-/// What a worker does.
+/// The program of a worker.
 type Body = Box<dyn FnOnce(&World) + Send>;
 
-/// A world of workers `a`, `b` and `c`, of which `a` does something that does not end; its number.
-fn world(place: &str, body: impl FnOnce(&World) + Send + 'static) -> String {
+/// Starts a world of workers `a`, `b` and `c`, of which `a` runs a program; returns the id of the world.
+fn world(name: &str, body: impl FnOnce(&World) + Send + 'static) -> String {
     let nothing = || Box::new(|_: &World| ()) as Body;
-    world_of(place, [Box::new(body), nothing(), nothing()])
+    world_of(name, [Box::new(body), nothing(), nothing()])
 }
 
-/// A world of workers `a`, `b` and `c` that do this; its number.
-fn world_of(place: &str, bodies: [Body; 3]) -> String {
+/// Starts a world of workers `a`, `b` and `c` with these programs; returns the id of the world.
+fn world_of(world_name: &str, bodies: [Body; 3]) -> String {
     let (sender, number) = channel();
     for ((rank, name), body) in ["a", "b", "c"].into_iter().enumerate().zip(bodies) {
         let options = Options {
-            init_method: format!("mem://{place}?rank={rank}&world_size=3"),
+            init_method: format!("mem://{world_name}?rank={rank}&world_size=3"),
             show_status: true,
-            // So that they can be held up.
+            // Small, so that requests have to queue.
             num_worker_threads: 1,
             window: 64 << 10,
             ..Options::default()
@@ -39,10 +39,10 @@ fn world_of(place: &str, bodies: [Body; 3]) -> String {
         let sender = sender.clone();
         thread::spawn(move || {
             let world = telegrad::init_with(name, options).unwrap();
-            // Those that come later are not listened to.
+            // The receiver takes only the first.
             let _ = sender.send(format!("{:x}", world.status().world));
             body(&world);
-            // It may be long in coming: the process does not wait for it.
+            // May not return: the process does not wait for it.
             let _ = world.shutdown();
         });
     }
@@ -57,26 +57,26 @@ pub(super) fn doctor(args: &[&str]) -> Output {
         .expect("it starts")
 }
 
-/// Asks about a world until the exit code is this one; what it says then.
-fn says(code: i32, world: &str, older: &str) -> String {
+/// Runs `doctor` on a world until it exits with this code; returns the report.
+fn report_with_code(code: i32, world: &str, older: &str) -> String {
     until(|| {
         let output = doctor(&["--world", world, "--older", older]);
-        let said = text(&output.stdout);
+        let report = text(&output.stdout);
         match output.status.code() {
-            Some(found) if found == code => Ok(said),
-            found => Err(format!("{found:?}\n{said}{}", text(&output.stderr))),
+            Some(found) if found == code => Ok(report),
+            found => Err(format!("{found:?}\n{report}{}", text(&output.stderr))),
         }
     })
 }
 
-/// Asks until it says this, with this exit code.
-fn says_that(code: i32, world: &str, expected: &str) -> String {
+/// Runs `doctor` until it exits with this code and its report has this text.
+fn report_with_text(code: i32, world: &str, expected: &str) -> String {
     until(|| {
-        let said = says(code, world, "0.3");
-        if said.contains(expected) {
-            Ok(said)
+        let report = report_with_code(code, world, "0.3");
+        if report.contains(expected) {
+            Ok(report)
         } else {
-            Err(format!("no {expected} in\n{said}"))
+            Err(format!("no {expected} in\n{report}"))
         }
     })
 }
@@ -86,7 +86,7 @@ fn of(function: &str) -> String {
 }
 
 #[test]
-fn a_cycle_is_named() {
+fn a_cycle_is_reported() {
     let stuck = world("cycle", |world| {
         let slot = world.remote("a", Slot::new, ()).unwrap();
         let _ = slot.rpc_sync(Slot::first, (slot.clone(),));
@@ -99,21 +99,21 @@ fn a_cycle_is_named() {
         of("third"),
         of("Slot::last"),
     );
-    let said = says_that(4, &stuck, &cycle);
-    assert!(said.starts_with("3 of 3 workers answer"), "{said}");
-    let leaving = "2 of 3 workers wait in the shutdown for all others: `b`, `c`";
-    assert!(said.contains(leaving), "{said}");
+    let report = report_with_text(4, &stuck, &cycle);
+    assert!(report.starts_with("3 of 3 workers answer"), "{report}");
+    let leaving = "2 of 3 workers are in shutdown and wait for the others: `b`, `c`";
+    assert!(report.contains(leaving), "{report}");
     for line in [
-        "`a` has been waiting for ",
+        "`a` has waited for ",
         "  for `views::doctor::waiting::Slot::first` on `a`",
         "      for `views::doctor::waiting::third` on `c`",
         "which has not begun",
     ] {
-        assert!(said.contains(line), "no {line} in\n{said}");
+        assert!(report.contains(line), "no {line} in\n{report}");
     }
 }
 
-/// Has an egg laid that needs itself; a reference to it.
+/// Creates a value whose constructor waits for the value itself.
 fn endless(world: &World) -> Result<RRef<Egg>> {
     let nest = world.remote("c", Nest::build, ())?;
     let egg = world.remote("b", Egg::lay, (nest.clone(),))?;
@@ -131,30 +131,30 @@ fn cycle_of_an_egg() -> String {
 }
 
 #[test]
-fn a_cycle_is_named_that_somebody_waits_for() {
+fn a_cycle_that_a_caller_waits_for_is_reported() {
     let endless = world("awaited", |world| {
         let egg = endless(world).unwrap();
         let _ = egg.rpc_sync(Egg::hatch, ());
     });
-    let said = says_that(4, &endless, &cycle_of_an_egg());
+    let report = report_with_text(4, &endless, &cycle_of_an_egg());
     assert!(
-        said.contains("for `views::doctor::waiting::Egg::lay` on `b`, which makes it since"),
-        "{said}"
+        report.contains("for `views::doctor::waiting::Egg::lay` on `b`, requested "),
+        "{report}"
     );
 }
 
 #[test]
-fn a_cycle_is_named_that_nobody_waits_for() {
+fn a_cycle_that_no_caller_waits_for_is_reported() {
     let endless = world("unattended", |world| {
         let _egg = endless(world).unwrap();
         GATE.wait();
     });
-    says_that(4, &endless, &cycle_of_an_egg());
+    report_with_text(4, &endless, &cycle_of_an_egg());
 }
 
 #[test]
-fn a_cycle_is_named_that_goes_by_way_of_room() {
-    let full = world("room", |world| {
+fn a_cycle_through_credit_is_reported() {
+    let full = world("credit", |world| {
         let slot = world.remote("b", Slot::new, ()).unwrap();
         let _ = slot.rpc_sync(Slot::ask, (slot.clone(),));
     });
@@ -164,109 +164,109 @@ fn a_cycle_is_named_that_goes_by_way_of_room() {
         of("Slot::ask"),
         of("flood"),
     );
-    let said = says_that(4, &full, &cycle);
-    assert_eq!(said.matches("cycle: ").count(), 1, "{said}");
+    let report = report_with_text(4, &full, &cycle);
+    assert_eq!(report.matches("cycle: ").count(), 1, "{report}");
     assert!(
-        said.contains("which has not been sent: there is no room for more calls there"),
-        "{said}"
+        report.contains("which has not been sent: it waits for credit from the callee"),
+        "{report}"
     );
 }
 
 #[test]
-fn what_only_takes_long_is_no_cycle() {
+fn a_slow_call_is_not_a_cycle() {
     let slow = world("slow", |world| world.rpc_sync("b", hold, ()).unwrap());
-    let said = says(3, &slow, "0.2");
+    let report = report_with_code(3, &slow, "0.2");
     assert!(
-        said.contains("for `views::doctor::waiting::hold` on `b`") && said.contains("which runs"),
-        "{said}"
+        report.contains("for `views::doctor::waiting::hold` on `b`") && report.contains("which runs"),
+        "{report}"
     );
-    assert!(!said.contains("cycle"), "{said}");
-    let said = says(0, &slow, "1000");
-    assert!(said.contains("nothing has been under way for long"), "{said}");
+    assert!(!report.contains("cycle"), "{report}");
+    let report = report_with_code(0, &slow, "1000");
+    assert!(report.contains("no call has been in flight for long"), "{report}");
 }
 
 #[test]
-fn what_is_not_waited_for_is_no_cycle() {
+fn calls_without_a_waiter_are_not_a_cycle() {
     let busy = world("busy", |world| {
         let slot = world.remote("b", Slot::new, ()).unwrap();
-        slot.rpc_sync(Slot::go_on, (slot.clone(),)).unwrap();
+        slot.rpc_sync(Slot::proceed, (slot.clone(),)).unwrap();
     });
-    // Until all three calls are old.
-    let said = until(|| {
-        let said = says(3, &busy, "0.3");
-        let last = said
+    // Waits until all three calls are old.
+    let report = until(|| {
+        let report = report_with_code(3, &busy, "0.3");
+        let last = report
             .matches("for `views::doctor::waiting::Slot::last` on `b`")
             .count();
-        if last == 2 { Ok(said) } else { Err(said) }
+        if last == 2 { Ok(report) } else { Err(report) }
     });
-    // Not even a possible one: what waits for its turn holds nothing.
-    assert!(!said.contains("cycle"), "{said}");
-    assert!(said.contains("`b` has had a call under way for "), "{said}");
+    // Not even a possible one: a call that waits for its turn holds nothing.
+    assert!(!report.contains("cycle"), "{report}");
+    assert!(report.contains("`b` has had a call in flight for "), "{report}");
 }
 
 #[test]
-fn what_comes_back_to_where_it_began_may_be_a_cycle() {
+fn a_chain_that_returns_to_its_start_is_a_possible_cycle() {
     let back = world("back", |world| {
         let _ = world.rpc_sync("b", round, (vec!["c".to_owned(), "a".to_owned()],));
     });
-    let said = says_that(
+    let report = report_with_text(
         3,
         &back,
         "possible cycle: `a` waits for `views::doctor::waiting::round` on `b` waits for `views::doctor::waiting::round` on `c` waits for \
-         `views::doctor::waiting::round` on `a`: if that waits there for anything that the first holds, a lock say, none of them can go \
-         on",
+         `views::doctor::waiting::round` on `a`: if the last call waits for a resource that the first holds, such as a lock, none of them can \
+         proceed",
     );
-    assert!(!said.contains("\ncycle"), "{said}");
+    assert!(!report.contains("\ncycle"), "{report}");
 }
 
 #[test]
-fn what_waits_for_a_thread_is_no_cycle() {
+fn a_wait_for_a_thread_is_not_a_cycle() {
     let busy = world("thread", |world| {
         let slot = world.remote("b", Slot::new, ()).unwrap();
         let look = slot.rpc_async(Slot::look, (slot.clone(),)).unwrap();
-        // It takes the thread that the other gives back while it waits.
+        // Takes the thread that the other call releases while it waits.
         let hold = world.rpc_async("b", hold, ()).unwrap();
         let _ = (look.wait(), hold.wait());
     });
-    let said = until(|| {
-        let said = says(3, &busy, "0.3");
+    let report = until(|| {
+        let report = report_with_code(3, &busy, "0.3");
         let queued = "which has not begun: it waits for a thread";
-        if said.contains(&format!("for {} on `b`", of("Slot::glance"))) && said.contains(queued) {
-            Ok(said)
+        if report.contains(&format!("for {} on `b`", of("Slot::glance"))) && report.contains(queued) {
+            Ok(report)
         } else {
-            Err(said)
+            Err(report)
         }
     });
-    assert!(!said.contains("cycle"), "{said}");
+    assert!(!report.contains("cycle"), "{report}");
 }
 
 #[test]
-fn what_is_not_waited_for_any_more_is_no_cycle() {
+fn a_call_given_up_is_not_a_cycle() {
     let busy = world("given-up", |world| {
         let slot = world.remote("b", Slot::new, ()).unwrap();
         slot.rpc_sync(Slot::give_up, (slot.clone(),)).unwrap();
     });
-    let said = says_that(3, &busy, &format!("for {} on `b`", of("Slot::last")));
-    assert!(!said.contains("cycle"), "{said}");
+    let report = report_with_text(3, &busy, &format!("for {} on `b`", of("Slot::last")));
+    assert!(!report.contains("cycle"), "{report}");
 }
 
 #[test]
-fn a_barrier_that_somebody_does_not_come_to_is_told() {
+fn a_barrier_with_a_missing_worker_is_reported() {
     let wait = || Box::new(|world: &World| drop(world.barrier())) as Body;
     let other = Box::new(|_: &World| GATE.wait());
     let missing = world_of("barrier", [wait(), other, wait()]);
-    let said = says_that(
+    let report = report_with_text(
         3,
         &missing,
-        "`a`, `c` have been waiting for all others, at a barrier or in a gathering, for ",
+        "`a`, `c` have waited at a barrier or in a gather for ",
     );
-    assert!(said.contains(" s: `b` has not come\n"), "{said}");
-    assert!(!said.contains("nothing has been under way"), "{said}");
+    assert!(report.contains(" s: `b` has not arrived\n"), "{report}");
+    assert!(!report.contains("no call has been in flight"), "{report}");
 }
 
 #[test]
-fn worlds_of_one_process_are_told_apart() {
-    let numbers = ["one", "other"].map(|place| world(place, |_| GATE.wait()));
+fn worlds_of_one_process_are_distinguished_by_id() {
+    let numbers = ["one", "other"].map(|name| world(name, |_| GATE.wait()));
     let process = std::process::id().to_string();
     let either = until(|| {
         let output = doctor(&[&process]);
@@ -279,29 +279,26 @@ fn worlds_of_one_process_are_told_apart() {
     });
     assert!(either.contains("there are several worlds"), "{either}");
     for number in &numbers {
-        let said = says(0, number, "1000");
-        assert!(said.starts_with("3 of 3 workers answer"), "{said}");
+        let report = report_with_code(0, number, "1000");
+        assert!(report.starts_with("3 of 3 workers answer"), "{report}");
     }
-    let gone = doctor(&["--world", "0"]);
-    assert_eq!(gone.status.code(), Some(1));
-    let errors = text(&gone.stderr);
-    assert!(
-        errors.contains("world 0 has no worker that can be seen"),
-        "{errors}"
-    );
+    let unknown = doctor(&["--world", "0"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    let errors = text(&unknown.stderr);
+    assert!(errors.contains("no worker of world 0 was found"), "{errors}");
 }
 
-/// A process that is stopped neither answers nor holds up those that ask the others.
+/// A stopped process does not answer, and does not delay the answers of the others.
 #[test]
-fn a_worker_that_is_stopped_is_said_to_be_silent() {
+fn a_stopped_worker_is_reported_as_silent() {
     let running = Running::start(&[]);
     let of_run = running.process();
     until(|| {
-        let said = text(&doctor(&[&of_run]).stdout);
-        if said.starts_with("2 of 2 workers answer") {
+        let report = text(&doctor(&[&of_run]).stdout);
+        if report.starts_with("2 of 2 workers answer") {
             Ok(())
         } else {
-            Err(said)
+            Err(report)
         }
     });
     let processes = status::processes().unwrap();
@@ -318,17 +315,17 @@ fn a_worker_that_is_stopped_is_said_to_be_silent() {
         kill_process(process, signal).unwrap();
     };
     signal(server.process, Signal::STOP);
-    // More often than there is room for connections that nobody accepts would be too often; a few times must do.
+    // Three times: each request occupies the accept queue of the stopped process, which is bounded.
     for _ in 0..3 {
-        let said = text(&doctor(&[&of_run]).stdout);
-        assert!(said.starts_with("1 of 2 workers answer"), "{said}");
-        assert!(said.contains("no answer from rank "), "{said}");
+        let report = text(&doctor(&[&of_run]).stdout);
+        assert!(report.starts_with("1 of 2 workers answer"), "{report}");
+        assert!(report.contains("no answer from rank "), "{report}");
     }
-    // Where nobody answers, those that might are named.
+    // If no process answers, the error names the silent ones.
     ours().for_each(|worker| signal(worker.process, Signal::STOP));
-    let said = doctor(&[&of_run]);
-    let errors = text(&said.stderr);
-    assert_eq!(said.status.code(), Some(1), "{errors}");
+    let report = doctor(&[&of_run]);
+    let errors = text(&report.stderr);
+    assert_eq!(report.status.code(), Some(1), "{errors}");
     assert!(
         errors.contains("does not answer")
             && ours().all(|worker| errors.contains(&worker.process.to_string())),

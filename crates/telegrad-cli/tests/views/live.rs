@@ -1,4 +1,4 @@
-//! A world looked at while it runs: `telegrad top` in a terminal, and `run --dashboard`.
+//! Running worlds: `telegrad top` in a terminal, and `run --dashboard`.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
     let address = running.dashboard();
     assert!(
         address.starts_with("127.0.0.1:"),
-        "on this machine only: {address}"
+        "not a loopback address: {address}"
     );
     let (head, page) = get(&address, "/");
     let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'";
@@ -24,7 +24,7 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
     let status = until(|| {
         let status: Value = serde_json::from_str(&get(&address, "/status.json").1).unwrap();
         let has_latency = status["world"][0]["latency"][0]["counts"][0][1].as_u64() > Some(0);
-        // Both have made or served something, and both have answered in time.
+        // Both have calls, and both have answered in time.
         let has_both = status["world"][1]["counters"]["calls_served"].as_u64() > Some(0);
         if has_latency && has_both {
             Ok(status)
@@ -61,18 +61,18 @@ fn the_dashboard_shows_workers_rates_and_metrics() {
     ] {
         assert!(metrics.contains(shown), "no {shown} in\n{metrics}");
     }
-    assert_is_for_prometheus(&metrics);
+    assert_valid_metrics(&metrics);
 }
 
-/// The server of the demo is in the shutdown from the start: that is no call that takes long.
+/// The server of the demo is in shutdown from the start.
 #[test]
-fn the_dashboard_does_not_show_waiting_in_the_shutdown() {
+fn the_dashboard_does_not_show_calls_of_a_shutdown() {
     let mut running = Running::start(&["--dashboard"]);
     let address = running.dashboard();
     until(|| {
-        let said = text(&super::doctor::doctor(&[&running.process()]).stdout);
-        let is_leaving = said.contains("1 of 2 workers wait in the shutdown for all others: `server`");
-        if is_leaving { Ok(()) } else { Err(said) }
+        let report = text(&super::doctor::doctor(&[&running.process()]).stdout);
+        let is_leaving = report.contains("1 of 2 workers are in shutdown and wait for the others: `server`");
+        if is_leaving { Ok(()) } else { Err(report) }
     });
     let status: Value = serde_json::from_str(&get(&address, "/status.json").1).unwrap();
     let calls = status["calls"].as_array().unwrap().iter();
@@ -83,12 +83,12 @@ fn the_dashboard_does_not_show_waiting_in_the_shutdown() {
     assert_eq!(of_shutdown, [""; 0], "{status}");
 }
 
-/// That every line is a comment or a number, and that what has numbers is described before.
-fn assert_is_for_prometheus(metrics: &str) {
-    let mut described = Vec::new();
+/// Checks that every line is a comment or a sample, and that the type of each sample is declared before.
+fn assert_valid_metrics(metrics: &str) {
+    let mut declared = Vec::new();
     for line in metrics.lines() {
-        if let Some(described_as) = line.strip_prefix("# TYPE ") {
-            described.extend(described_as.split(' ').next());
+        if let Some(declaration) = line.strip_prefix("# TYPE ") {
+            declared.extend(declaration.split(' ').next());
         }
         if line.starts_with('#') {
             continue;
@@ -101,14 +101,14 @@ fn assert_is_for_prometheus(metrics: &str) {
             let rest = name.strip_prefix(*whole);
             rest.is_some_and(|rest| ["", "_bucket", "_sum", "_count"].contains(&rest))
         };
-        assert!(described.iter().any(is_part), "{line}");
+        assert!(declared.iter().any(is_part), "{line}");
     }
     assert!(metrics.ends_with('\n'));
 }
 
-/// A page of elsewhere that leads its name here does not get to read what is served.
+/// DNS rebinding: a foreign page whose name resolves to this machine must not read the dashboard.
 #[test]
-fn the_dashboard_is_not_for_names_of_elsewhere() {
+fn the_dashboard_refuses_foreign_host_names() {
     let mut running = Running::start(&["--dashboard"]);
     let address = running.dashboard();
     for path in ["/", "/status.json", "/metrics"] {
@@ -118,18 +118,21 @@ fn the_dashboard_is_not_for_names_of_elsewhere() {
     }
 }
 
-/// A terminal, which is gone when this is dropped.
+/// A terminal; closed on drop.
 pub(crate) struct Terminal(String);
 
 impl Terminal {
-    /// One that runs this; nothing where there is no tmux. `TELEGRAD_TMUX` says that there must be.
+    /// Starts a terminal that runs a command; `None` without tmux, which `TELEGRAD_TMUX` requires.
     pub(crate) fn run(name: &str, command: &str) -> Option<Self> {
         Self::of_size(name, command, ("140", "30"))
     }
 
     fn of_size(name: &str, command: &str, (width, height): (&str, &str)) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
-            assert!(std::env::var_os("TELEGRAD_TMUX").is_none(), "there is no tmux");
+            assert!(
+                std::env::var_os("TELEGRAD_TMUX").is_none(),
+                "tmux is not installed"
+            );
             return None;
         }
         let terminal = Self(format!("telegrad-{name}-{}", std::process::id()));
@@ -157,7 +160,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p", "-t", "it"])
     }
 
-    /// Waits until all of this is on the screen; what is.
+    /// Waits until all of these texts are on the screen; returns the screen.
     pub(crate) fn shows(&self, expected: &[&str]) -> String {
         until(|| {
             let screen = self.screen();
@@ -176,7 +179,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A command that looks at a world. Until there is one to look at, `top` says so and ends.
+/// A command that runs `top` until it finds the world.
 fn top_of(running: &Running) -> String {
     format!(
         "for i in $(seq 600); do {PROGRAM} top {} --interval 0.2 && break; sleep 0.1; done; echo it has ended; sleep 60",
@@ -185,7 +188,7 @@ fn top_of(running: &Running) -> String {
 }
 
 #[test]
-fn top_shows_a_world_in_a_terminal_until_q_is_pressed() {
+fn top_shows_a_world_until_q_is_pressed() {
     let running = Running::start(&[]);
     let Some(terminal) = Terminal::run("top", &top_of(&running)) else {
         return;
@@ -197,8 +200,8 @@ fn top_shows_a_world_in_a_terminal_until_q_is_pressed() {
         "made/s",
         "calls/s",
         "client → server",
-        "who waits for whom",
-        // What has happened is drawn.
+        "wait chains",
+        // A sparkline.
         "█",
     ]);
     assert!(screen.contains("µs") || screen.contains("ms"), "{screen}");
@@ -219,25 +222,24 @@ fn top_fits_a_terminal_of_the_usual_size() {
         "made/s ",
         "p99 ",
         "out B/s",
-        "who waits for whom",
+        "wait chains",
     ]);
 }
 
 #[test]
-fn top_says_so_when_its_world_ends() {
+fn top_reports_the_end_of_its_world() {
     let running = Running::start(&[]);
     let Some(terminal) = Terminal::run("end", &top_of(&running)) else {
         return;
     };
     terminal.shows(&["2 of 2 workers"]);
     drop(running);
-    let screen = terminal.shows(&["has no worker that can be seen"]);
-    assert!(screen.contains("server"), "what was seen last stays: {screen}");
+    let screen = terminal.shows(&["was found"]);
+    assert!(screen.contains("server"), "the last snapshot stays: {screen}");
 }
 
-/// Whatever other worlds come: it has begun with one.
 #[test]
-fn top_stays_with_its_world() {
+fn top_stays_with_its_world_when_another_one_appears() {
     let demo = format!("{PROGRAM} demo split-learning --epochs 100000");
     let both = format!("{demo} & while [ ! -e go ]; do sleep 0.05; done; {demo}");
     let running = Running::program(&[], &["sh", "-c", &both]);
@@ -251,7 +253,7 @@ fn top_stays_with_its_world() {
         let are_two = errors.contains("there are several worlds");
         if are_two { Ok(()) } else { Err(errors) }
     });
-    // What it shows changes with every look.
+    // The screen changes with every snapshot.
     for _ in 0..3 {
         let before = terminal.screen();
         let after = until(|| {
@@ -262,9 +264,8 @@ fn top_stays_with_its_world() {
     }
 }
 
-/// Whoever ends it, the terminal is as it was.
 #[test]
-fn top_gives_the_terminal_back_when_it_is_ended() {
+fn top_restores_the_terminal_when_a_signal_ends_it() {
     let running = Running::start(&[]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("process");
@@ -273,7 +274,7 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
         file.display(),
         running.process()
     );
-    // Until there is a world to look at, it says so and ends. The next time waits for a key: it would hide what the one before has left.
+    // Retries until the world is found. Waits for a key between runs, so that the next one does not cover the result of the last.
     let top = format!(
         "for time in 1 2 3; do for i in $(seq 600); do {top} && break; sleep 0.1; done; \
          stty -a | grep -q ' echo ' && echo it echoes; read key; clear; done; {top}; sleep 60"
@@ -290,23 +291,23 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
         terminal.tmux(&["send-keys", "-t", "it", "Enter"]);
     }
 
-    // Once more, and the terminal goes first.
+    // Finally, the terminal is closed first.
     terminal.shows(&["telegrad top: 2 of 2 workers"]);
     let process = std::fs::read_to_string(&file).unwrap();
     drop(terminal);
     until(|| {
         let state = std::fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
-        // Where nobody takes note of its end, it stays in the list.
+        // A zombie counts as ended.
         if state.is_empty() || state.contains(" Z ") {
             Ok(())
         } else {
-            Err(format!("it goes on without a terminal: {state}"))
+            Err(format!("it still runs without a terminal: {state}"))
         }
     });
 }
 
 #[test]
-fn the_dashboard_listens_where_it_is_told_to() {
+fn the_dashboard_listens_at_the_given_address() {
     let mut running = Running::start(&["--dashboard", "127.0.0.2:0"]);
     let address = running.dashboard();
     assert!(address.starts_with("127.0.0.2:"), "{address}");
@@ -323,20 +324,17 @@ fn the_dashboard_listens_where_it_is_told_to() {
         .unwrap();
     let errors = text(&program.stderr);
     assert!(
-        !program.status.success() && errors.contains("put `--` before the program"),
+        !program.status.success() && errors.contains("put `--` before it"),
         "{errors}"
     );
 }
 
 #[test]
-fn without_a_world_there_is_nothing_to_see() {
-    for (command, said) in [
-        ("top", "has no worker that can be seen"),
-        ("doctor", "has no worker that can be seen"),
-    ] {
+fn top_and_doctor_fail_without_a_world() {
+    for command in ["top", "doctor"] {
         let output = Command::new(PROGRAM).args([command, "1"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(errors.contains(said), "{errors}");
+        assert!(errors.contains("no worker of process 1 was found"), "{errors}");
     }
 }

@@ -1,4 +1,4 @@
-//! What people see of worlds: recordings, and worlds that run.
+//! The commands that show worlds: recordings, and running worlds.
 
 mod browser;
 mod doctor;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_telegrad");
 
-/// Longer than anything takes on a machine that is busy with other tests.
+/// Longer than any wait takes on a machine that is busy with other tests.
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// The command with these arguments, in a folder.
@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command prints that goes well.
+/// Runs a command that must succeed; returns its standard output.
 #[track_caller]
 fn printed(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
@@ -60,19 +60,19 @@ fn record(folder: &Path, file: &str) -> Output {
     output
 }
 
-/// Asks until the answer is right.
-fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
+/// Repeats a check until it succeeds; panics with its last error at the time limit.
+fn until<T>(mut check: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
-        match look() {
+        match check() {
             Ok(found) => return found,
-            Err(seen) => assert!(Instant::now() < end, "{seen}"),
+            Err(error) => assert!(Instant::now() < end, "{error}"),
         }
         thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// What is answered there to whoever knows it under this name.
+/// Sends a GET request with this `Host`; returns the whole response.
 fn answer(address: &str, host: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -86,7 +86,7 @@ fn answer(address: &str, host: &str, path: &str) -> String {
     answer
 }
 
-/// The head and the body of what is served there.
+/// Sends a GET request that must succeed; returns head and body.
 fn get(address: &str, path: &str) -> (String, String) {
     let answer = answer(address, address, path);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -94,14 +94,14 @@ fn get(address: &str, path: &str) -> (String, String) {
     (head.to_lowercase(), body.to_owned())
 }
 
-/// That a page is all that is needed to show it.
+/// Checks that a page is self-contained.
 fn assert_needs_no_network(page: &str) {
     for fetched in ["https://", "src=\"", "href=\"http", "@import"] {
-        assert!(!page.contains(fetched), "it has {fetched}");
+        assert!(!page.contains(fetched), "the page has {fetched}");
     }
 }
 
-/// A training run of a client and a server under `telegrad run`, ended when this is dropped.
+/// A training run of a client and a server under `telegrad run`; killed on drop.
 struct Running {
     run: Child,
     errors: BufReader<ChildStderr>,
@@ -114,7 +114,7 @@ impl Running {
         Self::program(more, &demo)
     }
 
-    /// One that runs this, once: the demo starts its second process itself.
+    /// Runs a program once: the demo starts its second process itself.
     fn program(more: &[&str], program: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let once = ["-n", "1", "--"];
@@ -136,7 +136,7 @@ impl Running {
     }
 }
 
-/// Where the dashboard of a launcher is, as it says first of all.
+/// Reads the address of the dashboard from the first line of a launcher.
 fn dashboard_of(errors: &mut BufReader<ChildStderr>) -> String {
     let mut line = String::new();
     errors.read_line(&mut line).unwrap();

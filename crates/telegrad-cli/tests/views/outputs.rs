@@ -1,4 +1,4 @@
-//! What `telegrad trace` writes: whole, or not at all, and not over what nobody has named.
+//! Output files of `telegrad trace`: complete or unchanged, and replaced only if named.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,7 +22,7 @@ fn recording(folder: &Path, file: &str) -> String {
     content
 }
 
-/// What is in a folder, hidden or not.
+/// The files in a folder, hidden ones included.
 fn files(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries
@@ -32,28 +32,31 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What a command says that cannot do what it is asked to.
+/// Runs a command that must fail; returns its standard error.
 #[track_caller]
-fn refused(command: &mut Command) -> String {
+fn failed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     text(&output.stderr)
 }
 
 #[test]
-fn a_recording_that_is_merged_onto_itself_is_there_whatever_happens() {
+fn a_merge_onto_its_input_replaces_it_only_when_complete() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let before = recording(folder, "in.jsonl");
-    // As if the disk was full: files of more than one block are refused.
+    // Simulates a full disk: files of more than one block are refused.
     let script =
         format!("trap '' XFSZ; ulimit -f 1; exec {PROGRAM} trace merge in.jsonl in.jsonl -o in.jsonl");
-    let said = refused(Command::new("sh").args(["-c", &script]).current_dir(folder));
-    assert!(said.contains("cannot write in.jsonl: File too large"), "{said}");
+    let messages = failed(Command::new("sh").args(["-c", &script]).current_dir(folder));
+    assert!(
+        messages.contains("cannot write in.jsonl: File too large"),
+        "{messages}"
+    );
     assert_eq!(fs::read_to_string(folder.join("in.jsonl")).unwrap(), before);
     assert_eq!(files(folder), ["in.jsonl"], "nothing is left behind");
 
-    // With room for it, it is written, and whoever may read it still may.
+    // Without the limit, the file is written and keeps its permissions.
     let private = fs::Permissions::from_mode(0o640);
     fs::set_permissions(folder.join("in.jsonl"), private).unwrap();
     symlink("in.jsonl", folder.join("link.jsonl")).unwrap();
@@ -66,12 +69,12 @@ fn a_recording_that_is_merged_onto_itself_is_there_whatever_happens() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o640);
-    assert!(folder.join("link.jsonl").is_symlink(), "it leads there still");
+    assert!(folder.join("link.jsonl").is_symlink(), "the link is still a link");
     assert_eq!(files(folder), ["in.jsonl", "link.jsonl"]);
 }
 
 #[test]
-fn what_nobody_has_named_is_not_replaced() {
+fn an_existing_default_file_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     recording(folder, "in.jsonl");
@@ -80,12 +83,12 @@ fn what_nobody_has_named_is_not_replaced() {
         &["trace", "merge", "in.jsonl"][..],
         &["trace", "record", "--", "touch", "ran"],
     ] {
-        let said = refused(&mut telegrad(folder, command));
-        let expected = "trace.json is there already; `--output trace.json` replaces it";
-        assert!(said.contains(expected), "{said}");
+        let messages = failed(&mut telegrad(folder, command));
+        let expected = "trace.json exists already; use `--output trace.json` to replace it";
+        assert!(messages.contains(expected), "{messages}");
     }
     assert_eq!(fs::read_to_string(folder.join("trace.json")).unwrap(), "mine");
-    assert!(!folder.join("ran").exists(), "that is known before it runs");
+    assert!(!folder.join("ran").exists(), "the program must not run");
 
     printed(&mut telegrad(
         folder,
@@ -96,7 +99,7 @@ fn what_nobody_has_named_is_not_replaced() {
 }
 
 #[test]
-fn a_page_does_not_take_the_place_of_what_it_shows() {
+fn a_page_does_not_replace_its_recording() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let before = recording(folder, "t.jsonl");
@@ -106,17 +109,14 @@ fn a_page_does_not_take_the_place_of_what_it_shows() {
         ("t.jsonl", "./link.jsonl"),
         (".", "t.jsonl"),
     ] {
-        let said = refused(&mut telegrad(folder, &["trace", "view", input, "-o", output]));
-        assert!(
-            said.contains("is what is to be shown, and is not replaced by the page"),
-            "{said}"
-        );
+        let messages = failed(&mut telegrad(folder, &["trace", "view", input, "-o", output]));
+        assert!(messages.contains("it is one of the recordings"), "{messages}");
     }
     assert_eq!(fs::read_to_string(folder.join("t.jsonl")).unwrap(), before);
 }
 
 #[test]
-fn pipes_are_written_as_they_are() {
+fn pipes_and_open_files_are_written_directly() {
     let folder = tempfile::tempdir().unwrap();
     recording(folder.path(), "t.jsonl");
     for (command, shown) in [("merge", "traceEvents"), ("view", "<!doctype html>")] {
@@ -124,7 +124,7 @@ fn pipes_are_written_as_they_are() {
         let out = printed(&mut telegrad(folder.path(), &args));
         assert!(out.contains(shown), "{out}");
     }
-    // A file that is open for somebody else is still that file.
+    // A file that the shell has open is written through that handle.
     let script = format!(
         "{PROGRAM} trace merge t.jsonl -o /dev/stdout > out; {PROGRAM} trace summary out | grep work"
     );

@@ -1,8 +1,7 @@
-//! Recordings as Perfetto reads them: that it finds all that is in them, where it belongs.
+//! Recordings as Perfetto reads them: complete, and with the right structure.
 //!
-//! Node, Python and two packages of Python are needed; where they are missing, this test has nothing to say. `.ci/run`
-//! installs them, in a virtual environment in `target/perfetto`. The variable `TELEGRAD_PERFETTO` tells of another one, and
-//! that there must be one.
+//! Needs Node, Python and two packages of Python, which `.ci/run` installs in a virtual environment in `target/perfetto`. Skipped
+//! without them, unless the variable `TELEGRAD_PERFETTO` names the environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,22 +10,22 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Their names, by rank.
+/// The names of the workers, by rank.
 const WORKERS: [&str; 2] = ["client", "server"];
 
 /// The virtual environment with Perfetto, if there is one.
 fn environment() -> Option<PathBuf> {
-    if let Some(told) = std::env::var_os("TELEGRAD_PERFETTO") {
-        return Some(told.into());
+    if let Some(configured) = std::env::var_os("TELEGRAD_PERFETTO") {
+        return Some(configured.into());
     }
     let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/perfetto");
     let has_node = Command::new("node").arg("--version").output().is_ok();
     (has_node && usual.is_dir()).then_some(usual)
 }
 
-/// The rows that Perfetto gives for each query.
+/// Runs queries in Perfetto; returns the rows of each.
 #[track_caller]
-fn asked<const N: usize>(environment: &Path, trace: &Path, queries: [&str; N]) -> [Vec<Value>; N] {
+fn query<const N: usize>(environment: &Path, trace: &Path, queries: [&str; N]) -> [Vec<Value>; N] {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/views/perfetto/query.py");
     let python = environment.join("bin/python");
     let answer = printed(Command::new(python).arg(script).arg(trace).args(queries));
@@ -39,11 +38,11 @@ fn row(entry: &Value) -> (u64, u64) {
     (entry["pid"].as_u64().unwrap(), entry["tid"].as_u64().unwrap())
 }
 
-/// A slice of the file. Its arguments have what was recorded; the rest of it is what a viewer is told.
+/// A slice of the file. Its arguments have the recorded values; the rest is for viewers.
 struct Slice<'a> {
     entry: &'a Value,
     row: (u64, u64),
-    /// In nanoseconds since the first one began.
+    /// In nanoseconds since the first slice.
     start: u64,
     end: u64,
 }
@@ -72,13 +71,13 @@ impl<'a> Slice<'a> {
         self.entry["args"][name].as_u64().unwrap()
     }
 
-    /// What tells it from all others.
+    /// Its unique id.
     fn span(&self) -> u64 {
         self.arg("span")
     }
 }
 
-/// For each slice the one that it is in, in its row.
+/// For each slice, the slice around it in its row.
 fn parents(slices: &[Slice<'_>]) -> BTreeMap<u64, Option<u64>> {
     let around = |inner: &Slice<'_>| {
         let around = slices.iter().filter(|outer| {
@@ -91,8 +90,8 @@ fn parents(slices: &[Slice<'_>]) -> BTreeMap<u64, Option<u64>> {
     slices.iter().map(|slice| (slice.span(), around(slice))).collect()
 }
 
-/// The arrows that there must be, with what they are for: from each call to its execution, and along the way of each
-/// message to the other worker and of its gradients back.
+/// The expected arrows, with their names: from each call to its execution, and along each message to the other worker and its
+/// gradients back.
 fn arrows(slices: &[Slice<'_>]) -> BTreeSet<(String, u64, u64)> {
     let calls: BTreeSet<_> = slices
         .iter()
@@ -117,7 +116,7 @@ fn arrows(slices: &[Slice<'_>]) -> BTreeSet<(String, u64, u64)> {
     arrows
 }
 
-/// Everything that is said of each slice, by its span.
+/// All values of each slice, by span.
 const SLICES: &str = "
     select extract_arg(s.arg_set_id, 'args.span') as span, s.name, s.category, s.ts, s.dur, s.pid, s.process_name,
         s.tid, s.thread_name, extract_arg(parent.arg_set_id, 'args.span') as parent
@@ -148,11 +147,11 @@ fn assert_slices(found: &[Value], slices: &[Slice<'_>], names: &BTreeMap<(u64, u
     for (found, wanted) in found.iter().zip(&wanted) {
         assert_eq!(found, wanted);
     }
-    // Not for want of any.
-    assert!(parents.values().flatten().count() > 100, "few are in others");
+    // Guards against a vacuous comparison.
+    assert!(parents.values().flatten().count() > 100, "few slices are nested");
 }
 
-/// Where each arrow begins and ends.
+/// The start and end of each arrow.
 const FLOWS: &str = "
     select extract_arg(flow.arg_set_id, 'name') as name, extract_arg(o.arg_set_id, 'args.span') as start,
         extract_arg(i.arg_set_id, 'args.span') as finish
@@ -169,12 +168,12 @@ fn assert_flows(found: &[Value], slices: &[Slice<'_>]) {
     assert_eq!(found.collect::<BTreeSet<_>>(), wanted);
 }
 
-/// What each worker did how often, and for how long.
+/// Count and duration per worker and category.
 const TIMES: &str = "
     select process_name as worker, category, count(*) as count, sum(dur) as time
     from thread_slice group by 1, 2 order by 1, 2";
 
-/// What the calls carried.
+/// Bytes per kind of call.
 const BYTES: &str = "
     select extract_arg(arg_set_id, 'args.kind.call.verb') as verb,
         sum(extract_arg(arg_set_id, 'args.kind.call.sent_bytes')) as sent,
@@ -209,7 +208,7 @@ fn assert_sums(times: &[Value], bytes: &[Value], slices: &[Slice<'_>]) {
 }
 
 #[test]
-fn perfetto_reads_all_of_a_recording() {
+fn perfetto_reads_a_complete_recording() {
     let Some(environment) = environment() else {
         return;
     };
@@ -220,7 +219,7 @@ fn perfetto_reads_all_of_a_recording() {
     let entries = trace["traceEvents"].as_array().unwrap();
     let slices = Slice::all(entries);
 
-    let rows = asked(
+    let rows = query(
         &environment,
         &file,
         [
@@ -231,17 +230,17 @@ fn perfetto_reads_all_of_a_recording() {
             FLOWS,
             TIMES,
             BYTES,
-            // The derivatives of the client's layers are in its backward pass.
+            // The backward pass of the client contains the derivatives of its layers.
             "select distinct s.process_name as worker, d.name
             from thread_slice s join descendant_slice(s.id) d
             where s.name = 'backward' and d.name = 'conv2d backward'",
-            // The client's call to step leads to where the server makes the step.
+            // The client's call to step leads to the step on the server.
             "select distinct call.process_name as caller, execution.process_name as callee, step.name
             from flow join thread_slice call on slice_out = call.id
                 join thread_slice execution on slice_in = execution.id
                 join slice step on step.parent_id = execution.id
             where call.name = 'rpc_async telegrad::optim::Local::step'",
-            // What has come in forward goes back as a gradient.
+            // Received tensors go back as gradients.
             "select distinct o.name as start, i.name as finish
             from flow join slice o on slice_out = o.id join slice i on slice_in = i.id
             where extract_arg(flow.arg_set_id, 'cat') = 'backward' order by 1, 2",

@@ -1,19 +1,18 @@
-//! The parts of pages that need no page: what they make of the data, and where everything goes.
+//! The scripts that work without a page: reading of data, and layout.
 //!
-//! Node is needed; where there is none, these tests have nothing to say. `.ci/run` installs it. The variable `TELEGRAD_NODE` says
-//! which program it is, and that there must be one.
+//! Skipped without Node, unless the variable `TELEGRAD_NODE` names the program; `.ci/run` sets it.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::text;
 
-/// These parts of a page, as they are put together, and a test of them.
+/// Runs a test script after these scripts of a page.
 #[track_caller]
 fn check(parts: &[&str], test: &str) {
-    let told = std::env::var_os("TELEGRAD_NODE");
-    let is_needed = told.is_some();
-    let node = Command::new(told.unwrap_or_else(|| "node".into()))
+    let configured = std::env::var_os("TELEGRAD_NODE");
+    let is_required = configured.is_some();
+    let node = Command::new(configured.unwrap_or_else(|| "node".into()))
         .arg("-")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -21,13 +20,13 @@ fn check(parts: &[&str], test: &str) {
         .spawn();
     let mut node = match node {
         Err(error) => {
-            assert!(!is_needed, "there is no Node: {error}");
+            assert!(!is_required, "cannot start Node: {error}");
             return;
         }
         Ok(node) => node,
     };
     let script = [&["\"use strict\";"], parts, &[test]].concat().join("\n");
-    // It reads all of it before it does anything, and its input ends here.
+    // Node runs the script at the end of its input.
     node.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = node.wait_with_output().unwrap();
     assert!(
@@ -38,13 +37,13 @@ fn check(parts: &[&str], test: &str) {
     );
 }
 
-/// What the page of a recording has before it touches anything, in its order.
+/// The scripts of the trace view that work without a page, in order.
 const RECORDING: [&str; 6] = [
     include_str!("../../src/page/numbers.js"),
-    include_str!("../../src/trace/view/words.js"),
+    include_str!("../../src/trace/view/format.js"),
     include_str!("../../src/trace/view/data.js"),
     include_str!("../../src/trace/view/lanes.js"),
-    include_str!("../../src/trace/view/crowds.js"),
+    include_str!("../../src/trace/view/density.js"),
     include_str!("../../src/trace/view/axis.js"),
 ];
 
@@ -59,16 +58,16 @@ fn a_recording_is_read_from_its_columns() {
 }
 
 #[test]
-fn lanes_are_laid_by_depth_and_chosen_by_room() {
+fn lanes_are_laid_out_by_depth_and_chosen_by_space() {
     check(&RECORDING, include_str!("scripts/lanes.js"));
 }
 
 #[test]
-fn crowds_are_as_high_as_there_are_events_at_once() {
-    check(&RECORDING, include_str!("scripts/crowds.js"));
+fn density_is_the_number_of_concurrent_events() {
+    check(&RECORDING, include_str!("scripts/density.js"));
 }
 
 #[test]
-fn an_axis_has_round_numbers_with_room_between_them() {
+fn an_axis_has_round_numbers_with_space_between_them() {
     check(&RECORDING, include_str!("scripts/axis.js"));
 }

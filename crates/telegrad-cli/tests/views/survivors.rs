@@ -1,4 +1,4 @@
-//! Worlds that go on without a worker that was killed: what is shown and recorded of the others.
+//! Worlds that continue without a killed worker: the other workers are shown and recorded.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,14 +14,14 @@ fn twice(number: u64) -> u64 {
     2 * number
 }
 
-/// A worker of the worlds below: this program itself. It calls itself once the file `go`, a fifo, is written to.
+/// A worker of the worlds below. It calls itself once its fifo `GO` is written to.
 #[test]
 fn a_survivor() {
     let (Ok(name), Ok(mut go)) = (std::env::var("TELEGRAD_NAME"), std::env::var("GO")) else {
         return;
     };
     let world = telegrad::init(&name).unwrap();
-    // In a line of its own, whatever the harness has begun to print.
+    // On a line of its own, after the output of the harness.
     writeln!(std::io::stdout(), "\nprocess {}", std::process::id()).unwrap();
     go += &name;
     File::open(go)
@@ -29,11 +29,11 @@ fn a_survivor() {
         .read_to_string(&mut String::new())
         .unwrap();
     assert_eq!(world.rpc_sync(name.as_str(), twice, (3,)).unwrap(), 6);
-    // Without the others: one of them is gone.
+    // Without the others: one of them was killed.
     world.shutdown_now();
 }
 
-/// Three workers that go on without the one that was killed.
+/// Three workers that continue after one of them was killed.
 struct Survivors {
     launcher: Child,
     errors: BufReader<ChildStderr>,
@@ -67,7 +67,7 @@ impl Survivors {
         }
     }
 
-    /// Kills `b` once all of them are there, and waits until the launcher has noticed.
+    /// Kills `b` once all workers run, and waits for the message of the launcher.
     fn kill(&mut self) {
         let mut lines = BufReader::new(self.launcher.stdout.take().unwrap()).lines();
         let mut process = String::new();
@@ -89,17 +89,17 @@ impl Survivors {
         assert!(errors.any(|line| line.unwrap() == expected));
     }
 
-    /// Lets the others end; what the launcher said from then on.
+    /// Lets the others end; returns the messages of the launcher from then on.
     fn end(&mut self) -> String {
         for name in ["a", "c"] {
             std::fs::write(self.folder.path().join(format!("go-{name}")), "").unwrap();
         }
-        let mut said = String::new();
-        self.errors.read_to_string(&mut said).unwrap();
-        assert_eq!(self.launcher.wait().unwrap().code(), Some(1), "{said}");
+        let mut messages = String::new();
+        self.errors.read_to_string(&mut messages).unwrap();
+        assert_eq!(self.launcher.wait().unwrap().code(), Some(1), "{messages}");
         let expected = "telegrad: worker `b` (rank 1) was killed by signal 9 (SIGKILL)\n";
-        assert!(said.contains(expected), "{said}");
-        said
+        assert!(messages.contains(expected), "{messages}");
+        messages
     }
 }
 
@@ -114,7 +114,7 @@ impl Drop for Survivors {
 }
 
 #[test]
-fn the_dashboard_shows_the_others_when_a_worker_was_killed() {
+fn the_dashboard_shows_the_survivors_of_a_killed_worker() {
     let mut world = Survivors::start(&["run", "--dashboard"]);
     let address = dashboard_of(&mut world.errors);
     world.kill();
@@ -138,13 +138,13 @@ fn the_dashboard_shows_the_others_when_a_worker_was_killed() {
 }
 
 #[test]
-fn what_the_others_do_after_a_worker_was_killed_is_recorded() {
+fn events_of_survivors_are_recorded() {
     let mut world = Survivors::start(&["trace", "record", "-o", "t.json"]);
     world.kill();
-    let said = world.end();
+    let messages = world.end();
     assert!(
-        said.contains("not all events of `b` are there: its recording breaks off"),
-        "{said}"
+        messages.contains("events of `b` are missing: its recording is incomplete"),
+        "{messages}"
     );
     let summary = printed(&mut telegrad(
         world.folder.path(),
@@ -157,7 +157,7 @@ fn what_the_others_do_after_a_worker_was_killed_is_recorded() {
 }
 
 #[test]
-fn a_recorded_program_that_starts_its_workers_itself_has_no_such_option() {
+fn keep_going_needs_workers_or_names() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["trace", "record", "--keep-going", "--", "true"];
     let output = telegrad(folder.path(), &args).output().unwrap();

@@ -1,4 +1,4 @@
-//! `telegrad trace` as a person or a script uses it.
+//! `telegrad trace` on the command line.
 
 use std::process::Stdio;
 
@@ -7,20 +7,20 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::browser::{Ended, between};
+use super::browser::{KillOnDrop, between};
 use super::*;
 
 #[test]
-fn a_recorded_world_can_be_summed_up_merged_and_shown() {
+fn a_recording_can_be_summarised_merged_and_viewed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let recorded = record(folder, "t.json");
-    let (out, said) = (text(&recorded.stdout), text(&recorded.stderr));
+    let (out, messages) = (text(&recorded.stdout), text(&recorded.stderr));
     assert!(
         out.contains("\"loss\""),
-        "the program's own output is there: {out}"
+        "the output of the program is missing: {out}"
     );
-    assert!(said.contains("events of 2 workers are in"), "{said}");
+    assert!(messages.contains("events of 2 workers to t.json"), "{messages}");
     let trace: Value = serde_json::from_slice(&std::fs::read(folder.join("t.json")).unwrap()).unwrap();
     let slices = trace["traceEvents"].as_array().unwrap().iter();
     let slices: Vec<_> = slices.filter(|event| event["ph"] == "X").collect();
@@ -50,7 +50,7 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
     }
     let names = slices.iter().map(|slice| slice["name"].as_str().unwrap());
     let of_shutdown: Vec<&str> = names.filter_map(|name| name.strip_prefix("shutdown ")).collect();
-    assert!(!of_shutdown.is_empty(), "it is recorded");
+    assert!(!of_shutdown.is_empty(), "the shutdown is not recorded");
     for hidden in of_shutdown {
         assert!(!summary.contains(hidden), "{hidden} in\n{summary}");
     }
@@ -65,16 +65,16 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
 
     let merge = ["trace", "merge", "t.json", "t.json", "-o", "m.jsonl"];
     let merged = telegrad(folder, &merge).output().unwrap();
-    let said = format!("{} events of 2 workers are in m.jsonl", slices.len());
+    let messages = format!("wrote {} events of 2 workers to m.jsonl", slices.len());
     assert!(
-        merged.status.success() && text(&merged.stderr).contains(&said),
+        merged.status.success() && text(&merged.stderr).contains(&messages),
         "{merged:?}"
     );
     let lines = std::fs::read_to_string(folder.join("m.jsonl")).unwrap();
     assert_eq!(
         lines.lines().count(),
         slices.len() + 3,
-        "each event once, two workers, and the whole"
+        "one line per event and worker, and one for the profile"
     );
     let again = printed(&mut telegrad(
         folder,
@@ -96,17 +96,17 @@ fn a_recorded_world_can_be_summed_up_merged_and_shown() {
     assert_needs_no_network(&page);
 }
 
-/// What a page has to show.
+/// The data of a page.
 fn page_data(page: &str) -> Value {
     let letters = between(page, "<script id=\"data\" type=\"text/plain\">", "</script>");
     let packed = BASE64_STANDARD.decode(letters).unwrap();
     serde_json::from_reader(GzDecoder::new(&*packed)).unwrap()
 }
 
-/// Serves the page of a recording in a folder; where it is.
-fn serve_page(folder: &Path, file: &str) -> (Ended, String) {
+/// Serves the page of a recording; returns its address.
+fn serve_page(folder: &Path, file: &str) -> (KillOnDrop, String) {
     let mut command = telegrad(folder, &["trace", "view", file, "--listen", "localhost:0"]);
-    let mut view = Ended(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut view = KillOnDrop(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(view.0.stdout.take().unwrap())
         .read_line(&mut line)
@@ -118,18 +118,13 @@ fn serve_page(folder: &Path, file: &str) -> (Ended, String) {
 }
 
 #[test]
-fn the_page_is_served_and_allows_nothing_from_elsewhere() {
+fn the_page_is_served_with_a_strict_policy_to_local_hosts_only() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), "t.json");
     let (_view, address) = serve_page(folder.path(), "t.json");
     let (head, page) = get(&address, "/");
-    // Under a name that somebody else has made to lead here, there is nothing.
-    let mut stream = TcpStream::connect(&address).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    let ask = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
-    stream.write_all(ask.as_bytes()).unwrap();
-    let mut refused = String::new();
-    stream.read_to_string(&mut refused).unwrap();
+    // A foreign name that resolves to this machine.
+    let refused = answer(&address, "evil.example", "/");
     assert!(
         head.contains("content-security-policy: default-src 'none'"),
         "{head}"
@@ -142,10 +137,10 @@ fn the_page_is_served_and_allows_nothing_from_elsewhere() {
 }
 
 #[test]
-fn the_page_is_served_until_ctrl_c_whoever_has_not_read_all_of_it() {
+fn ctrl_c_ends_the_server_during_a_response() {
     let folder = tempfile::tempdir().unwrap();
     let worker = r#"{ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": 0 }"#;
-    // Sixteen megabytes: more than what is kept between two processes for whoever reads later.
+    // Megabytes in eight events: more than the socket buffers hold.
     let event = |span: usize| {
         let name = "x".repeat(1 << 20);
         format!(
@@ -168,33 +163,42 @@ fn the_page_is_served_until_ctrl_c_whoever_has_not_read_all_of_it() {
         .args(["-INT", &view.0.id().to_string()])
         .status();
     assert!(interrupt.unwrap().success());
-    let status = until(|| view.0.try_wait().unwrap().ok_or_else(|| "it goes on".to_owned()));
+    let status = until(|| {
+        view.0
+            .try_wait()
+            .unwrap()
+            .ok_or_else(|| "the server still runs".to_owned())
+    });
     assert!(status.success(), "{status}");
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn failures_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("x.json"), "nonsense").unwrap();
-    for (args, code, said) in [
+    for (args, code, messages) in [
         (
             &["trace", "summary", "x.json"][..],
             1,
             "x.json is not a recording",
         ),
-        (&["trace", "summary", "nobody.json"], 1, "cannot read nobody.json"),
+        (
+            &["trace", "summary", "missing.json"],
+            1,
+            "cannot read missing.json",
+        ),
         (&["trace", "view", "x.json"], 1, "x.json is not a recording"),
         (&["trace", "merge", "x.json"], 1, "x.json is not a recording"),
         (
             &["trace", "record", "--", "no-such-program"],
             1,
-            "cannot run no-such-program",
+            "cannot run `no-such-program`",
         ),
         (
             &["trace", "record", "--", "true"],
             1,
-            "nothing was recorded: no worker has written anything, so the program has started none\n",
+            "nothing was recorded: the program has started no worker of Telegrad\n",
         ),
         (
             &["trace", "record", "--", "sh", "-c", "exit 7"],
@@ -207,13 +211,13 @@ fn what_cannot_be_done_is_said() {
         let output = telegrad(folder, args).output().unwrap();
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
-        assert!(errors.contains(said), "{args:?}: {errors}");
+        assert!(errors.contains(messages), "{args:?}: {errors}");
     }
 }
 
-/// Names and reasons come from other processes.
+/// Names and error texts come from other processes.
 #[test]
-fn what_is_recorded_does_nothing_to_a_terminal() {
+fn control_characters_in_a_recording_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let missing = json!([["a\u{1b}[2J", "why\nnot\u{7}\u{9b}"]]);
@@ -226,21 +230,21 @@ fn what_is_recorded_does_nothing_to_a_terminal() {
     let summary = printed(&mut telegrad(folder, &["trace", "summary", "t.jsonl"]));
     let script = "cp t.jsonl $TELEGRAD_TRACE/";
     let record = telegrad(folder, &["trace", "record", "--", "sh", "-c", script]).output();
-    let said = text(&record.unwrap().stderr);
-    let lacks = "not all events of `a␛[2J` are there: why␊not␇\u{fffd}\n";
-    for text in [&summary, &said] {
-        assert!(text.contains(lacks), "{text:?}");
+    let messages = text(&record.unwrap().stderr);
+    let note = "events of `a␛[2J` are missing: why␊not␇\u{fffd}\n";
+    for text in [&summary, &messages] {
+        assert!(text.contains(note), "{text:?}");
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{text:?}");
     }
-    assert!(summary.contains("3 events of `b␛c` are missing"), "{summary:?}");
-    // Nor does what is wrong with it.
+    assert!(summary.contains("3 events of `b␛c` were dropped"), "{summary:?}");
+    // So are those in a file name.
     let output = telegrad(folder, &["trace", "summary", "\u{1b}c.json"]).output();
     let errors = text(&output.unwrap().stderr);
     assert!(errors.contains("cannot read ␛c.json"), "{errors:?}");
 }
 
 #[test]
-fn workers_can_be_started_as_run_does() {
+fn record_starts_workers_by_names() {
     let folder = tempfile::tempdir().unwrap();
     let output = telegrad(
         folder.path(),
@@ -259,7 +263,7 @@ fn workers_can_be_started_as_run_does() {
     .unwrap();
     let out = text(&output.stdout);
     assert!(out.contains("a | a") && out.contains("b | b"), "{out}");
-    // Neither of them was a worker of a world.
+    // Neither of them joined a world.
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no worker has written anything"));
+    assert!(text(&output.stderr).contains("the program has started no worker"));
 }

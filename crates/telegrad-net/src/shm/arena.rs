@@ -1,8 +1,7 @@
-//! Where the bytes of tensors lie that other processes are shown.
+//! The memory of tensors that are lent to other processes.
 //!
-//! The arena of a process consists of segments, each a piece of shared memory that a peer maps once. Blocks
-//! are cut from them, used, given back and used again: touching fresh memory costs several times what
-//! copying into it does.
+//! The arena of a process consists of segments, each a piece of shared memory that a peer maps once. Blocks are
+//! cut from segments and reused: touching fresh memory costs several times what copying into it does.
 
 use std::any::Any;
 use std::io;
@@ -17,33 +16,33 @@ use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, TensorSource, WireEr
 use super::{Lending, Memory};
 use crate::classes::{class_of_size, size_of_class};
 
-/// The smallest block, and the unit of the others.
+/// Size of the smallest block, and the unit of larger ones.
 const BASE: usize = 16 * 1024;
 
-/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors are streamed: lent memory stays for a while, which
-/// a tensor that fills the machine must not.
+/// Four classes per doubling, from `BASE` to 1 GiB. Longer tensors are streamed: lent memory stays in use for a
+/// while, and a tensor that fills the machine must not.
 const CLASSES: usize = 4 * 16 + 1;
 
-/// Length of a segment, unless a block needs more. Only what is used of it takes memory.
+/// Length of a segment, unless a block needs more. Only used pages take memory.
 const SEGMENT: usize = 256 << 20;
 
-/// Bytes of free blocks that stay in memory.
+/// Bytes of free blocks whose pages are kept.
 pub(crate) const KEEP: usize = 512 << 20;
 
-/// Memory that other processes can be shown.
+/// Allocates memory that can be lent to other processes.
 pub(crate) struct Arena {
     state: Mutex<State>,
 }
 
 struct State {
     segments: u32,
-    /// The newest segment, and how much of it has been cut.
+    /// The newest segment, and how many of its bytes have been cut.
     newest: Option<(Arc<Segment>, usize)>,
-    /// Free blocks by class: those whose memory is there, and those whose memory has been returned.
-    warm: [Vec<Place>; CLASSES],
-    cold: [Vec<Place>; CLASSES],
+    /// Free blocks by class: those with pages, and those whose pages went back to the system.
+    warm: [Vec<BlockLocation>; CLASSES],
+    cold: [Vec<BlockLocation>; CLASSES],
     warm_bytes: usize,
-    /// What links have lent. Asked for what has come back before the arena grows.
+    /// Lenders of all links. They reclaim returned loans before the arena grows.
     lendings: Vec<Arc<Lending>>,
 }
 
@@ -51,20 +50,20 @@ struct State {
 pub(crate) struct Segment {
     /// Unique in this process.
     pub(crate) id: u32,
-    /// What a peer maps it by.
+    /// The descriptor from which a peer maps it.
     pub(crate) fd: OwnedFd,
     memory: Memory,
 }
 
-/// Where a block is.
-struct Place {
+/// The position of a block in its segment.
+struct BlockLocation {
     segment: Arc<Segment>,
     offset: usize,
 }
 
-/// Memory of the arena, in use. Back to the arena when dropped.
+/// A block of the arena in use. Dropping it returns it to the arena.
 pub(crate) struct Block {
-    place: Option<Place>,
+    location: Option<BlockLocation>,
     class: usize,
     len: usize,
 }
@@ -91,34 +90,34 @@ impl Arena {
         if class >= CLASSES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let kept = self.warm(class).or_else(|| {
+        let warm = self.warm(class).or_else(|| {
             self.collect();
             self.warm(class)
         });
-        let place = match kept {
-            Some(place) => place,
+        let location = match warm {
+            Some(location) => location,
             None => self.cut(class)?,
         };
         Ok(Block {
-            place: Some(place),
+            location: Some(location),
             class,
             len,
         })
     }
 
-    fn warm(&self, class: usize) -> Option<Place> {
+    fn warm(&self, class: usize) -> Option<BlockLocation> {
         let mut state = self.state.lock();
-        let place = state.warm[class].pop()?;
+        let location = state.warm[class].pop()?;
         state.warm_bytes -= size_of_class(BASE, class);
-        Some(place)
+        Some(location)
     }
 
-    /// A block whose memory has to be made first.
-    fn cut(&self, class: usize) -> io::Result<Place> {
+    /// Takes a block without pages, or cuts a new one, and maps its pages.
+    fn cut(&self, class: usize) -> io::Result<BlockLocation> {
         let size = size_of_class(BASE, class);
         let mut state = self.state.lock();
-        let place = match state.cold[class].pop() {
-            Some(place) => place,
+        let location = match state.cold[class].pop() {
+            Some(location) => location,
             None => {
                 let fits = |(segment, used): &(Arc<Segment>, usize)| used + size <= segment.memory.len();
                 if !state.newest.as_ref().is_some_and(fits) {
@@ -130,61 +129,61 @@ impl Arena {
                 let (segment, used) = state.newest.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
                 let offset = *used;
                 *used += size;
-                Place {
+                BlockLocation {
                     segment: segment.clone(),
                     offset,
                 }
             }
         };
         drop(state);
-        // All at once, which is quicker than one page at a time, and says so when there is no memory.
-        match place.segment.memory.populate(place.start(size), size) {
-            // An old kernel cannot; then each page comes when it is touched.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(place),
+        // All pages at once: quicker than one at a time, and reports when there is no memory.
+        match location.segment.memory.populate(location.start(size), size) {
+            // Not supported by old kernels; then each page comes when it is touched.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(location),
             Err(error) => {
-                self.state.lock().cold[class].push(place);
+                self.state.lock().cold[class].push(location);
                 Err(error.into())
             }
         }
     }
 
-    fn free(&self, place: Place, class: usize) {
+    fn free(&self, location: BlockLocation, class: usize) {
         let size = size_of_class(BASE, class);
         let mut state = self.state.lock();
         if state.warm_bytes + size <= KEEP {
             state.warm_bytes += size;
-            state.warm[class].push(place);
+            state.warm[class].push(location);
             return;
         }
         drop(state);
-        // Its memory goes back to the system; the place stays. Where that fails it is still free memory.
-        // SAFETY: the range is that of a block that nobody uses any more, here or in another process.
-        let _ = unsafe { madvise(place.start(size).as_ptr().cast(), size, Advice::LinuxRemove) };
-        self.state.lock().cold[class].push(place);
+        // Returns the pages to the system and keeps the location. After a failure it is still free memory.
+        // SAFETY: the range is that of a free block, in use neither here nor in another process.
+        let _ = unsafe { madvise(location.start(size).as_ptr().cast(), size, Advice::LinuxRemove) };
+        self.state.lock().cold[class].push(location);
     }
 
-    /// Remembers to ask this one for what has come back.
-    pub(crate) fn enter(&self, lending: Arc<Lending>) {
+    /// Registers a lender whose returned loans the arena reclaims.
+    pub(crate) fn register(&self, lending: Arc<Lending>) {
         self.state.lock().lendings.push(lending);
     }
 
-    /// Takes back whatever borrowers have given back, and forgets lenders that have nothing out any more.
+    /// Reclaims returned loans, and removes closed lenders without loans.
     pub(crate) fn collect(&self) {
         let lendings = self.state.lock().lendings.clone();
-        // Blocks come back to the arena while this runs, so its lock is not held.
-        let over: Vec<_> = lendings.into_iter().filter(|lending| lending.collect()).collect();
-        if !over.is_empty() {
+        // Reclaimed blocks come back to the arena, so its lock is not held.
+        let closed: Vec<_> = lendings.into_iter().filter(|lending| lending.collect()).collect();
+        if !closed.is_empty() {
             let mut state = self.state.lock();
             state
                 .lendings
-                .retain(|lending| !over.iter().any(|done| Arc::ptr_eq(done, lending)));
+                .retain(|lending| !closed.iter().any(|other| Arc::ptr_eq(other, lending)));
         }
     }
 }
 
-impl Place {
+impl BlockLocation {
     fn start(&self, size: usize) -> NonNull<u8> {
-        // A place is always inside its segment.
+        // Always inside its segment.
         self.segment
             .memory
             .at(self.offset, size)
@@ -193,44 +192,48 @@ impl Place {
 }
 
 impl Block {
-    /// The segment that it lies in, and where.
-    pub(crate) fn place(&self) -> Option<(&Arc<Segment>, usize)> {
-        self.place.as_ref().map(|place| (&place.segment, place.offset))
+    /// The block's segment, and its offset there.
+    pub(crate) fn location(&self) -> Option<(&Arc<Segment>, usize)> {
+        self.location
+            .as_ref()
+            .map(|location| (&location.segment, location.offset))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         let start = self.start();
-        // SAFETY: the block has at least `len` bytes, all of which are initialised, because its memory was
-        // zero at first; whoever holds a `&Block` does not write to it, nor does any borrower of it.
+        // SAFETY: the block has at least `len` bytes, all initialised, because its memory was zero at first.
+        // A `&Block` is never written through, nor does any borrower of the block write to it.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.start();
-        // SAFETY: as in `bytes`, and it is the only reference to the block, which has not been lent yet.
+        // SAFETY: as in `bytes`; this is the only reference to the block, which is not lent yet.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
     }
 
     fn start(&self) -> NonNull<u8> {
-        let place = self.place.as_ref();
-        // It has one until it is dropped.
-        place.map_or(NonNull::dangling(), |place| place.start(self.len))
+        let location = self.location.as_ref();
+        // Present until drop.
+        location.map_or(NonNull::dangling(), |location| location.start(self.len))
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            Arena::get().free(place, self.class);
+        if let Some(location) = self.location.take() {
+            Arena::get().free(location, self.class);
         }
     }
 }
 
-/// A tensor whose bytes `fill` writes into memory that workers on the same host can be shown: sending it to
-/// one of them copies nothing, however often and to however many. Its content is arbitrary at first.
+/// Makes a tensor in memory that can be shared with workers on this host.
 ///
-/// A function that takes a [`RawTensor`] sees the very bytes. One that takes a tensor of a library gets them
-/// without a copy if nobody else holds the tensor any more, as with one that a function returns.
+/// Sending it to one of them copies nothing, however often and to however many. `fill` writes its bytes, which
+/// are arbitrary at first.
+///
+/// A function that takes a [`RawTensor`] gets these bytes themselves. A function that takes a library's tensor
+/// gets them without a copy if the sender holds no other handle to the tensor, as with a returned one.
 ///
 /// ```
 /// use telegrad_net::shared_tensor;
@@ -243,20 +246,20 @@ impl Drop for Block {
 /// ```
 ///
 /// # Errors
-/// When the shape is too large for the machine, or there is no such memory.
+/// When the shape is too large for the machine, or shared memory cannot be allocated.
 pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<RawTensor, WireError> {
     let unusable = |why: String| WireError::Unsendable { why };
     let bytes = meta
         .bytes()
-        .ok_or_else(|| unusable("more bytes than fit".into()))?;
+        .ok_or_else(|| unusable("its byte length does not fit the machine".into()))?;
     let mut block = Arena::get()
         .block(bytes)
-        .map_err(|error| unusable(format!("no shared memory: {error}")))?;
+        .map_err(|error| unusable(format!("shared memory cannot be allocated: {error}")))?;
     fill(block.bytes_mut());
     let dtype = meta.dtype;
     RawTensor::new(
         meta,
-        Buffer::from_outside(dtype, Box::new(Shared(Arc::new(block)))),
+        Buffer::from_outside(dtype, Box::new(ArenaTensor(Arc::new(block)))),
     )
 }
 
@@ -264,15 +267,15 @@ pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<R
 pub(crate) fn is_shared(tensor: &dyn TensorSource) -> bool {
     tensor
         .outside()
-        .is_some_and(|(memory, _)| memory.as_any().is::<Shared>())
+        .is_some_and(|(memory, _)| memory.as_any().is::<ArenaTensor>())
 }
 
-/// A block that a tensor of this process lies in.
-pub(crate) struct Shared(pub(crate) Arc<Block>);
+/// The memory of a tensor of this process, in a block of the arena.
+pub(crate) struct ArenaTensor(pub(crate) Arc<Block>);
 
-// SAFETY: a block that is shared is not written to any more, here or by whoever is shown it: a borrower may
-// write only what it alone holds. Blocks are aligned to pages. It never becomes part of the heap.
-unsafe impl Outside for Shared {
+// SAFETY: a shared block is not written to any more, here or by its borrowers: a borrower may write only to a
+// block that it alone holds. Blocks are aligned to pages. It never becomes part of the heap.
+unsafe impl Outside for ArenaTensor {
     fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }

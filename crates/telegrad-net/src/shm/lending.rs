@@ -1,4 +1,4 @@
-//! Memory of one process in the hands of another.
+//! Memory of one process that another one reads.
 
 use std::any::Any;
 use std::io;
@@ -10,21 +10,21 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::{Buffer, DType, Outside, TensorSource};
 
-use super::arena::{Arena, Block, Shared};
+use super::arena::{Arena, ArenaTensor, Block};
 use super::region::{CHUNKS_LENT, LOANS, MAX_LENT};
-use super::{Holding, Memory, Offer, Region, heap};
-use crate::message::Unusable;
+use super::{Memory, MemoryOffer, Region, RegionLease, adopted};
+use crate::message::LoanError;
 
-/// A tensor that is lent, as the frame says it.
+/// A lent tensor or chunk, as a frame describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loan {
-    /// Which tensor of the message it is.
+    /// Index of the tensor in its message.
     pub(crate) tensor: u16,
-    /// Nobody else has it, so that the borrower may do with it as it likes.
+    /// The sender keeps no handle, so the borrower may write to the memory.
     pub(crate) is_exclusive: bool,
-    /// Which loan it is, to be given back.
+    /// Number of the loan, under which it is returned.
     number: u32,
-    /// Which of the segments passed over the link it lies in, and where.
+    /// Number of its segment among those passed over the link, and the offset there.
     segment: u32,
     offset: u64,
 }
@@ -34,13 +34,13 @@ pub(crate) const LOAN_LEN: usize = 20;
 
 impl Loan {
     pub(crate) fn to_bytes(self) -> [u8; LOAN_LEN] {
-        let mut out = [0; LOAN_LEN];
-        out[0..2].copy_from_slice(&self.tensor.to_le_bytes());
-        out[2] = self.is_exclusive.into();
-        out[4..8].copy_from_slice(&self.number.to_le_bytes());
-        out[8..12].copy_from_slice(&self.segment.to_le_bytes());
-        out[12..20].copy_from_slice(&self.offset.to_le_bytes());
-        out
+        let mut bytes = [0; LOAN_LEN];
+        bytes[0..2].copy_from_slice(&self.tensor.to_le_bytes());
+        bytes[2] = self.is_exclusive.into();
+        bytes[4..8].copy_from_slice(&self.number.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.segment.to_le_bytes());
+        bytes[12..20].copy_from_slice(&self.offset.to_le_bytes());
+        bytes
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; LOAN_LEN]) -> Self {
@@ -54,25 +54,25 @@ impl Loan {
         }
     }
 
-    /// Gives the loan back, unused.
-    pub(crate) fn decline(&self, holding: &Holding) {
+    /// Returns the loan unused.
+    pub(crate) fn decline(&self, lease: &RegionLease) {
         if (self.number as usize) < LOANS {
-            holding.borrowed(0);
-            holding.give_back(self.number as usize, 0);
+            lease.borrowed(0);
+            lease.return_loan(self.number as usize, 0);
         }
     }
 }
 
-/// What one end of a link has lent to the other.
+/// The loans of one end of a link to the other.
 pub(crate) struct Lending {
     region: Arc<Region>,
-    books: Mutex<Books>,
+    table: Mutex<LoanTable>,
 }
 
 #[derive(Default)]
-struct Books {
-    /// What is out, by number. Its length is that of the longest time.
-    out: Vec<Option<Out>>,
+struct LoanTable {
+    /// Lent blocks by number. It never shrinks.
+    lent: Vec<Option<LentBlock>>,
     /// Bytes of lent tensors.
     bytes: usize,
     /// Bytes of the blocks of lent chunks.
@@ -80,18 +80,18 @@ struct Books {
     /// Blocks of returned chunks, for the next ones: warm, and never more than may be lent.
     spare: Vec<Arc<Block>>,
     free: Vec<u32>,
-    /// Loans given back when last looked.
-    given_back: u32,
-    /// The numbers of segments that the other end knows, by their id.
+    /// Returned loans at the last scan.
+    returned: u32,
+    /// Numbers of the segments that the other end has, by their id.
     segments: FxHashMap<u32, u32>,
-    /// The link has ended: nothing is lent any more.
-    is_over: bool,
+    /// The link has ended, and lends nothing any more.
+    is_closed: bool,
 }
 
 /// A lent block.
-struct Out {
+struct LentBlock {
     block: Arc<Block>,
-    /// A chunk of a longer message, returned as soon as the receiver has copied it.
+    /// A chunk of a longer message, returned once the receiver has copied it.
     is_chunk: bool,
 }
 
@@ -99,39 +99,39 @@ impl Lending {
     pub(crate) fn new(region: Arc<Region>) -> Arc<Self> {
         let lending = Arc::new(Self {
             region,
-            books: Mutex::default(),
+            table: Mutex::default(),
         });
-        Arena::get().enter(lending.clone());
+        Arena::get().register(lending.clone());
         lending
     }
 
-    /// Puts a tensor where the other end can see it, copying it unless it is there already. `pass` passes a
-    /// descriptor to the other end. Nothing when that is not possible: then the tensor goes another way.
+    /// Lends a tensor, copying it into the arena unless it is there already. `pass` passes a descriptor to the
+    /// other end. Returns `None` when lending is impossible now; the tensor is then sent by other means.
     pub(crate) fn lend(
         &self,
         (index, tensor): (u16, &dyn TensorSource),
         pass: impl FnOnce(BorrowedFd<'_>) -> bool,
     ) -> Option<Loan> {
-        let shown = tensor
+        let in_arena = tensor
             .outside()
-            .and_then(|(memory, is_only)| Some((memory.as_any().downcast_ref::<Shared>()?, is_only)));
-        let (block, is_exclusive) = match shown {
-            Some((Shared(block), is_only)) => {
+            .and_then(|(memory, is_only)| Some((memory.as_any().downcast_ref::<ArenaTensor>()?, is_only)));
+        let (block, is_exclusive) = match in_arena {
+            Some((ArenaTensor(block), is_only)) => {
                 let is_exclusive = is_only && Arc::strong_count(block) == 1;
                 (block.clone(), is_exclusive)
             }
             None => (Arc::new(copied(tensor).ok()?), true),
         };
-        let mut books = self.books.lock();
-        books.take_back(&self.region);
-        if books.bytes + block.bytes().len() > MAX_LENT {
+        let mut table = self.table.lock();
+        table.reclaim(&self.region);
+        if table.bytes + block.bytes().len() > MAX_LENT {
             return None;
         }
-        let out = Out {
+        let lent = LentBlock {
             block,
             is_chunk: false,
         };
-        let loan = books.enter(out, pass)?;
+        let loan = table.insert(lent, pass)?;
         Some(Loan {
             tensor: index,
             is_exclusive,
@@ -139,16 +139,16 @@ impl Lending {
         })
     }
 
-    /// Whether this many tensors, of this many bytes, can be lent now. Asked before any of them is copied.
-    pub(crate) fn has_room(&self, tensors: usize, bytes: usize) -> bool {
-        let mut books = self.books.lock();
-        books.take_back(&self.region);
-        let loans = books.free.len() + LOANS - books.out.len();
-        !books.is_over && tensors <= loans && bytes <= MAX_LENT - books.bytes.min(MAX_LENT)
+    /// Whether this many tensors, of this many bytes, can be lent now. Checked before any is copied.
+    pub(crate) fn can_lend(&self, tensors: usize, bytes: usize) -> bool {
+        let mut table = self.table.lock();
+        table.reclaim(&self.region);
+        let loans = table.free.len() + LOANS - table.lent.len();
+        !table.is_closed && tensors <= loans && bytes <= MAX_LENT - table.bytes.min(MAX_LENT)
     }
 
-    /// Lends a chunk of a longer message, whose bytes `fill` writes; `false` from it cancels. `None` while enough
-    /// chunks are out, or without shared memory: then the chunk takes the socket, whose reader sets the pace.
+    /// Lends a chunk of a longer message, whose bytes `fill` writes; `false` from it cancels. Returns `None` while
+    /// enough chunks are lent, or without shared memory. The chunk then takes the socket, whose reader sets the pace.
     pub(crate) fn lend_chunk(
         &self,
         len: usize,
@@ -156,12 +156,12 @@ impl Lending {
         pass: impl FnOnce(BorrowedFd<'_>) -> bool,
     ) -> Option<Loan> {
         let spare = {
-            let mut books = self.books.lock();
-            books.take_back(&self.region);
-            if books.chunk_bytes + len > CHUNKS_LENT {
+            let mut table = self.table.lock();
+            table.reclaim(&self.region);
+            if table.chunk_bytes + len > CHUNKS_LENT {
                 return None;
             }
-            books.spare.pop().filter(|block| block.bytes().len() >= len)
+            table.spare.pop().filter(|block| block.bytes().len() >= len)
         };
         let mut block = match spare {
             Some(block) => block,
@@ -170,53 +170,53 @@ impl Lending {
         if !fill(&mut Arc::get_mut(&mut block)?.bytes_mut()[..len]) {
             return None;
         }
-        let out = Out {
+        let lent = LentBlock {
             block,
             is_chunk: true,
         };
-        self.books.lock().enter(out, pass)
+        self.table.lock().insert(lent, pass)
     }
 
-    /// Takes back a loan that the other end was never told of.
-    pub(crate) fn not_lent(&self, loan: Loan) {
-        let mut books = self.books.lock();
-        books.clear(loan.number as usize);
+    /// Takes back a loan that was never sent.
+    pub(crate) fn revoke(&self, loan: Loan) {
+        let mut table = self.table.lock();
+        table.clear(loan.number as usize);
     }
 
-    /// The link has ended. What is out stays out: the other end may still use it.
+    /// Closes the table at the end of the link. Lent blocks stay lent: the other end may still read them.
     pub(crate) fn end(&self) {
         {
-            let mut books = self.books.lock();
-            books.is_over = true;
-            books.spare.clear();
+            let mut table = self.table.lock();
+            table.is_closed = true;
+            table.spare.clear();
         }
         Arena::get().collect();
     }
 
-    /// Takes back what has been given back; true when the link has ended and nothing is out any more.
+    /// Reclaims returned loans; true when the link has ended and nothing is lent.
     pub(crate) fn collect(&self) -> bool {
-        let mut books = self.books.lock();
-        if books.is_over && self.region.is_abandoned() {
-            books.out.clear();
+        let mut table = self.table.lock();
+        if table.is_closed && self.region.is_abandoned() {
+            table.lent.clear();
             return true;
         }
-        books.take_back(&self.region);
-        books.is_over && books.out.iter().all(Option::is_none)
+        table.reclaim(&self.region);
+        table.is_closed && table.lent.iter().all(Option::is_none)
     }
 }
 
-impl Books {
-    /// Gives a block a number, and its segment to the other end. The loan belongs to no tensor yet.
-    fn enter(&mut self, out: Out, pass: impl FnOnce(BorrowedFd<'_>) -> bool) -> Option<Loan> {
-        if self.is_over {
+impl LoanTable {
+    /// Gives a block a number, and passes its segment if it is new. The loan belongs to no tensor yet.
+    fn insert(&mut self, lent: LentBlock, pass: impl FnOnce(BorrowedFd<'_>) -> bool) -> Option<Loan> {
+        if self.is_closed {
             return None;
         }
-        let (segment, offset) = out.block.place()?;
+        let (segment, offset) = lent.block.location()?;
         let number = match self.free.pop() {
             Some(number) => number,
-            None if self.out.len() < LOANS => {
-                self.out.push(None);
-                self.out.len() as u32 - 1
+            None if self.lent.len() < LOANS => {
+                self.lent.push(None);
+                self.lent.len() as u32 - 1
             }
             None => return None,
         };
@@ -232,13 +232,13 @@ impl Books {
                 return None;
             }
         };
-        let len = out.block.bytes().len();
-        if out.is_chunk {
+        let len = lent.block.bytes().len();
+        if lent.is_chunk {
             self.chunk_bytes += len;
         } else {
             self.bytes += len;
         }
-        self.out[number as usize] = Some(out);
+        self.lent[number as usize] = Some(lent);
         Some(Loan {
             tensor: 0,
             is_exclusive: true,
@@ -248,35 +248,35 @@ impl Books {
         })
     }
 
-    fn take_back(&mut self, region: &Region) {
-        let given_back = region.given_back();
-        if given_back == self.given_back {
+    fn reclaim(&mut self, region: &Region) {
+        let returned = region.returned();
+        if returned == self.returned {
             return;
         }
-        self.given_back = given_back;
-        for number in 0..self.out.len() {
-            if self.out[number].is_some() && region.take_back(number) {
+        self.returned = returned;
+        for number in 0..self.lent.len() {
+            if self.lent[number].is_some() && region.reclaim(number) {
                 self.clear(number);
             }
         }
     }
 
     fn clear(&mut self, number: usize) {
-        let Some(Out { block, is_chunk }) = self.out[number].take() else {
+        let Some(LentBlock { block, is_chunk }) = self.lent[number].take() else {
             return;
         };
         self.free.push(number as u32);
         let len = block.bytes().len();
         if is_chunk {
             self.chunk_bytes -= len;
-            self.spare.extend((!self.is_over).then_some(block));
+            self.spare.extend((!self.is_closed).then_some(block));
         } else {
             self.bytes -= len;
         }
     }
 }
 
-/// A block with the bytes of a tensor.
+/// Copies a tensor into a block.
 fn copied(tensor: &dyn TensorSource) -> io::Result<Block> {
     let len = tensor.byte_len().ok_or(io::ErrorKind::FileTooLarge)?;
     let mut block = Arena::get().block(len)?;
@@ -290,22 +290,22 @@ fn copied(tensor: &dyn TensorSource) -> io::Result<Block> {
     is_whole.then_some(block).ok_or(io::ErrorKind::InvalidData.into())
 }
 
-/// The segments of the other end, in the order in which their descriptors came.
+/// The segments of the other end, in the order of their arrival.
 #[derive(Default)]
-pub(crate) struct Segments(Vec<Arc<Foreign>>);
+pub(crate) struct Segments(Vec<Arc<PeerSegment>>);
 
 /// A segment of the other end.
-struct Foreign {
-    /// Mapped when it comes, or, without memory for that, when it is used.
+struct PeerSegment {
+    /// Mapped on arrival, or, without memory for that, on first use.
     memory: OnceLock<Memory>,
-    /// What it is mapped by, until it is.
-    offer: Mutex<Option<Offer>>,
-    /// Where the blocks start whose pages this process has at hand.
-    at_hand: Mutex<FxHashSet<usize>>,
+    /// The descriptor, until it is mapped.
+    offer: Mutex<Option<MemoryOffer>>,
+    /// Start addresses of blocks whose pages this process has mapped.
+    populated: Mutex<FxHashSet<usize>>,
 }
 
-impl Foreign {
-    /// Its memory; nothing when there is no room to map it now.
+impl PeerSegment {
+    /// Its memory; `None` if it cannot be mapped now.
     fn memory(&self) -> Option<&Memory> {
         if let Some(mapped) = self.memory.get() {
             return Some(mapped);
@@ -319,10 +319,10 @@ impl Foreign {
         self.memory.get()
     }
 
-    /// Has the pages of a block at hand, which is quicker than one at a time when they are touched.
-    fn fetch(&self, start: NonNull<u8>, len: usize) {
-        if self.at_hand.lock().insert(start.addr().get()) {
-            // Where that cannot be done, each page comes when it is touched.
+    /// Maps the pages of a block, which is quicker than one at a time on access.
+    fn populate(&self, start: NonNull<u8>, len: usize) {
+        if self.populated.lock().insert(start.addr().get()) {
+            // After a failure each page comes when it is touched.
             let _ = self.memory().map(|memory| memory.populate(start, len));
         }
     }
@@ -330,10 +330,10 @@ impl Foreign {
 
 impl Segments {
     pub(crate) fn add(&mut self, fd: OwnedFd) -> io::Result<()> {
-        let segment = Foreign {
+        let segment = PeerSegment {
             memory: OnceLock::new(),
-            offer: Mutex::new(Some(Offer::check(fd)?)),
-            at_hand: Mutex::default(),
+            offer: Mutex::new(Some(MemoryOffer::check(fd)?)),
+            populated: Mutex::default(),
         };
         segment.memory();
         self.0.push(Arc::new(segment));
@@ -344,46 +344,46 @@ impl Segments {
         (loan.segment as usize) < self.0.len()
     }
 
-    /// What a loan shows.
+    /// Checks a loan and returns its memory.
     pub(crate) fn borrow(
         &self,
-        holding: &Arc<Holding>,
+        lease: &Arc<RegionLease>,
         loan: &Loan,
         len: usize,
-    ) -> Result<Borrowed, Unusable> {
-        let segment = self.0.get(loan.segment as usize).ok_or(Unusable::Nonsense)?;
-        let memory = segment.memory().ok_or(Unusable::NoMemory)?;
-        let place = || {
+    ) -> Result<Borrowed, LoanError> {
+        let segment = self.0.get(loan.segment as usize).ok_or(LoanError::Invalid)?;
+        let memory = segment.memory().ok_or(LoanError::NoMemory)?;
+        let location = || {
             let offset = usize::try_from(loan.offset).ok()?;
-            let is_sound = offset.is_multiple_of(heap::PAGE) && (loan.number as usize) < LOANS;
-            memory.at(offset, len).filter(|_| is_sound)
+            let is_valid = offset.is_multiple_of(adopted::PAGE) && (loan.number as usize) < LOANS;
+            memory.at(offset, len).filter(|_| is_valid)
         };
-        let start = place().ok_or(Unusable::Nonsense)?;
-        holding.borrowed(len);
+        let start = location().ok_or(LoanError::Invalid)?;
+        lease.borrowed(len);
         Ok(Borrowed {
             start,
             len,
             loan: loan.number as usize,
             is_exclusive: loan.is_exclusive,
             segment: segment.clone(),
-            holding: holding.clone(),
+            lease: lease.clone(),
         })
     }
 }
 
-/// Memory that the other end has lent. Given back when dropped.
+/// Memory that the other end has lent. Dropping it returns the loan.
 pub(crate) struct Borrowed {
     start: NonNull<u8>,
     len: usize,
     loan: usize,
     is_exclusive: bool,
     /// Keeps it mapped.
-    segment: Arc<Foreign>,
-    holding: Arc<Holding>,
+    segment: Arc<PeerSegment>,
+    lease: Arc<RegionLease>,
 }
 
-// SAFETY: it is an address range in memory that `segment` keeps mapped, and that the lender leaves alone
-// until it is given back.
+// SAFETY: it is an address range in memory that `segment` keeps mapped, and that the lender does not write to
+// until it is returned.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
 unsafe impl Sync for Borrowed {}
@@ -393,41 +393,41 @@ impl Borrowed {
         self.start
     }
 
-    /// The elements of a tensor that was lent: where they are, when there are at least `keep_from` bytes of
-    /// them and not too many are kept already, else a copy. `None` when there is no memory for that.
+    /// Makes a tensor's buffer: in place if it has at least `keep_from` bytes and few enough loans are kept, else a
+    /// copy. `None` if there is no memory for the copy.
     pub(crate) fn into_buffer(self, dtype: DType, keep_from: usize) -> Option<Buffer> {
-        if self.len >= keep_from && self.holding.may_keep() {
+        if self.len >= keep_from && self.lease.may_keep() {
             Some(Buffer::from_outside(dtype, Box::new(self)))
         } else {
             Buffer::try_copy_from(dtype, self.as_bytes())
         }
     }
 
-    /// The bytes, to be read once and from start to end.
-    pub(crate) fn fetched(&self) -> &[u8] {
-        self.segment.fetch(self.start, self.len);
+    /// The bytes, with their pages mapped, for one read from start to end.
+    pub(crate) fn populated(&self) -> &[u8] {
+        self.segment.populate(self.start, self.len);
         self.as_bytes()
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped and initialised, and nobody writes to it while it is borrowed: the
-        // lender by the rules of lending, this process because it would take a `Borrowed` apart first.
+        // SAFETY: the range is mapped and initialised, and not written to while it is borrowed: the lender keeps
+        // the rules of lending, and this process would take the `Borrowed` apart first.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
-// SAFETY: the memory stays the same and unchanged until it is given back, which happens when this is
-// dropped; it is aligned to pages. `into_heap` gives out only what nobody else holds, and only where the
-// global allocator is the one that knows how to take it back.
+// SAFETY: the memory stays in place and unchanged until it is returned, when this is dropped; it is aligned to
+// pages. `into_heap` gives away only memory without another holder, and only if the global allocator is the one
+// that can return it.
 unsafe impl Outside for Borrowed {
     fn bytes(&self) -> &[u8] {
         self.as_bytes()
     }
 
     fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
-        if self.is_exclusive && heap::can_adopt() {
-            self.segment.fetch(self.start, self.len);
-            Ok(heap::adopt(*self))
+        if self.is_exclusive && adopted::can_adopt() {
+            self.segment.populate(self.start, self.len);
+            Ok(adopted::adopt(*self))
         } else {
             Err(self)
         }
@@ -440,6 +440,6 @@ unsafe impl Outside for Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        self.holding.give_back(self.loan, self.len);
+        self.lease.return_loan(self.loan, self.len);
     }
 }

@@ -7,22 +7,22 @@ use std::ptr::NonNull;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// A mapping of memory that other processes may have mapped too.
+/// A mapping of memory that other processes may map too.
 #[derive(Debug)]
 pub(crate) struct Memory {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a `Memory` is only an address range; whoever reads or writes through it keeps the rules about
-// threads, and about the other process.
+// SAFETY: a `Memory` is only an address range; its users follow the rules of threads and of the other process
+// when they access it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Makes `len` bytes of zeros, and the descriptor that gives others the same bytes. Their number can
-    /// never change, so that nobody can pull them away from under the others.
+    /// Makes `len` bytes of zeros, and the descriptor from which other processes map them. The length is sealed:
+    /// no process can truncate the memory under the others.
     pub(crate) fn create(len: usize) -> io::Result<(OwnedFd, Self)> {
         let fd = memfd_create("telegrad", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, len as u64)?;
@@ -31,9 +31,9 @@ impl Memory {
         Ok((fd, memory))
     }
 
-    /// Maps what another process has made.
+    /// Maps memory of another process.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
-        Offer::check(fd)?.map()
+        MemoryOffer::check(fd)?.map()
     }
 
     fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
@@ -52,14 +52,14 @@ impl Memory {
         Ok(Self { start, len })
     }
 
-    /// Where `len` bytes at `offset` lie, when there are as many.
+    /// The address of `len` bytes at `offset`, if they are inside the mapping.
     pub(crate) fn at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;
         // SAFETY: `offset` is within the mapping, which is one allocation.
         (end <= self.len).then(|| unsafe { self.start.add(offset) })
     }
 
-    /// Has the pages of a range that [`at`](Self::at) gave at hand, all of them at once.
+    /// Maps the pages of a range, all at once. The range comes from [`at`](Self::at).
     pub(crate) fn populate(&self, start: NonNull<u8>, len: usize) -> rustix::io::Result<()> {
         // SAFETY: the range is inside the mapping, whose content this does not change.
         unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }
@@ -70,17 +70,19 @@ impl Memory {
     }
 }
 
-/// Memory that another process has made, and that can be mapped.
-pub(crate) struct Offer {
+/// Memory that another process offers for mapping.
+pub(crate) struct MemoryOffer {
     fd: OwnedFd,
     len: usize,
 }
 
-impl Offer {
-    /// Makes sure that the memory cannot be pulled away.
+impl MemoryOffer {
+    /// Checks that the memory cannot shrink.
     pub(crate) fn check(fd: OwnedFd) -> io::Result<Self> {
         if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
-            return Err(io::Error::other("the memory offered could shrink"));
+            return Err(io::Error::other(
+                "the offered shared memory is not sealed against shrinking",
+            ));
         }
         let len = usize::try_from(fstat(&fd)?.st_size).unwrap_or(0);
         Ok(Self { fd, len })
@@ -93,7 +95,7 @@ impl Offer {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly the mapping made by `map`, and whoever uses it holds the `Memory`.
+        // SAFETY: the range is exactly the mapping made by `map`, and its users hold the `Memory`.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

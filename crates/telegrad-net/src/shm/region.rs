@@ -1,4 +1,4 @@
-//! What the two ends of one link share.
+//! The memory that the two ends of one link share.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,23 +17,23 @@ use super::{Memory, RingReader, RingWriter};
 /// a world of many workers. A longer frame passes in pieces.
 const RING: usize = 64 * 1024;
 
-/// Blocks that one side may have lent to the other at a time.
+/// Most blocks that one side may have lent to the other.
 pub(crate) const LOANS: usize = 4096;
 
-/// Bytes that one side may have lent to the other at a time.
+/// Most bytes that one side may have lent to the other.
 pub(crate) const MAX_LENT: usize = 1 << 30;
 
-/// Bytes of chunks that one side may have lent to the other at a time. Enough that neither waits for the other
-/// at every chunk, little enough to stay in a processor's cache.
+/// Most bytes of chunks that one side may have lent to the other. Enough that neither waits for the other at
+/// every chunk, and little enough to stay in a processor's cache.
 pub(crate) const CHUNKS_LENT: usize = 8 << 20;
 
-/// The memory that one link needs, for one direction.
+/// The shared memory of one direction of a link.
 #[repr(C)]
 struct Direction {
     header: RingHeader,
-    /// How many loans have been given back in all; so that the lender need not look through the table.
-    given_back: AtomicU32,
-    /// Set by the borrower when it gives a loan back, cleared by the lender.
+    /// Loans returned in all; spares the lender a scan of the table.
+    returned: AtomicU32,
+    /// Set by the borrower when it returns a loan, cleared by the lender.
     table: [AtomicU8; LOANS],
     ring: [u8; RING],
 }
@@ -54,14 +54,14 @@ impl Side {
     }
 }
 
-/// What the two ends of one link share. It outlives the link for as long as one of them still has
-/// something of the other's.
+/// The memory that the two ends of one link share. It outlives the link while one end still holds loans of the
+/// other.
 pub(crate) struct Region {
     memory: Memory,
     side: Side,
-    /// One end of a connection whose other direction ends when the other side lets go: see [`Holding`].
+    /// One end of a connection that the peer shuts down when it holds no loans: see [`RegionLease`].
     lease: OwnedFd,
-    /// How much this side has borrowed, in loans and in bytes.
+    /// Loans that this side holds: their number and their bytes.
     borrowed: (AtomicUsize, AtomicUsize),
 }
 
@@ -87,37 +87,37 @@ impl Region {
         let direction = self.direction(lender).as_ptr();
         // SAFETY: `direction` points to a `Direction` in memory that the region keeps mapped; the fields are
         // atomics, to which shared references may exist anywhere.
-        unsafe { (&(*direction).given_back, &(*direction).table) }
+        unsafe { (&(*direction).returned, &(*direction).table) }
     }
 
-    /// Notes that the other side has lent so many bytes.
+    /// Counts a loan of so many bytes.
     pub(crate) fn borrowed(&self, bytes: usize) {
         self.borrowed.0.fetch_add(1, Relaxed);
         self.borrowed.1.fetch_add(bytes, Relaxed);
     }
 
-    /// Whether to keep what is lent. With half of what can be lent kept already, copies leave the rest to
-    /// what comes and goes.
+    /// Whether received tensors may stay in lent memory. Beyond half of the limits they are copied, which leaves
+    /// the rest to short loans.
     pub(crate) fn may_keep(&self) -> bool {
         self.borrowed.0.load(Relaxed) <= LOANS / 2 && self.borrowed.1.load(Relaxed) <= MAX_LENT / 2
     }
 
-    /// Gives back what the other side has lent.
-    pub(crate) fn give_back(&self, loan: usize, bytes: usize) {
+    /// Returns a loan to the other side.
+    pub(crate) fn return_loan(&self, loan: usize, bytes: usize) {
         self.borrowed.0.fetch_sub(1, Relaxed);
         self.borrowed.1.fetch_sub(bytes, Relaxed);
-        let (given_back, table) = self.loans(self.side.other());
+        let (returned, table) = self.loans(self.side.other());
         table[loan].store(1, Release);
-        given_back.fetch_add(1, Release);
+        returned.fetch_add(1, Release);
     }
 
-    /// How many loans of this side's have been given back, ever.
-    pub(crate) fn given_back(&self) -> u32 {
+    /// Loans of this side that were returned, in all.
+    pub(crate) fn returned(&self) -> u32 {
         self.loans(self.side).0.load(Acquire)
     }
 
-    /// Whether the other side has given this loan back; it can be made again then.
-    pub(crate) fn take_back(&self, loan: usize) -> bool {
+    /// Takes back a loan if the other side has returned it; its number is free then.
+    pub(crate) fn reclaim(&self, loan: usize) -> bool {
         let entry = &self.loans(self.side).1[loan];
         let is_back = entry.load(Acquire) != 0;
         if is_back {
@@ -126,7 +126,7 @@ impl Region {
         is_back
     }
 
-    /// Whether the other side is gone, with everything that it had borrowed.
+    /// Whether the other side has ended and holds no loans.
     pub(crate) fn is_abandoned(&self) -> bool {
         let mut fds = [PollFd::new(&self.lease, PollFlags::IN)];
         let now = Timespec {
@@ -265,17 +265,17 @@ unsafe impl RingMemory for RegionRing {
     }
 }
 
-/// Held by whatever may still read what the other side lends. When nothing does any more, or the process is
-/// gone, the other side sees the end of the lease: the only certain sign that lent memory is not read any more.
-pub(crate) struct Holding(Arc<Region>);
+/// Held by everything that may still read memory lent by the other side. Dropping the last one, or the end of the
+/// process, ends the lease: the only certain sign that lent memory is not read any more.
+pub(crate) struct RegionLease(Arc<Region>);
 
-impl Holding {
+impl RegionLease {
     pub(crate) fn new(region: Arc<Region>) -> Arc<Self> {
         Arc::new(Self(region))
     }
 }
 
-impl std::ops::Deref for Holding {
+impl std::ops::Deref for RegionLease {
     type Target = Region;
 
     fn deref(&self) -> &Region {
@@ -283,9 +283,9 @@ impl std::ops::Deref for Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for RegionLease {
     fn drop(&mut self) {
-        // Fails only when the other side is gone already.
+        // Fails only if the other side has ended.
         let _ = rustix::net::shutdown(&self.0.lease, rustix::net::Shutdown::Write);
     }
 }

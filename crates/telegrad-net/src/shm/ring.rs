@@ -248,9 +248,10 @@ impl<M: RingMemory> WriteReadiness<M> {
 /// Stores a request, which the caller follows by a check of the peer's position.
 ///
 /// The peer stores its position, passes the fence of [`take`], and then loads the request. One of the two
-/// fences comes first: either the peer sees the request, or the caller sees the position.
+/// fences comes first: either the peer sees the request, or the caller sees the position. A swap, because it
+/// follows the peer's last swap in the modification order: no earlier take can clear this request.
 fn request(waits: &CachePadded<AtomicBool>) {
-    waits.0.store(true, Relaxed);
+    waits.0.swap(true, Relaxed);
     fence(SeqCst);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::region::LOANS;
-use super::{Holding, LOAN_LEN, Loan, Memory, Region, RegionEnd, Segments};
+use super::{LOAN_LEN, Loan, Memory, Region, RegionEnd, RegionLease, Segments};
 
 /// Both ends of a region.
 fn regions() -> (Arc<Region>, Arc<Region>) {
@@ -12,39 +12,39 @@ fn regions() -> (Arc<Region>, Arc<Region>) {
 }
 
 #[test]
-fn a_loan_is_given_back_once() {
+fn a_loan_is_returned_once() {
     let (lender, borrower) = regions();
-    assert_eq!(lender.given_back(), 0);
-    assert!(!lender.take_back(7));
+    assert_eq!(lender.returned(), 0);
+    assert!(!lender.reclaim(7));
     borrower.borrowed(100);
-    borrower.give_back(7, 100);
-    assert_eq!(lender.given_back(), 1);
-    assert!(!lender.take_back(6));
-    assert!(lender.take_back(7));
-    assert!(!lender.take_back(7));
+    borrower.return_loan(7, 100);
+    assert_eq!(lender.returned(), 1);
+    assert!(!lender.reclaim(6));
+    assert!(lender.reclaim(7));
+    assert!(!lender.reclaim(7));
     // The other direction is another table.
     lender.borrowed(100);
-    lender.give_back(9, 100);
-    assert!(!lender.take_back(9) && borrower.take_back(9));
+    lender.return_loan(9, 100);
+    assert!(!lender.reclaim(9) && borrower.reclaim(9));
 }
 
 #[test]
-fn a_region_is_abandoned_when_the_other_side_holds_nothing() {
+fn a_region_is_abandoned_once_the_other_side_holds_no_loans() {
     let (a, b) = regions();
-    let (ours, theirs) = (Holding::new(a.clone()), Holding::new(b.clone()));
+    let (ours, theirs) = (RegionLease::new(a.clone()), RegionLease::new(b.clone()));
     let borrowed = theirs.clone();
     assert!(!a.is_abandoned() && !b.is_abandoned());
     drop(theirs);
     assert!(!a.is_abandoned(), "something is still borrowed");
     drop(borrowed);
-    // Also while the other side itself waits for what it has lent.
+    // Also while the other side itself waits for its loans.
     assert!(a.is_abandoned() && !b.is_abandoned());
     drop(ours);
     assert!(b.is_abandoned());
 }
 
 #[test]
-fn too_much_kept_is_copied() {
+fn tensors_are_copied_beyond_half_of_the_limits() {
     let (a, _b) = regions();
     assert!(a.may_keep());
     a.borrowed(usize::MAX / 4);
@@ -52,14 +52,14 @@ fn too_much_kept_is_copied() {
 }
 
 #[test]
-fn loans_that_make_no_sense_show_nothing() {
+fn invalid_loans_are_refused() {
     const LEN: usize = 1 << 20;
     let (_lender, borrower) = regions();
-    let holding = Holding::new(borrower);
+    let holding = RegionLease::new(borrower);
     let (fd, _memory) = Memory::create(LEN).unwrap();
     let mut segments = Segments::default();
     segments.add(fd).unwrap();
-    let show = |number: u32, segment: u32, offset: u64, len: usize| {
+    let is_valid = |number: u32, segment: u32, offset: u64, len: usize| {
         let mut bytes = [0; LOAN_LEN];
         bytes[4..8].copy_from_slice(&number.to_le_bytes());
         bytes[8..12].copy_from_slice(&segment.to_le_bytes());
@@ -68,15 +68,18 @@ fn loans_that_make_no_sense_show_nothing() {
         borrowed.is_ok()
     };
     let (page, len, loans) = (4096, LEN as u64, LOANS as u32);
-    assert!(show(0, 0, 0, LEN));
-    assert!(show(loans - 1, 0, len - page, 4096));
-    assert!(!show(loans, 0, 0, 1), "no such loan");
-    assert!(!show(0, 1, 0, 1), "no such segment");
-    assert!(!show(0, 0, 1, 1), "not at a page");
-    assert!(!show(0, 0, page, LEN), "beyond the end");
-    assert!(!show(0, 0, len + page, 0), "beyond the end, and empty");
+    assert!(is_valid(0, 0, 0, LEN));
+    assert!(is_valid(loans - 1, 0, len - page, 4096));
+    assert!(!is_valid(loans, 0, 0, 1), "no such loan");
+    assert!(!is_valid(0, 1, 0, 1), "no such segment");
+    assert!(!is_valid(0, 0, 1, 1), "not at a page");
+    assert!(!is_valid(0, 0, page, LEN), "beyond the end");
+    assert!(!is_valid(0, 0, len + page, 0), "beyond the end, and empty");
     for offset in [u64::MAX, u64::MAX - page + 1, 1 << 63] {
-        assert!(!show(0, 0, offset, 4096), "far beyond the end");
-        assert!(!show(0, 0, offset, usize::MAX), "around the end of all memory");
+        assert!(!is_valid(0, 0, offset, 4096), "far beyond the end");
+        assert!(
+            !is_valid(0, 0, offset, usize::MAX),
+            "wraps around the address space"
+        );
     }
 }

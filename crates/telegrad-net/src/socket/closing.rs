@@ -1,4 +1,4 @@
-//! How a link ends.
+//! Closing a link.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -12,41 +12,40 @@ use super::writer::Written;
 use crate::stream::StreamError;
 use crate::{Closed, Link, Outgoing};
 
-/// How long a goodbye may take: to be written, when small frames wait before it, and to arrive, once
-/// the bulk lane has ended. Next to nothing between peers that read, even where they hardly get to
-/// run; not long for those that do not.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time limit of a goodbye: for writing it behind small frames, and for its arrival after the bulk lane has ended. Next
+/// to nothing between peers that read, even without much processor time, and short for peers that do not.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a goodbye waits for room before it looks again.
-const LAST_STEP: Duration = Duration::from_millis(10);
+/// How long a goodbye waits for space before it checks again.
+const GOODBYE_STEP: Duration = Duration::from_millis(10);
 
-/// How long the end of a bulk lane leaves the control lane to another reader before it looks again.
+/// How long the end of a bulk lane leaves the control lane to another reader before it checks again.
 const READER_STEP: Duration = Duration::from_millis(1);
 
-/// Reads that empty a socket: more than its largest receive buffer holds.
+/// Reads that empty a socket with the largest receive buffer.
 const FULL_SOCKET: usize = 64;
 
 /// Longest reason, in bytes, that a goodbye carries.
 const MAX_REASON: usize = 4096;
 
 impl SocketLink {
-    /// Ends the link and tells the peer why.
+    /// Closes the link and sends the peer the reason.
     pub(super) fn say_goodbye(&self, why: &str) {
         self.end_after(true, why, || {
             let mut goodbye = Outgoing::bare(FrameKind::Goodbye, CallId(0));
-            // A reason is for people: what is too long for the control lane is too long for them.
+            // Reasons are read by people, and cut to the length of a control frame.
             goodbye.payload.body = why.as_bytes()[..why.len().min(MAX_REASON)].to_vec();
-            // Without tensors it is always valid; and a peer that is gone already needs no goodbye.
+            // Without tensors it is always valid; a failure means that the peer has closed too.
             if let Ok(goodbye) = goodbye.seal() {
                 self.writer.append(&goodbye);
-                self.write_last(Instant::now() + LAST_WORDS);
-                self.hear_out(Instant::now() + LAST_WORDS);
+                self.write_goodbye(Instant::now() + GOODBYE_LIMIT);
+                self.drain_peer(Instant::now() + GOODBYE_LIMIT);
             }
         });
     }
 
-    /// Writes what waits, by whichever thread, as far as a peer that reads will let it.
-    fn write_last(&self, until: Instant) {
+    /// Writes queued frames, by any thread, as far as the peer reads them.
+    fn write_goodbye(&self, until: Instant) {
         loop {
             match self.writer.write(&self.control) {
                 Written::All { was_stuck } => {
@@ -56,13 +55,13 @@ impl SocketLink {
                     return;
                 }
                 Written::Ended(_) => return,
-                // It takes ours along, and does not wait for the socket either.
-                Written::ByOther => self.writer.settle(),
+                // The other thread takes the goodbye along, without waiting for the socket.
+                Written::ByOther => self.writer.wait_for_writer(),
                 Written::Stuck => {
-                    // In steps, because the poller may take the bell, and write what waits itself.
-                    let step = until.min(Instant::now() + LAST_STEP);
+                    // In steps, because the poller may take the wake-up and write the queue itself.
+                    let step = until.min(Instant::now() + GOODBYE_STEP);
                     self.control.wait(PollFlags::OUT, None, Some(step));
-                    self.control.answer_bells();
+                    self.control.drain_wakeups();
                 }
             }
             if Instant::now() >= until {
@@ -71,11 +70,11 @@ impl SocketLink {
         }
     }
 
-    /// Takes what the peer still sends until it has closed as well. TCP answers anything that comes
-    /// after the end by throwing away what the other side has not read yet: the goodbye.
-    fn hear_out(&self, until: Instant) {
+    /// Discards the peer's remaining bytes until it has closed as well. TCP answers bytes after the end by dropping
+    /// what the peer has not read yet: the goodbye.
+    fn drain_peer(&self, until: Instant) {
         if self.control.is_shared() {
-            // What is in shared memory stays there.
+            // Bytes in shared memory stay there.
             return;
         }
         self.control.shutdown_write();
@@ -87,42 +86,42 @@ impl SocketLink {
             match skipped {
                 Some(Fill::Ended(_)) => return,
                 Some(_) => {}
-                // Whoever reads now sees that the link has ended, and throws it away too.
+                // The reading thread sees that the link has ended, and discards the bytes too.
                 None => rustix::thread::sched_yield(),
             }
         }
     }
 
-    /// Writing a small frame has failed. What the peer said before, perhaps why it closes, is still to be read:
-    /// whoever reads then comes to the end, be it the poller.
-    pub(super) fn lost(&self, error: &StreamError) {
+    /// Handles a failed write of small frames. Earlier frames of the peer, perhaps its goodbye, are still unread: the
+    /// reading thread, or the poller, reaches the end after them.
+    pub(super) fn control_write_failed(&self, error: &StreamError) {
         match error {
-            // Whoever closes the link has still to hear the other side out.
+            // The closing thread still drains the peer.
             StreamError::Ended if self.closed.get().is_some() => {}
             StreamError::Ended => self.control.shutdown(),
             other => self.end(false, &other.describe()),
         }
     }
 
-    /// Writing on a bulk lane has failed, and the lane has been shut down. Its reader comes to the end and calls
-    /// [`bulk_ended`](Self::bulk_ended); shutting the control lane down here would discard a goodbye on its way.
-    pub(super) fn bulk_lost(&self, error: &StreamError) {
+    /// Handles a failed write on a bulk lane, which has been shut down. Its reader reaches the end and calls
+    /// [`bulk_ended`](Self::bulk_ended). Shutting the control lane down here would discard a goodbye on its way.
+    pub(super) fn bulk_write_failed(&self, error: &StreamError) {
         match error {
             StreamError::Ended => {}
             other => self.end(false, &other.describe()),
         }
     }
 
-    /// A bulk lane has ended. A peer that closes on purpose says so on the control lane first, and
-    /// one that is gone has ended both: so that one is heard before this end is taken for the reason.
+    /// Handles the end of a bulk lane. A peer that closes on purpose says so on the control lane first, and a lost one
+    /// has ended both lanes. The control lane is therefore read before this end counts as the reason.
     ///
-    /// The time limit is for words that have not arrived. Those that have are read however late that is.
+    /// The time limit applies to frames that have not arrived. Those that have are read, however late.
     pub(super) fn bulk_ended(&self, why: &str) {
-        let until = Instant::now() + LAST_WORDS;
+        let until = Instant::now() + GOODBYE_LIMIT;
         while self.closed.get().is_none() && self.control.wait(PollFlags::IN, None, Some(until)) {
-            self.answer_bells();
+            self.drain_wakeups();
             let Some(mut reader) = self.reader.try_lock() else {
-                // Another thread reads, and comes to the end as well. No thread keeps the reader for long.
+                // Another thread reads, and reaches the end as well. No thread keeps the reader for long.
                 std::thread::sleep(READER_STEP);
                 continue;
             };
@@ -139,7 +138,7 @@ impl SocketLink {
         self.end(false, why);
     }
 
-    /// Takes all lanes off the poller.
+    /// Removes all lanes from the poller.
     pub(super) fn unwatch(&self) {
         self.bulk.unwatch(&self.poller);
         if let Some(key) = self.interest.lock().key.take() {
@@ -147,7 +146,7 @@ impl SocketLink {
         }
     }
 
-    pub(super) fn why(&self) -> Closed {
+    pub(super) fn close_reason(&self) -> Closed {
         let unknown = || Closed {
             graceful: false,
             why: "the connection was closed".into(),
@@ -160,7 +159,12 @@ impl SocketLink {
         self.end_after(graceful, why, || ());
     }
 
-    /// Ends the link, once. `last` runs when nobody else can send or be the reason any more.
+    /// Ends the link because of bytes that the peer must not send.
+    pub(super) fn end_for_violation(&self, what: &str) {
+        self.end(false, &format!("the peer violated the protocol: {what}"));
+    }
+
+    /// Ends the link, once. `last` runs when no other thread can send or set the reason any more.
     fn end_after(&self, graceful: bool, why: &str, last: impl FnOnce()) {
         let closed = Closed {
             graceful,

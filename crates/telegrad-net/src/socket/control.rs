@@ -1,7 +1,7 @@
 //! The lane of small frames: a socket, or a pair of rings in shared memory with a socket beside them.
 //!
-//! With rings the socket carries no frames. Its bytes are bells, for a side that has said that it sleeps;
-//! descriptors of shared memory come along with some of them; and its end is that of the peer.
+//! With rings the socket carries no frames. Its bytes are wake-ups for a side that sleeps, some of which bring
+//! descriptors of shared memory; its end is the end of the peer.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,9 +13,9 @@ use rustix::event::PollFlags;
 use telegrad_wire::TensorSource;
 
 use crate::descriptors::explain;
-use crate::message::{Lender, Lent, Unusable};
+use crate::message::{Borrower, Lender, LoanError};
 use crate::shm::{
-    Borrowed, CorruptRing, Holding, Lending, Loan, ReadReadiness, RegionEnd, RingReader, RingWriter,
+    Borrowed, CorruptRing, Lending, Loan, ReadReadiness, RegionEnd, RegionLease, RingReader, RingWriter,
     Segments, WriteReadiness,
 };
 use crate::stream::{Stream, StreamError};
@@ -23,25 +23,25 @@ use crate::stream::{Stream, StreamError};
 /// The lane of small frames.
 pub(crate) struct Control {
     stream: Stream,
-    shared: Option<Shared>,
+    shared: Option<SharedLane>,
 }
 
-/// What there is beside the socket between workers that share memory.
-struct Shared {
-    holding: Arc<Holding>,
+/// The part of the lane in shared memory.
+struct SharedLane {
+    lease: Arc<RegionLease>,
     readable: ReadReadiness,
     writable: WriteReadiness,
     lending: Arc<Lending>,
-    /// What the other end has passed. Locked while descriptors are received, so that they stay in order.
+    /// Segments of the other end. Locked while descriptors are received, which keeps them in order.
     segments: Mutex<Segments>,
-    /// The socket has come to its end: what is in the ring is all there will be.
+    /// The socket has ended: the ring gets no more bytes.
     is_over: AtomicBool,
-    /// Why, where the peer is not the reason.
+    /// The local failure that ended the lane, if the peer did not.
     failure: OnceLock<Box<str>>,
 }
 
-impl Shared {
-    /// Why no more memory can be received, if that is so.
+impl SharedLane {
+    /// The error of a lane that failed at this end.
     fn failure(&self) -> Option<StreamError> {
         let why = self.failure.get()?;
         let why = format!("shared memory cannot be received: {why}");
@@ -50,7 +50,7 @@ impl Shared {
 }
 
 impl Control {
-    /// The lane over a socket alone, or over a socket and a region, and the region's ring halves.
+    /// Makes the lane over a socket, with a region's end if memory is shared, and returns the ring halves.
     pub(crate) fn new(
         stream: Stream,
         end: Option<RegionEnd>,
@@ -63,14 +63,14 @@ impl Control {
         else {
             return (Self { stream, shared: None }, (None, None));
         };
-        let shared = Some(Shared {
+        let shared = Some(SharedLane {
             readable: reader.readiness(),
             writable: writer.readiness(),
             lending: Lending::new(region.clone()),
             segments: Mutex::default(),
             is_over: AtomicBool::new(false),
             failure: OnceLock::new(),
-            holding: Holding::new(region),
+            lease: RegionLease::new(region),
         });
         (Self { stream, shared }, (Some(reader), Some(writer)))
     }
@@ -80,14 +80,14 @@ impl Control {
         self.shared.is_some()
     }
 
-    /// Whether there is certainly nothing to read, as far as that can be told for next to nothing.
-    pub(crate) fn is_silent(&self) -> bool {
+    /// Whether there are certainly no bytes to read, judged without a system call.
+    pub(crate) fn is_idle(&self) -> bool {
         self.shared
             .as_ref()
             .is_some_and(|shared| !shared.readable.has_bytes() && !shared.is_over.load(SeqCst))
     }
 
-    /// What went wrong at this end, and makes what the peer says of shared memory meaningless.
+    /// A failure at this end, after which loans of the peer cannot be resolved.
     pub(crate) fn failure(&self) -> Option<StreamError> {
         self.shared.as_ref()?.failure()
     }
@@ -101,7 +101,7 @@ impl Control {
         let (Some(shared), Some(ring)) = (&self.shared, ring) else {
             return self.stream.try_read(buf);
         };
-        // Looked at first: what the peer wrote before its end is in the ring then.
+        // Loaded first: the peer's bytes before its end are in the ring then.
         let is_over = shared.is_over.load(SeqCst);
         match ring.read(buf)? {
             0 if is_over => Err(shared.failure().unwrap_or(StreamError::Ended)),
@@ -146,15 +146,15 @@ impl Control {
         let _ = self.stream.try_write(&[0]);
     }
 
-    /// Looks for itself from now on: the other side need not ring.
-    pub(crate) fn attend(&self) {
+    /// Withdraws the wake-up request, before polling.
+    pub(crate) fn cancel_wakeup(&self) {
         if let Some(shared) = &self.shared {
             shared.readable.cancel_wakeup();
         }
     }
 
-    /// Has the socket say when there is something to read. False when there is already.
-    pub(crate) fn rest(&self) -> bool {
+    /// Requests a wake-up on the socket with the next bytes. False if there are bytes already.
+    pub(crate) fn request_wakeup(&self) -> bool {
         self.shared
             .as_ref()
             .is_none_or(|shared| shared.readable.request_wakeup())
@@ -167,8 +167,8 @@ impl Control {
             .is_some_and(|shared| shared.writable.has_space())
     }
 
-    /// Takes the bells, and what came with them. To be called whenever the socket is readable.
-    pub(crate) fn answer_bells(&self) {
+    /// Takes the wake-ups and the descriptors with them. Called whenever the socket is readable.
+    pub(crate) fn drain_wakeups(&self) {
         let Some(shared) = &self.shared else { return };
         let mut segments = shared.segments.lock();
         loop {
@@ -186,8 +186,8 @@ impl Control {
         }
     }
 
-    /// Waits until there is something to read, or room to write, `other` is readable, or the deadline; false
-    /// at the deadline. A bell that ended the wait is still there to be answered.
+    /// Waits for bytes to read, space to write, `other` to be readable, or the deadline; false at the deadline. A
+    /// wake-up that ended the wait stays in the socket.
     pub(crate) fn wait(
         &self,
         flags: PollFlags,
@@ -200,7 +200,7 @@ impl Control {
         let is_asked = if flags == PollFlags::OUT {
             shared.writable.request_wakeup()
         } else {
-            self.rest()
+            self.request_wakeup()
         };
         if !is_asked {
             return true;
@@ -216,7 +216,7 @@ impl Control {
         self.stream.shutdown();
     }
 
-    /// The link has ended.
+    /// Ends the lane.
     pub(crate) fn end(&self) {
         self.shutdown();
         if let Some(shared) = &self.shared {
@@ -226,13 +226,13 @@ impl Control {
 }
 
 impl Control {
-    /// Lends a chunk of a longer message, whose bytes `fill` writes; `None` when it has to take the socket.
+    /// Lends a chunk of a longer message, whose bytes `fill` writes; `None` if it must take the socket.
     pub(crate) fn lend_chunk(&self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Loan> {
         let lending = &self.shared.as_ref()?.lending;
         lending.lend_chunk(len, fill, |fd| self.stream.try_pass(&[fd]).is_ok())
     }
 
-    /// Whether the segment of a loan is there; if not, the bells bring it.
+    /// Whether the segment of a loan has arrived; if not, the next wake-ups bring it.
     pub(crate) fn knows(&self, loan: &Loan) -> bool {
         self.shared
             .as_ref()
@@ -241,10 +241,10 @@ impl Control {
 }
 
 impl Lender for Control {
-    fn has_room(&self, tensors: usize, bytes: usize) -> bool {
+    fn can_lend(&self, tensors: usize, bytes: usize) -> bool {
         self.shared
             .as_ref()
-            .is_some_and(|shared| shared.lending.has_room(tensors, bytes))
+            .is_some_and(|shared| shared.lending.can_lend(tensors, bytes))
     }
 
     fn lend(&self, index: u16, tensor: &dyn TensorSource) -> Option<Loan> {
@@ -252,26 +252,26 @@ impl Lender for Control {
         lending.lend((index, tensor), |fd| self.stream.try_pass(&[fd]).is_ok())
     }
 
-    fn not_lent(&self, loan: Loan) {
+    fn revoke(&self, loan: Loan) {
         if let Some(shared) = &self.shared {
-            shared.lending.not_lent(loan);
+            shared.lending.revoke(loan);
         }
     }
 }
 
-impl Lent for Control {
-    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, Unusable> {
-        let shared = self.shared.as_ref().ok_or(Unusable::Nonsense)?;
+impl Borrower for Control {
+    fn borrow(&self, loan: &Loan, len: usize) -> Result<Borrowed, LoanError> {
+        let shared = self.shared.as_ref().ok_or(LoanError::Invalid)?;
         if !self.knows(loan) {
-            // It was passed before the loan was made, so it is there.
-            self.answer_bells();
+            // Passed before the loan was made, so the socket has it.
+            self.drain_wakeups();
         }
-        shared.segments.lock().borrow(&shared.holding, loan, len)
+        shared.segments.lock().borrow(&shared.lease, loan, len)
     }
 
     fn decline(&self, loan: &Loan) {
         if let Some(shared) = &self.shared {
-            loan.decline(&shared.holding);
+            loan.decline(&shared.lease);
         }
     }
 }

@@ -6,14 +6,14 @@ use telegrad_wire::{FrameHeader, HEADER_LEN, WireError};
 
 use super::Control;
 use crate::Spin;
-use crate::message::{INLINE_LIMIT, Incoming, Lent};
+use crate::message::{Borrower, INLINE_LIMIT, Incoming};
 use crate::shm::RingReader;
 use crate::stream::StreamError;
 
-/// Room for the longest frame and as much again, so that a read rarely ends inside a frame.
+/// Twice the longest frame, so that a read rarely ends inside a frame.
 const CAPACITY: usize = 2 * (HEADER_LEN + INLINE_LIMIT as usize);
 
-/// Cuts what the socket gives into frames.
+/// Splits received bytes into frames.
 pub(crate) struct ControlReader {
     /// The reading half of the ring, with shared memory.
     ring: Option<RingReader>,
@@ -21,11 +21,11 @@ pub(crate) struct ControlReader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Kept here because it learns from the waits of whoever reads.
+    /// Kept here because it adapts to the waits of all reading threads.
     pub(crate) spin: Spin,
 }
 
-/// What a read brought.
+/// The outcome of a read.
 pub(crate) enum Fill {
     Some,
     Nothing,
@@ -43,9 +43,9 @@ impl ControlReader {
         }
     }
 
-    /// Reads what is there now. All complete frames must have been taken before.
+    /// Reads available bytes. All complete frames must have been taken before.
     pub(crate) fn fill(&mut self, control: &Control) -> Fill {
-        // At most one incomplete frame is left; it moves to the front only when it has to.
+        // At most one incomplete frame is left; it moves to the front only if space is short.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.buffer.len() - self.start < CAPACITY / 2 {
@@ -62,10 +62,10 @@ impl ControlReader {
         }
     }
 
-    /// The next complete frame.
+    /// Takes the next complete frame.
     pub(crate) fn next_frame(
         &mut self,
-        lent: &dyn Lent,
+        lent: &dyn Borrower,
         max_message: u64,
     ) -> Result<Option<Incoming<'_>>, WireError> {
         let ready = &self.buffer[self.start..self.end];
@@ -81,18 +81,18 @@ impl ControlReader {
         Incoming::parse(header, frame, (lent, max_message)).map(|message| Some(Incoming { more, ..message }))
     }
 
-    /// Forgets what has been read.
+    /// Discards the buffer.
     pub(crate) fn discard(&mut self) {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Reads what is there now and forgets it.
+    /// Reads and discards available bytes.
     pub(crate) fn skip(&mut self, control: &Control) -> Fill {
         self.discard();
         self.fill(control)
     }
 
-    /// Whether part of a frame is there.
+    /// Whether the buffer ends inside a frame.
     pub(crate) fn is_inside_frame(&self) -> bool {
         self.start < self.end
     }

@@ -1,4 +1,4 @@
-//! A link whose peer, and whose threads, are the test's.
+//! A link whose peer and threads belong to the test.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use crate::shm::{LOAN_LEN, Memory, RegionEnd, RingWriter};
 use crate::stream::Stream;
 use crate::{Closed, Identity, Incoming, Link, LinkOptions, MIN_CHUNK, Poller, Role, Roles, Sink, Turn};
 
-/// Roles that wait until the test takes a turn with them.
+/// Roles that run when the test calls their turns.
 #[derive(Default)]
 struct Waiting(Mutex<VecDeque<Box<dyn Role>>>);
 
@@ -31,7 +31,7 @@ impl Waiting {
     }
 }
 
-/// The calls of the messages that arrived.
+/// Calls of the received messages.
 #[derive(Default)]
 struct Calls(Mutex<Vec<u64>>);
 
@@ -43,14 +43,14 @@ impl Sink for Calls {
     fn closed(&self, _: &Closed) {}
 }
 
-/// The other end of the control lane.
+/// The peer's end of the control lane.
 struct Peer {
     ring: RingWriter,
     socket: Stream,
 }
 
 impl Peer {
-    /// Writes a frame, and rings if that is asked for.
+    /// Writes a frame, and wakes the link, which sleeps.
     fn say(&mut self, frame: &[u8]) {
         assert_eq!(self.ring.write(frame), Ok(frame.len()));
         assert!(self.ring.take_wakeup_request(), "the link sleeps");
@@ -58,7 +58,7 @@ impl Peer {
     }
 }
 
-/// Announces one tensor of a chunk and a byte, as message 1.
+/// A descriptor of message 1: one tensor of a chunk and a byte.
 fn descriptor() -> Vec<u8> {
     let len = MIN_CHUNK as usize + 1;
     let mut table = Vec::new();
@@ -73,10 +73,10 @@ fn descriptor() -> Vec<u8> {
     [&outer.to_bytes()[..], &body].concat()
 }
 
-/// The thread that reads a lent chunk takes the bells that came with its segment. One of them may be for a small
-/// frame: the poller, which has asked for it and is about to sleep, has to look all the same.
+/// The thread that reads a lent chunk takes the wake-ups that came with its segment. One of them may be for a small
+/// frame: the poller, which requested it and is about to sleep, has to read that frame.
 #[test]
-fn bells_taken_with_a_segment_are_passed_on() {
+fn wakeups_taken_with_a_segment_reach_the_poller() {
     let (roles, calls) = (Arc::new(Waiting::default()), Arc::new(Calls::default()));
     let poller = Poller::start(roles.clone(), Duration::ZERO).unwrap();
     let mut polling = roles.next();
@@ -109,7 +109,7 @@ fn bells_taken_with_a_segment_are_passed_on() {
     );
     link.start().unwrap();
 
-    // A lent chunk that comes before everything else: a role is started, and waits for the descriptor.
+    // A lent chunk comes first: a role is started, and waits for the descriptor.
     let mut chunk = FrameHeader::new(FrameKind::Chunk, CallId(1));
     (chunk.flags, chunk.length) = (IS_LENT, MIN_CHUNK);
     bulk_peer.try_write(&chunk.to_bytes()).unwrap();
@@ -119,7 +119,7 @@ fn bells_taken_with_a_segment_are_passed_on() {
     peer.say(&descriptor());
     assert!(reading.turn() == Turn::Again);
 
-    // The segment, and behind it a small frame with a bell of its own. The role takes both off the socket.
+    // The segment, and after it a small frame with its own wake-up. The role takes both off the socket.
     let (segment, _memory) = Memory::create(MIN_CHUNK as usize).unwrap();
     peer.socket.try_pass(&[segment.as_fd()]).unwrap();
     peer.say(&FrameHeader::new(FrameKind::Cancel, CallId(7)).to_bytes());
@@ -130,6 +130,6 @@ fn bells_taken_with_a_segment_are_passed_on() {
     std::thread::spawn(move || turned.send(polling.turn()));
     let turn = turn.recv_timeout(Duration::from_secs(20));
     poller.close("the test is over");
-    assert!(turn.is_ok(), "the poller sleeps beside a frame");
+    assert!(turn.is_ok(), "the poller sleeps with an unread frame");
     assert_eq!(*calls.0.lock(), [7]);
 }

@@ -1,4 +1,4 @@
-//! Who reads while threads wait.
+//! Chooses the reader of the control lane while threads wait.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,46 +10,46 @@ use super::SocketLink;
 use super::reader::ControlReader;
 use crate::{Link, Waiting};
 
-/// How long a thread waits as one that others take into account: that reads for them, or for whom the poller
-/// reads in their place. One that waits for longer, as in a shutdown, would slow all others down.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// How long a waiting thread counts: as the leader, or as one for which the poller reads. A thread that waits for
+/// longer, as in a shutdown, would slow all others down.
+const LEADER_LIMIT: Duration = Duration::from_millis(10);
 
 impl SocketLink {
-    /// Waits until done or the deadline, reading where nobody else does.
+    /// Waits until done or the deadline, reading if no other thread does.
     pub(super) fn wait_for(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
         if waiting.done() {
             return;
         }
         self.flush();
-        // Counted before trying to read: a leader that leaves after this sees that somebody still
-        // waits, and one that left before has let go of the reader.
+        // Counted before trying to read: a leader that leaves later sees this waiter, and one that left earlier has
+        // released the reader.
         let others = self.waiters.fetch_add(1, SeqCst);
         while !waiting.done() && self.closed.get().is_none() {
             let may_lead = others == 0 || !self.is_read_in_background();
             let reader = if may_lead { self.reader.try_lock() } else { None };
             match reader {
                 Some(mut reader) => {
-                    self.led.store(true, SeqCst);
+                    self.has_leader.store(true, SeqCst);
                     self.set_interest(|interest| interest.reading = false);
                     let is_over = self.lead(&mut reader, waiting, deadline);
-                    self.led.store(false, SeqCst);
+                    self.has_leader.store(false, SeqCst);
                     drop(reader);
                     if !is_over {
-                        return self.settle(waiting, deadline);
+                        return self.wait_detached(waiting, deadline);
                     }
                 }
                 None => {
-                    // A leader hands over to the poller when it leaves. Without one it is the poller
-                    // that has the reader, perhaps on its last look: so ask it to go on looking.
+                    // A leader hands over to the poller when it leaves. Without a leader the poller holds the reader,
+                    // perhaps for the last time: ask it to continue.
                     self.hand_over();
-                    let patience = Instant::now() + PATIENCE;
+                    let patience = Instant::now() + LEADER_LIMIT;
                     waiting.park(Some(deadline.map_or(patience, |deadline| deadline.min(patience))));
                     if !waiting.done() && deadline.is_none_or(|deadline| deadline > patience) {
-                        return self.settle(waiting, deadline);
+                        return self.wait_detached(waiting, deadline);
                     }
                 }
             }
-            // Only now: looking at the clock is not worth its time before.
+            // Late, because reading the clock costs more than the checks before.
             if !waiting.done() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break;
             }
@@ -60,9 +60,8 @@ impl SocketLink {
         }
     }
 
-    /// Leaves the reading to the poller, and waits as one that does not count: the next one that waits can read
-    /// for itself.
-    fn settle(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
+    /// Leaves the reading to the poller and waits without being counted, so that the next waiting thread can lead.
+    fn wait_detached(&self, waiting: &dyn Waiting, deadline: Option<Instant>) {
         self.watchers.fetch_add(1, SeqCst);
         self.waiters.fetch_sub(1, SeqCst);
         self.hand_over();
@@ -70,21 +69,21 @@ impl SocketLink {
         self.watch(false);
     }
 
-    /// Has the poller read, unless a thread reads for itself, which hands over when it leaves.
+    /// Makes the poller read, unless there is a leader, which hands over when it leaves.
     fn hand_over(&self) {
-        self.set_interest(|interest| interest.reading |= !self.led.load(SeqCst));
+        self.set_interest(|interest| interest.reading |= !self.has_leader.load(SeqCst));
     }
 
-    /// Reads as the only one who waits, until done or the deadline; false when neither has come for long.
+    /// Reads as the leader until done or the deadline; false after `LEADER_LIMIT` without either.
     fn lead(&self, reader: &mut ControlReader, waiting: &dyn Waiting, deadline: Option<Instant>) -> bool {
         let over = || waiting.done() || self.closed.get().is_some();
         let mut first_look = None;
-        self.control.attend();
+        self.control.cancel_wakeup();
         while !over() {
             let found = self.read_batch(reader) || {
                 let mut spin = reader.spin.clone();
                 let found = spin.poll_until(deadline, || (over() || self.read_batch(reader)).then_some(()));
-                spin.make_room();
+                spin.leave_contended_cpu();
                 reader.spin = spin;
                 found.is_some()
             };
@@ -92,17 +91,17 @@ impl SocketLink {
                 break;
             }
             let now = Instant::now();
-            // The deadline also counts while others' messages keep coming.
+            // The deadline also applies while messages of others keep coming.
             if found && deadline.is_some_and(|deadline| now >= deadline) {
                 break;
             }
-            // Without a poller there is nobody to leave the reading to.
+            // Without a poller no other thread could read.
             let since = if self.poller.is_closed() {
                 now
             } else {
                 *first_look.get_or_insert(now)
             };
-            let patience = since + PATIENCE;
+            let patience = since + LEADER_LIMIT;
             if now >= patience {
                 return false;
             }
@@ -121,11 +120,11 @@ impl SocketLink {
 
     /// Sleeps until the socket is readable, an interrupt, or the deadline; false at the deadline.
     fn sleep(&self, over: &dyn Fn() -> bool, deadline: Instant) -> bool {
-        // Without a descriptor for the wake-up, sleep in short steps instead.
+        // Without a descriptor for the wake-up, sleeps in short steps instead.
         let wake = self.wake_fd();
         let step = wake.is_none().then(|| Instant::now() + Duration::from_millis(1));
         self.leader_sleeps.store(true, SeqCst);
-        // Whoever finished the wait before the store above did not see a sleeper; so look again.
+        // A thread that finished the wait before this store saw no sleeper; so check again.
         let awake = over() || {
             let until = step.map_or(deadline, |step| deadline.min(step));
             self.control
@@ -133,10 +132,10 @@ impl SocketLink {
                 || Instant::now() < deadline
         };
         self.leader_sleeps.store(false, SeqCst);
-        self.answer_bells();
-        self.control.attend();
+        self.drain_wakeups();
+        self.control.cancel_wakeup();
         if let Some(wake) = wake {
-            // Takes back a wake-up that came; none is there most of the time.
+            // Takes back a wake-up, which rarely came.
             let _ = rustix::io::read(wake, &mut [0_u8; 8]);
         }
         awake
@@ -150,7 +149,7 @@ impl SocketLink {
         self.wake.get()
     }
 
-    /// Has the thread that reads for itself look up, should it sleep.
+    /// Wakes the leader, if it sleeps.
     pub(super) fn wake_leader(&self) {
         if self.leader_sleeps.load(SeqCst)
             && let Some(wake) = self.wake.get()

@@ -1,8 +1,8 @@
 //! The sending half of the control lane.
 //!
-//! Frames are appended to a buffer and written by whoever is there: while one thread is inside
-//! the system call, others only append, and the writer takes what they left along. So under load
-//! many frames share one call, without a thread whose job it is to write.
+//! Frames are appended to a buffer and written by any thread. While one thread is inside the system call, others
+//! only append, and the writing thread takes their frames along. Under load many frames thus share one call, without
+//! a thread for writing.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,13 +12,13 @@ use crate::message::Sealed;
 use crate::shm::RingWriter;
 use crate::stream::StreamError;
 
-/// Waiting bytes from which on delaying them further saves nothing.
+/// Queued bytes from which on further delay saves nothing.
 const DUE: usize = 8 * 1024;
 
-/// A written-out buffer larger than this is not kept for the next time.
+/// Largest buffer that is kept after it was written.
 const KEEP: usize = 64 * 1024;
 
-/// Small frames on their way out.
+/// Queue and writer of small frames.
 pub(crate) struct ControlWriter {
     state: Mutex<State>,
     /// Bytes not yet written, for checks without the lock.
@@ -26,7 +26,7 @@ pub(crate) struct ControlWriter {
 }
 
 struct State {
-    /// Frames that wait.
+    /// Queued frames.
     waiting: Vec<u8>,
     /// `None` while a thread writes.
     active: Option<Box<Active>>,
@@ -42,15 +42,15 @@ struct Active {
     written: usize,
 }
 
-/// How far a write got.
+/// The outcome of a write.
 pub(crate) enum Written {
     All {
-        /// The socket had been full before.
+        /// Whether the lane had been full before.
         was_stuck: bool,
     },
-    /// The socket is full.
+    /// The lane is full.
     Stuck,
-    /// Another thread is at it and takes everything along.
+    /// Another thread writes, and takes all queued frames along.
     ByOther,
     Ended(StreamError),
 }
@@ -79,7 +79,7 @@ impl ControlWriter {
         self.backlog.fetch_add(state.waiting.len() - before, SeqCst);
     }
 
-    /// Adds a frame that is complete.
+    /// Adds a serialized frame.
     pub(crate) fn append_bytes(&self, frame: &[u8]) {
         let mut state = self.state.lock();
         state.waiting.extend_from_slice(frame);
@@ -99,20 +99,20 @@ impl ControlWriter {
         self.backlog() >= DUE
     }
 
-    /// Whether the socket is full, as far as anybody knows.
+    /// Whether the lane was full at the last write.
     pub(crate) fn is_stuck(&self) -> bool {
         self.state.lock().stuck
     }
 
-    /// Waits for the thread that is writing, if there is one: it is about to take what was appended
-    /// along. Never long, because it does not wait for the socket.
-    pub(crate) fn settle(&self) {
+    /// Waits until no thread writes: a writing thread takes appended frames along. Never long, because it does not
+    /// wait for the socket.
+    pub(crate) fn wait_for_writer(&self) {
         while self.state.lock().active.is_none() {
             rustix::thread::sched_yield();
         }
     }
 
-    /// Writes until nothing waits or the socket is full.
+    /// Writes until the queue is empty or the lane is full.
     pub(crate) fn write(&self, control: &Control) -> Written {
         let mut state = self.state.lock();
         let Some(mut active) = state.active.take() else {
@@ -149,7 +149,7 @@ impl ControlWriter {
 }
 
 impl Active {
-    /// Makes place for the next frames.
+    /// Empties the buffer for the next frames.
     fn reset(&mut self) {
         if self.bytes.capacity() > KEEP {
             self.bytes = Vec::new();

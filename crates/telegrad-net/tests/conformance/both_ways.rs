@@ -15,7 +15,7 @@ on_every_link! {
     a_flood_of_echoes_does_not_lock_up,
 }
 
-/// Sends, waiting for credit as often as needed.
+/// Sends a message, waiting for credit as often as needed.
 fn send(link: &dyn Link, message: Outgoing, flush: Flush) {
     let mut message = message;
     loop {
@@ -84,7 +84,7 @@ fn ten_thousand_frames_both_ways_at_once(kind: Kind) {
     }
 }
 
-/// Both directions are full at once: whoever gives up reading because it cannot write stops both.
+/// Both directions are full at once: an end that stops reading because it cannot write stops both.
 fn a_flood_of_echoes_does_not_lock_up(kind: Kind) {
     const COUNT: u64 = 600;
     let pair = Setup {

@@ -1,4 +1,4 @@
-//! Messages that come in pieces: whatever happens to the pieces, a message arrives whole or not at all.
+//! Messages in chunks: whatever happens to the chunks, a message arrives whole or not at all.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,25 +13,25 @@ use crate::harness::{
 use crate::raw::{self, announced, answered_by_hand, chunk, dialled_by_hand, read_frame};
 
 on_every_link! {
-    random_messages_from_many_threads_both_ways,
+    random_messages_from_many_threads_arrive_whole,
     messages_around_the_size_of_a_chunk,
     more_small_tensors_than_fit_a_chunk,
     a_table_too_long_to_be_announced,
 }
 on_sockets! {
-    messages_that_are_given_up_leave_the_others_whole,
+    messages_past_their_deadline_leave_the_others_whole,
     a_message_of_a_few_chunks_does_not_wait_for_a_long_one,
     a_chunk_before_its_descriptor_waits_for_it,
     chunks_in_any_order_of_two_messages_at_once,
     a_peer_that_dies_between_and_inside_chunks,
-    an_announced_message_costs_nothing_until_it_comes,
+    an_announced_message_takes_no_memory_until_it_arrives,
 }
 
 const CHUNK: usize = MIN_CHUNK as usize;
 
-/// The tensors of the message with this number, the same wherever it is asked for.
+/// The tensors of the message with this number.
 fn content(number: u64) -> Vec<RawTensor> {
-    // Steele, Lea and Flood's mixing function: neighbouring numbers have nothing in common.
+    // Steele, Lea and Flood's mixing function: neighbouring numbers give unrelated results.
     let random = |salt: u64| {
         let mut z = (number << 8 | salt).wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,7 +42,7 @@ fn content(number: u64) -> Vec<RawTensor> {
     (0..1 + random(0) as u64 % 4)
         .map(|i| {
             let dtype = types[random(4 * i + 1) % 4];
-            // From a byte to megabytes, each order of magnitude as often as any other.
+            // From a byte to megabytes, with each order of magnitude equally likely.
             let bytes = random(4 * i + 2) % (1 << (3 + random(4 * i + 3) % 19));
             tensor(dtype, &[bytes / dtype.size()], number as usize)
         })
@@ -69,7 +69,7 @@ fn is_whole(message: &Message) {
     );
 }
 
-fn random_messages_from_many_threads_both_ways(kind: Kind) {
+fn random_messages_from_many_threads_arrive_whole(kind: Kind) {
     const THREADS: u64 = 3;
     const EACH: u64 = 30;
     let pair = Setup::with_window(4 << 20).pair(kind);
@@ -93,7 +93,7 @@ fn random_messages_from_many_threads_both_ways(kind: Kind) {
         messages.sort_by_key(|message| message.header.call.0);
         let expected = (0..THREADS).flat_map(|thread| (0..EACH).map(move |i| from << 32 | thread << 16 | i));
         let numbers = messages.iter().map(|message| message.header.call.0);
-        assert!(numbers.eq(expected), "each of them once");
+        assert!(numbers.eq(expected), "each message once");
         assert_eq!(end.inbox.closings(), 0);
     }
 }
@@ -134,12 +134,12 @@ fn a_table_too_long_to_be_announced(kind: Kind) {
     assert!(pair.b.inbox.next().tensors == all);
 }
 
-/// At its deadline a message either was not sent at all, or goes on in the background, whole.
-fn messages_that_are_given_up_leave_the_others_whole(kind: Kind) {
+/// At its deadline a message either is not sent at all, or continues in the background, whole.
+fn messages_past_their_deadline_leave_the_others_whole(kind: Kind) {
     let pair = pair(kind);
     let over = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
-        // Keeps the lanes busy, so that others run into their deadlines at all stages.
+        // Occupies the lanes, so that other messages reach their deadlines at all stages.
         let busy = scope.spawn(|| {
             let mut number = 1 << 40;
             while !over.load(SeqCst) {
@@ -189,13 +189,16 @@ fn a_message_of_a_few_chunks_does_not_wait_for_a_long_one(kind: Kind) {
                 std::thread::park_timeout(Duration::from_millis(5));
             }
         }
-        // By turns from then on; so both are through together, long before the end of the long one.
+        // They take turns from then on, so both are complete long before the long one.
         let mut few = 1;
         while !sender.is_finished() || few < 3 {
             let (header, _) = read_frame(&mut raw.peer.bulk);
             few += u64::from(header.call == CallId(2));
         }
-        assert!(before < 100, "{before} chunks of another message went before");
+        assert!(
+            before < 100,
+            "{before} chunks of another message were sent before"
+        );
     });
 }
 
@@ -203,19 +206,19 @@ fn a_chunk_before_its_descriptor_waits_for_it(kind: Kind) {
     for watched in [false, true] {
         let mut raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
         raw.end.link.watch(watched);
-        // As much as fits the lane without anybody reading.
+        // As much as fits the unread lane.
         let content = tensor(DType::U8, &[2 * CHUNK - 1], 1);
         let head = announced(1, 7, std::slice::from_ref(&content));
         for (i, bytes) in content.bytes().chunks(CHUNK).enumerate().rev() {
             raw.peer.bulk.write_all(&chunk(1, i, bytes)).unwrap();
         }
-        // Small messages do not wait.
+        // Small messages are not delayed.
         raw.peer
             .control
             .write_all(&raw::frame(FrameKind::Reply, 1, b""))
             .unwrap();
         assert_eq!(raw.end.inbox.next().header.call, CallId(1));
-        // In two pieces: the lane goes on waiting.
+        // In two pieces: the lane continues to wait.
         raw.peer.control.write_all(&head[..70]).unwrap();
         raw.peer.control.write_all(&head[70..]).unwrap();
         let message = raw.end.inbox.next();
@@ -270,9 +273,9 @@ fn a_peer_that_dies_between_and_inside_chunks(kind: Kind) {
     }
 }
 
-fn an_announced_message_costs_nothing_until_it_comes(kind: Kind) {
+fn an_announced_message_takes_no_memory_until_it_arrives(kind: Kind) {
     let mut raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
-    // Together 64 times what a message may be.
+    // Together 64 times the length limit of a message.
     for number in 1..65 {
         let head = raw::announced_bytes(number, number, (16 << 30) - 10);
         raw.peer.control.write_all(&head).unwrap();

@@ -1,4 +1,4 @@
-//! Ends on purpose.
+//! Links that close on purpose.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -11,15 +11,15 @@ use crate::raw::{self, dialled_by_hand};
 
 on_every_link! {
     a_goodbye_reaches_the_peer_with_its_reason,
-    what_was_sent_before_a_goodbye_arrives,
-    nothing_is_sent_after_the_end,
+    messages_before_a_goodbye_arrive,
+    sending_fails_after_the_end,
     a_reason_of_any_length,
-    closing_twice_is_closing_once,
+    closing_twice_keeps_the_first_reason,
     closing_at_both_ends_at_once,
     dropping_a_link_ends_it_for_the_peer,
-    a_goodbye_wakes_who_waits,
-    a_goodbye_is_heard_through_a_flood,
-    a_link_dies_alone,
+    a_goodbye_wakes_waiting_threads,
+    a_goodbye_arrives_during_a_flood,
+    closing_one_link_leaves_others_open,
 }
 between_processes! { dropping_a_link_in_the_middle_of_a_large_frame }
 
@@ -31,7 +31,7 @@ fn graceful(why: &str) -> Closed {
 }
 
 fn a_goodbye_reaches_the_peer_with_its_reason(kind: Kind) {
-    // Often: the end of the bulk lane must not be heard before the words on the control lane.
+    // Many times: the end of the bulk lane must not count before the goodbye on the control lane.
     for round in 0..30 {
         let pair = pair(kind);
         let (ours, theirs) = if round % 2 == 0 {
@@ -47,20 +47,17 @@ fn a_goodbye_reaches_the_peer_with_its_reason(kind: Kind) {
     }
 }
 
-fn what_was_sent_before_a_goodbye_arrives(kind: Kind) {
+fn messages_before_a_goodbye_arrive(kind: Kind) {
     let pair = pair(kind);
     for i in 0..100 {
-        pair.a
-            .link
-            .send(frame(FrameKind::Reply, i, b"last words"), Flush::Later, None)
-            .unwrap();
+        pair.a.send_later(frame(FrameKind::Reply, i, b"last words"));
     }
     pair.a.link.close("bye");
     assert_eq!(pair.b.inbox.closed(), graceful("bye"));
     assert_eq!(pair.b.inbox.len(), 100);
 }
 
-fn nothing_is_sent_after_the_end(kind: Kind) {
+fn sending_fails_after_the_end(kind: Kind) {
     let pair = pair(kind);
     pair.a.link.close("enough");
     pair.b.inbox.closed();
@@ -92,7 +89,7 @@ fn a_reason_of_any_length(kind: Kind) {
     );
 }
 
-fn closing_twice_is_closing_once(kind: Kind) {
+fn closing_twice_keeps_the_first_reason(kind: Kind) {
     let pair = pair(kind);
     pair.a.link.close("first");
     pair.a.link.close("second");
@@ -154,7 +151,7 @@ fn dropping_a_link_in_the_middle_of_a_large_frame(kind: Kind) {
     let mut raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
     let large = raw::frame(FrameKind::Reply, 1, &pattern(1 << 20, 0));
     raw.peer.bulk.write_all(&large[..1 << 19]).unwrap();
-    // The peer was heard, so its half a frame is being read.
+    // The peer's first frame has arrived, so its half frame is being read.
     raw.peer
         .control
         .write_all(&raw::frame(FrameKind::Reply, 2, b""))
@@ -165,7 +162,7 @@ fn dropping_a_link_in_the_middle_of_a_large_frame(kind: Kind) {
     raw::read_to_end(&mut raw.peer.control);
 }
 
-fn a_goodbye_wakes_who_waits(kind: Kind) {
+fn a_goodbye_wakes_waiting_threads(kind: Kind) {
     for waiters in [1, 3] {
         let pair = pair(kind);
         std::thread::scope(|scope| {
@@ -182,8 +179,8 @@ fn a_goodbye_wakes_who_waits(kind: Kind) {
     }
 }
 
-/// Others write while one says goodbye: neither side may take the cut for the reason.
-fn a_goodbye_is_heard_through_a_flood(kind: Kind) {
+/// Threads write while one closes the link: neither side may take the cut for the reason.
+fn a_goodbye_arrives_during_a_flood(kind: Kind) {
     for round in 0..20 {
         let pair = pair(kind);
         let stop = AtomicBool::new(false);
@@ -202,7 +199,7 @@ fn a_goodbye_is_heard_through_a_flood(kind: Kind) {
                                 .is_ok()
                         {
                             sent += 1;
-                            // The two of them no faster than the other side takes it, so that the goodbye can go too.
+                            // Both only as fast as the other side reads, so that the goodbye gets through.
                             while !stop.load(SeqCst) && 2 * sent > other.inbox.len() + 200 {
                                 std::thread::yield_now();
                             }
@@ -226,7 +223,7 @@ fn a_goodbye_is_heard_through_a_flood(kind: Kind) {
     }
 }
 
-fn a_link_dies_alone(kind: Kind) {
+fn closing_one_link_leaves_others_open(kind: Kind) {
     let pair = pair(kind);
     let inbox = Inbox::new();
     let second = pair

@@ -1,4 +1,4 @@
-//! Links leave nothing open behind.
+//! Links leave no descriptors open, and report when there are none left.
 
 use telegrad_net::{Flush, LinkOptions, shared_tensor};
 use telegrad_wire::{DType, FrameKind};
@@ -9,18 +9,18 @@ use crate::harness::{
 };
 use crate::raw::{connect, read_to_end, shake_hands};
 
-between_processes! { two_hundred_links_leave_nothing_open }
+between_processes! { two_hundred_links_leave_no_descriptors_open }
 on_sockets! {
-    without_descriptors_connections_are_turned_away,
-    without_descriptors_a_dialler_says_so,
+    connections_are_turned_away_without_descriptors,
+    a_dialler_reports_missing_descriptors,
 }
-on_links! { memory_that_there_is_no_descriptor_for: shared = Kind::Shared }
+on_links! { a_borrower_reports_missing_descriptors: shared = Kind::Shared }
 
-fn two_hundred_links_leave_nothing_open(kind: Kind) {
+fn two_hundred_links_leave_no_descriptors_open(kind: Kind) {
     passes_alone("descriptors::rounds", kind);
 }
 
-fn without_descriptors_connections_are_turned_away(kind: Kind) {
+fn connections_are_turned_away_without_descriptors(kind: Kind) {
     let logged = passes_alone("descriptors::exhausted", kind);
     let line = logged
         .lines()
@@ -28,17 +28,17 @@ fn without_descriptors_connections_are_turned_away(kind: Kind) {
     assert!(line.is_some_and(|line| line.contains(EXHAUSTED)), "{logged}");
 }
 
-fn without_descriptors_a_dialler_says_so(kind: Kind) {
+fn a_dialler_reports_missing_descriptors(kind: Kind) {
     passes_alone("descriptors::dialling", kind);
 }
 
-fn memory_that_there_is_no_descriptor_for(kind: Kind) {
+fn a_borrower_reports_missing_descriptors(kind: Kind) {
     passes_alone("descriptors::borrowing", kind);
 }
 
 const EXHAUSTED: &str = "too many open files in this process (the limit is 256): raise `ulimit -n`";
 
-/// Runs an ignored test in a process of its own: other tests open and close descriptors too.
+/// Runs an ignored test in its own process: other tests open and close descriptors too.
 fn passes_alone(test: &str, kind: Kind) -> String {
     let output = command_alone(test, &format!("{kind:?}")).output().unwrap();
     let (said, complained) = (
@@ -50,7 +50,7 @@ fn passes_alone(test: &str, kind: Kind) -> String {
     complained.into_owned()
 }
 
-/// Lets this process have few descriptors, and log to its standard error.
+/// Limits the descriptors of this process, and sends its log to standard error.
 fn limit_descriptors() {
     tracing_subscriber::fmt()
         .with_ansi(false)
@@ -61,7 +61,7 @@ fn limit_descriptors() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
 }
 
-/// All descriptors that there are.
+/// Opens descriptors until there are none left.
 fn all_descriptors() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
@@ -70,7 +70,7 @@ fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The kind of link that this process was told.
+/// The kind of link in this process's argument.
 fn told_kind() -> Option<Kind> {
     let told = told()?;
     Some(match told.strip_prefix("Tcp(") {
@@ -115,11 +115,11 @@ fn dialling() {
         let all = all_descriptors();
         let options = || kind.options(LinkOptions::default());
         let Err(error) = side.dial(hosting.address(), Inbox::new(), options()) else {
-            panic!("there was one left")
+            panic!("a descriptor was left")
         };
         let start = format!("cannot reach {}: {EXHAUSTED}", hosting.address());
         assert!(error.to_string().starts_with(&start), "{error}");
-        assert!(!error.nobody && !error.refused);
+        assert!(!error.not_listening && !error.refused);
         drop(all);
         side.dial(hosting.address(), Inbox::new(), options()).unwrap();
     });
@@ -133,7 +133,7 @@ fn borrowing() {
         limit_descriptors();
         let pair = pair(kind);
         let large = tensor(DType::U8, &[1 << 20], 0);
-        // The arena has its memory, and the other end has not been shown it yet.
+        // The arena has its memory, but the other end has not got its descriptor yet.
         shared_tensor(large.meta().clone(), |_| ()).unwrap();
         let all = all_descriptors();
         pair.a.send(tensors(FrameKind::Request, 1, &[large]));
@@ -151,7 +151,7 @@ fn rounds() {
     limited(move || {
         let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::echoing());
         let side = Side::new();
-        // The arena keeps its descriptor for good.
+        // The arena keeps its descriptor for the life of the process.
         let meta = tensor(DType::U8, &[1], 0).meta().clone();
         shared_tensor(meta, |_| ()).unwrap();
         let before = open();
@@ -165,7 +165,7 @@ fn rounds() {
                 )
                 .unwrap();
             let other = hosting.accepted();
-            // Every other link is used, on both lanes, by a thread that sleeps.
+            // Every other link is used, on both lanes, by a sleeping thread.
             if round % 2 == 0 {
                 for size in [10, 100_000] {
                     let request = frame(FrameKind::Request, round, &pattern(size, 0));
@@ -173,7 +173,7 @@ fn rounds() {
                     link.wait(&Answer(&inbox, round), None);
                     inbox.take(1);
                 }
-                // And on further lanes.
+                // Also on further lanes.
                 let large = tensor(DType::U8, &[1 << 20], 0);
                 link.send(tensors(FrameKind::Cancel, round, &[large]), Flush::Now, None)
                     .unwrap();
@@ -182,7 +182,7 @@ fn rounds() {
                 0 => link.close("done"),
                 1 => other.close("done"),
                 2 => drop(link),
-                // A peer that leaves during the handshake, and one that leaves after it.
+                // One peer that leaves during the handshake, and one that leaves after it.
                 _ => {
                     drop(connect(hosting.address()));
                     drop(shake_hands(hosting.address()));
@@ -193,9 +193,9 @@ fn rounds() {
                 }
             }
         }
-        // What is kept of a link's shared memory keeps a descriptor on the other side, until the next one ends.
+        // Kept loans of a link keep a descriptor at the other side, until the next link ends.
         let received = hosting.inbox();
-        // Threads that read a moment ago let go soon; the limit of this test says how soon.
+        // Reading threads let go soon; the limit of this test says how soon.
         while open() > before {
             received.take(received.len());
             let link = side.dial(

@@ -15,7 +15,7 @@ on_every_link! {
     empty_bodies_and_tensors,
     headers_arrive_as_sent,
     bulk_tensors_become_vectors_without_a_copy,
-    too_long_is_refused_and_the_link_goes_on,
+    too_long_messages_are_refused_and_the_link_continues,
     more_tensors_than_a_header_counts_are_refused,
     traffic_is_counted,
 }
@@ -54,14 +54,11 @@ fn bulk_frames_arrive_once_each(kind: Kind) {
 fn frames_sent_later_go_with_the_next_flush(kind: Kind) {
     let pair = pair(kind);
     for i in 0..3 {
-        pair.a
-            .link
-            .send(frame(FrameKind::Reply, i, b"later"), Flush::Later, None)
-            .unwrap();
+        pair.a.send_later(frame(FrameKind::Reply, i, b"later"));
     }
     pair.a.send(frame(FrameKind::Reply, 3, b"now"));
     assert_eq!(pair.b.inbox.take(4).len(), 4);
-    // What waits is enough to be worth a write, so it goes without being asked to.
+    // The queue is long enough to be worth a write, so it is written without a flush.
     for i in 0..100 {
         pair.a
             .link
@@ -207,7 +204,7 @@ fn bulk_tensors_become_vectors_without_a_copy(kind: Kind) {
     assert_eq!(numbers.len(), 1 << 20);
 }
 
-fn too_long_is_refused_and_the_link_goes_on(kind: Kind) {
+fn too_long_messages_are_refused_and_the_link_continues(kind: Kind) {
     let dialer = LinkOptions {
         max_message: 100_000,
         ..LinkOptions::default()

@@ -15,8 +15,8 @@ use crate::harness::{
 use crate::raw::{self, Lanes, answered_by_hand, dialled_by_hand, fall_silent};
 
 between_processes! {
-    a_host_that_leaves_while_a_link_is_made,
-    a_dialler_that_leaves_while_a_link_is_made,
+    a_host_that_leaves_during_a_handshake,
+    a_dialler_that_leaves_during_a_handshake,
     nothing_arrives_before_the_host_has_the_link,
 }
 on_sockets! {
@@ -34,10 +34,10 @@ fn left() -> Closed {
     }
 }
 
-/// A poller that is known later than the hook that closes it.
+/// A poller that is set after the hook that closes it was made.
 type Later = Arc<OnceLock<Arc<Poller>>>;
 
-/// Closes a poller when both sides have answered, before the link can be watched.
+/// Closes a poller once both sides have answered, before the link can be watched.
 fn leaving(poller: &Later) -> Hooks {
     let poller = poller.clone();
     Hooks {
@@ -46,7 +46,7 @@ fn leaving(poller: &Later) -> Hooks {
     }
 }
 
-fn a_host_that_leaves_while_a_link_is_made(kind: Kind) {
+fn a_host_that_leaves_during_a_handshake(kind: Kind) {
     let poller = Later::default();
     let hosting = Hosting::start_hooked(kind, Inbox::new(), leaving(&poller));
     poller.set(hosting.side.poller.clone()).unwrap();
@@ -56,7 +56,7 @@ fn a_host_that_leaves_while_a_link_is_made(kind: Kind) {
     assert_eq!(inbox.closed(), left());
 }
 
-fn a_dialler_that_leaves_while_a_link_is_made(kind: Kind) {
+fn a_dialler_that_leaves_during_a_handshake(kind: Kind) {
     let (side, inbox) = (Side::new(), Inbox::new());
     let poller = side.poller.clone();
     let hooks = Hooks {
@@ -69,7 +69,7 @@ fn a_dialler_that_leaves_while_a_link_is_made(kind: Kind) {
         Inbox::new(),
         kind.options(LinkOptions::default()),
     );
-    assert!(dialled.is_err(), "its poller is closed");
+    assert!(dialled.is_err(), "the dialler's poller is closed");
     assert_eq!(inbox.closed(), left());
 }
 
@@ -98,7 +98,7 @@ fn nothing_arrives_before_the_host_has_the_link(kind: Kind) {
     inbox.take(2);
 }
 
-/// Whether something that must not happen does, for so long.
+/// Whether a forbidden condition becomes true within `limit`.
 fn within(limit: Duration, happens: impl Fn() -> bool) -> bool {
     let until = Instant::now() + limit;
     while !happens() && Instant::now() < until {
@@ -107,38 +107,38 @@ fn within(limit: Duration, happens: impl Fn() -> bool) -> bool {
     happens()
 }
 
-/// Says goodbye by hand.
+/// Sends a goodbye over a raw socket.
 fn say_goodbye(control: &mut Socket) {
     let goodbye = raw::frame(FrameKind::Goodbye, 0, LEAVING.as_bytes());
     control.write_all(&goodbye).unwrap();
 }
 
-/// A sink that keeps the reader at its first message until it is let go.
+/// A sink that blocks the reader at its first message until the barrier opens.
 fn busy() -> (Arc<Inbox>, Arc<Barrier>) {
     let barrier = Arc::new(Barrier::new(2));
     let at = barrier.clone();
     let inbox = Inbox::reacting(move |_, _| {
-        // Has begun, and may end.
+        // The reader has begun, and may continue.
         at.wait();
         at.wait();
     });
     (inbox, barrier)
 }
 
-/// The end of the bulk lane waits for words that have arrived, however long they are not read.
+/// The end of the bulk lane waits for a received goodbye, however long it stays unread.
 fn a_goodbye_behind_a_busy_reader(kind: Kind) {
     let (inbox, barrier) = busy();
     let mut raw = answered_by_hand(kind, LinkOptions::default(), inbox);
     let end = &raw.end;
     std::thread::scope(|scope| {
-        // Reads for itself, so that the poller can see the end of the bulk lane.
+        // This thread leads, so that the poller can see the end of the bulk lane.
         scope.spawn(|| end.link.wait(&Answer(&end.inbox, 99), None));
         let first = raw::frame(FrameKind::Reply, 1, b"");
         raw.peer.control.write_all(&first).unwrap();
         barrier.wait();
         say_goodbye(&mut raw.peer.control);
         fall_silent(&raw.peer.bulk);
-        // Longer than words may take that have not arrived.
+        // Longer than the limit for frames that have not arrived.
         let ends = within(Duration::from_millis(1500), || end.inbox.closings() > 0);
         barrier.wait();
         assert_eq!(end.inbox.closed(), left());
@@ -146,14 +146,14 @@ fn a_goodbye_behind_a_busy_reader(kind: Kind) {
     });
 }
 
-/// A large frame that fails leaves the control lane alone, over which the goodbye is still to come.
+/// A failed large frame leaves the control lane open, over which the goodbye is still to come.
 fn a_goodbye_after_a_large_frame_that_was_not_read(kind: Kind) {
     let (inbox, barrier) = busy();
     let raw = dialled_by_hand(kind, LinkOptions::default(), inbox);
     let Lanes { mut control, bulk } = raw.peer;
     let first = raw::frame(FrameKind::Request, 1, b"");
     control.write_all(&first).unwrap();
-    // The poller sees neither the end of the bulk lane nor the goodbye before it may go on.
+    // The poller sees neither the end of the bulk lane nor the goodbye before it is released.
     barrier.wait();
     drop(bulk);
     let large = || frame(FrameKind::Reply, 1, &pattern(1 << 20, 0));
@@ -165,7 +165,7 @@ fn a_goodbye_after_a_large_frame_that_was_not_read(kind: Kind) {
     assert_eq!(raw.end.inbox.closed(), left());
 }
 
-/// A peer that closes with unread bytes resets the connection; what it said before stays readable.
+/// A peer that closes with unread bytes resets the connection; its earlier frames stay readable.
 fn a_goodbye_before_a_reset(kind: Kind) {
     let (inbox, barrier) = busy();
     let mut raw = dialled_by_hand(kind, LinkOptions::default(), inbox);
@@ -175,7 +175,7 @@ fn a_goodbye_before_a_reset(kind: Kind) {
     raw.end.send(frame(FrameKind::Reply, 1, b"never read"));
     say_goodbye(&mut raw.peer.control);
     drop(raw.peer);
-    // Writing notices the reset first. The first frames may still be taken.
+    // The writer sees the reset first. The first frames may still be taken.
     for _ in 0..3 {
         let _ = raw
             .end

@@ -1,4 +1,4 @@
-//! Peers that are gone, or only half there.
+//! Peers that are lost, or only half connected.
 
 use std::io::Write;
 use std::time::Instant;
@@ -13,12 +13,12 @@ use crate::harness::{
 use crate::raw::{self, answered_by_hand, dialled_by_hand, fall_silent};
 
 on_sockets! {
-    nobody_waits,
-    one_waits,
-    several_wait,
-    somebody_watches,
-    somebody_waits_for_credit,
-    somebody_sends_a_large_frame,
+    peer_lost_without_waiters,
+    peer_lost_with_one_waiter,
+    peer_lost_with_several_waiters,
+    peer_lost_while_watched,
+    peer_lost_while_waiting_for_credit,
+    peer_lost_while_sending_a_large_frame,
     the_bulk_lane_alone_ends,
     a_peer_that_dies_inside_a_control_frame,
     a_peer_that_dies_inside_a_bulk_frame,
@@ -40,7 +40,7 @@ fn lost(end: &End, why: &str) {
     assert_eq!(end.inbox.closings(), 1);
 }
 
-/// Runs `meanwhile` on a real end of either role whose peer then stops speaking.
+/// Runs `meanwhile` on a real end of either role whose peer then sends nothing more.
 fn both_roles(kind: Kind, meanwhile: impl Fn(&End) + Sync) {
     let raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
     std::thread::scope(|scope| {
@@ -56,17 +56,17 @@ fn both_roles(kind: Kind, meanwhile: impl Fn(&End) + Sync) {
     lost(&raw.end, BY_OTHER_SIDE);
 }
 
-fn nobody_waits(kind: Kind) {
+fn peer_lost_without_waiters(kind: Kind) {
     both_roles(kind, |_| ());
 }
 
-fn one_waits(kind: Kind) {
+fn peer_lost_with_one_waiter(kind: Kind) {
     for _ in 0..10 {
         both_roles(kind, |end| end.link.wait(&Answer(&end.inbox, 1), None));
     }
 }
 
-fn several_wait(kind: Kind) {
+fn peer_lost_with_several_waiters(kind: Kind) {
     for _ in 0..10 {
         both_roles(kind, |end| {
             std::thread::scope(|scope| {
@@ -78,11 +78,11 @@ fn several_wait(kind: Kind) {
     }
 }
 
-fn somebody_watches(kind: Kind) {
+fn peer_lost_while_watched(kind: Kind) {
     both_roles(kind, |end| end.link.watch(true));
 }
 
-fn somebody_waits_for_credit(kind: Kind) {
+fn peer_lost_while_waiting_for_credit(kind: Kind) {
     let options = LinkOptions {
         window: 4096,
         ..LinkOptions::default()
@@ -96,10 +96,10 @@ fn somebody_waits_for_credit(kind: Kind) {
     });
 }
 
-fn somebody_sends_a_large_frame(kind: Kind) {
+fn peer_lost_while_sending_a_large_frame(kind: Kind) {
     let raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
     std::thread::scope(|scope| {
-        // More than the sockets take, so it is still at it when the peer goes.
+        // More than the sockets take, so the sender is still writing when the peer is lost.
         let sender = scope.spawn(|| {
             let large = frame(FrameKind::Reply, 1, &pattern(64 << 20, 0));
             raw.end.link.send(large, Flush::Now, None)
@@ -172,7 +172,7 @@ fn a_killed_process(kind: Kind) {
                 let answer = Answer(&end.inbox, i);
                 let until = Some(Instant::now() + LIMIT);
                 end.link.wait(&answer, until);
-                // A link that has ended does not wait, and may still be telling its sink.
+                // A closed link does not wait, and may still be reporting to its sink.
                 answer.park(until);
                 assert!(answer.done());
             });

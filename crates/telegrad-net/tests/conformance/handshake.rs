@@ -1,4 +1,4 @@
-//! Who gets a link, and what the others are told.
+//! Handshakes: which peers get a link, and the reasons that the others are given.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ use crate::raw::{self, connect, encoded, read_frame, read_to_end};
 
 on_every_link! {
     each_end_knows_its_peer,
-    a_stranger_to_the_world_is_told_why,
-    nobody_listens_there,
+    a_member_of_another_world_gets_the_reason,
+    dialling_fails_without_a_listener,
     an_address_is_used_once,
     an_address_can_be_used_again,
 }
 on_sockets! {
-    another_version_is_named_to_the_listener,
-    another_version_is_named_to_the_dialler,
+    a_listener_reports_another_version,
+    a_dialler_reports_another_version,
     garbage_ends_the_connection,
     a_handshake_frame_that_claims_an_exbibyte,
-    a_frame_that_is_no_hello,
+    a_frame_other_than_a_hello,
     a_bulk_lane_without_a_control_lane,
-    silence_is_dropped_and_keeps_nobody_out,
+    silent_connections_are_dropped_and_block_no_others,
     strangers_beyond_the_limit_are_dropped,
     a_listener_that_does_not_answer_costs_no_more_than_the_deadline,
     a_listener_that_does_not_accept_costs_no_more_than_the_deadline,
@@ -37,18 +37,18 @@ fn host(kind: Kind) -> Hosting {
     Hosting::start(kind, LinkOptions::default(), Inbox::new())
 }
 
-/// Dials in vain.
+/// Dials a peer that refuses.
 fn refused(address: &Address, hello: Hello, limit: Duration) -> DialError {
     let side = Side::new();
     let deadline = Instant::now() + limit;
     match side.dial_until(address, hello, Inbox::new(), LinkOptions::default(), deadline) {
-        Ok(_) => panic!("there is a link to {address}"),
+        Ok(_) => panic!("{address} accepted the link"),
         Err(error) => error,
     }
 }
 
-/// A dialler in order still gets through.
-fn still_there(hosting: &Hosting) {
+/// A valid dialler still gets a link.
+fn accepts_links(hosting: &Hosting) {
     let side = Side::new();
     let inbox = Inbox::new();
     let link = side
@@ -69,7 +69,7 @@ fn each_end_knows_its_peer(kind: Kind) {
     assert_eq!(pair.a.link.closed(), None);
 }
 
-fn a_stranger_to_the_world_is_told_why(kind: Kind) {
+fn a_member_of_another_world_gets_the_reason(kind: Kind) {
     let hosting = host(kind);
     let stranger = Hello {
         world: WorldId(0xbad),
@@ -82,10 +82,10 @@ fn a_stranger_to_the_world_is_told_why(kind: Kind) {
         hosting.address()
     );
     assert_eq!(error.to_string(), expected);
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
-fn nobody_listens_there(kind: Kind) {
+fn dialling_fails_without_a_listener(kind: Kind) {
     let address = host(kind).into_listener().address().clone();
     let error = refused(&address, hello(Lane::Control), LIMIT);
     assert!(
@@ -102,7 +102,7 @@ fn an_address_is_used_once(kind: Kind) {
     let weak: std::sync::Weak<dyn Host> = std::sync::Arc::downgrade(&hosting.host) as _;
     let error = listen(hosting.address(), weak, &|| Ok(hosting.side.poller.clone())).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
 fn an_address_can_be_used_again(kind: Kind) {
@@ -111,32 +111,32 @@ fn an_address_can_be_used_again(kind: Kind) {
     let listener = first.into_listener();
     if kind != Kind::Mem {
         drop(listener);
-        return still_there(&Hosting::start_at(
+        return accepts_links(&Hosting::start_at(
             &address,
             LinkOptions::default(),
             Inbox::new(),
             None,
         ));
     }
-    // A name is free as soon as its host is gone, and a listener that is left over does no harm.
+    // A name is free once its host is dropped, and its remaining listener does no harm.
     let again = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), None);
     drop(listener);
-    still_there(&again);
+    accepts_links(&again);
 }
 
-/// Speaks as another version would.
-fn another_version_is_named_to_the_listener(kind: Kind) {
+/// Sends the preface of another version.
+fn a_listener_reports_another_version(kind: Kind) {
     let hosting = host(kind);
     let mut socket = connect(hosting.address());
     socket.write_all(&PREFACE).unwrap();
     socket.write_all(&7_u32.to_le_bytes()).unwrap();
     socket.write_all(b"whatever version 7 says next").unwrap();
-    // The answer is the one thing that all versions understand.
+    // The answer is the only thing that all versions understand.
     assert_eq!(read_to_end(&mut socket), preface());
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
-fn another_version_is_named_to_the_dialler(kind: Kind) {
+fn a_dialler_reports_another_version(kind: Kind) {
     let (listener, address) = raw::listen(&fresh_address(kind));
     let answering = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
@@ -160,9 +160,9 @@ fn garbage_ends_the_connection(kind: Kind) {
     socket.write_all(&preface()).unwrap();
     socket.write_all(&[0xee; 200]).unwrap();
     assert_eq!(read_to_end(&mut socket), b"");
-    still_there(&hosting);
+    accepts_links(&hosting);
 
-    // And in the other direction.
+    // The other direction.
     let (listener, address) = raw::listen(&fresh_address(kind));
     let answering = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
@@ -187,10 +187,10 @@ fn a_handshake_frame_that_claims_an_exbibyte(kind: Kind) {
         socket.write_all(&header.to_bytes()).unwrap();
         assert_eq!(read_to_end(&mut socket), b"", "{length} {body_len}");
     }
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
-fn a_frame_that_is_no_hello(kind: Kind) {
+fn a_frame_other_than_a_hello(kind: Kind) {
     let hosting = host(kind);
     for bytes in [
         raw::frame(FrameKind::Request, 1, b""),
@@ -201,7 +201,7 @@ fn a_frame_that_is_no_hello(kind: Kind) {
         socket.write_all(&bytes).unwrap();
         assert_eq!(read_to_end(&mut socket), b"");
     }
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
 fn a_bulk_lane_without_a_control_lane(kind: Kind) {
@@ -222,32 +222,32 @@ fn a_bulk_lane_without_a_control_lane(kind: Kind) {
     let (header, body) = read_frame(&mut socket);
     assert_eq!(header.kind, FrameKind::Reject);
     let why = String::decode(&mut Decoder::new(&body)).unwrap();
-    assert_eq!(why, "a bulk lane without a control lane");
+    assert_eq!(why, "the bulk lane belongs to no control lane");
     assert_eq!(read_to_end(&mut socket), b"");
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
-fn silence_is_dropped_and_keeps_nobody_out(kind: Kind) {
+fn silent_connections_are_dropped_and_block_no_others(kind: Kind) {
     let limit = Duration::from_millis(300);
     let address = fresh_address(kind);
     let hosting = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), Some(limit));
     let start = Instant::now();
     let mut silent: Vec<_> = (0..20).map(|_| connect(hosting.address())).collect();
-    // One gets a byte further every time, and still has no more time than the others.
+    // One connection sends a byte every time, and still has no more time than the others.
     silent[0].write_all(&preface()[..3]).unwrap();
-    still_there(&hosting);
+    accepts_links(&hosting);
     for mut socket in silent {
         assert_eq!(read_to_end(&mut socket), b"");
-        assert!(start.elapsed() >= limit, "dropped before its time");
+        assert!(start.elapsed() >= limit, "dropped before its time limit");
     }
-    still_there(&hosting);
+    accepts_links(&hosting);
 }
 
 fn strangers_beyond_the_limit_are_dropped(kind: Kind) {
     const MAX: usize = 256;
     let hosting = host(kind);
     let silent: Vec<_> = (0..MAX).map(|_| connect(hosting.address())).collect();
-    // All of them have a long time left, but the next one is not even heard.
+    // All of them have a long time left, but the next one is dropped unread.
     let mut next = connect(hosting.address());
     assert_eq!(read_to_end(&mut next), b"");
     drop(silent);
@@ -263,15 +263,12 @@ fn strangers_beyond_the_limit_are_dropped(kind: Kind) {
 fn a_listener_that_does_not_answer_costs_no_more_than_the_deadline(kind: Kind) {
     let (_listener, address) = raw::listen(&fresh_address(kind));
     let error = refused(&address, hello(Lane::Control), Duration::from_millis(100));
-    assert_eq!(
-        error.why,
-        "nothing but 0 bytes came within the time limit of the handshake"
-    );
+    assert_eq!(error.why, "the handshake timed out after 0 bytes");
 }
 
 fn a_listener_that_does_not_accept_costs_no_more_than_the_deadline(kind: Kind) {
     let (_listener, address) = raw::listen(&fresh_address(kind));
-    // Until its queue is full, and then some; which of them fails how is the system's business.
+    // Until its queue is full, and beyond; the system decides which connections fail.
     for _ in 0..4 {
         refused(&address, hello(Lane::Control), Duration::from_millis(100));
     }

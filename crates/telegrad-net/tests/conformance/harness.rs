@@ -1,4 +1,4 @@
-//! Two workers reduced to what a link needs of them: threads for roles, sinks that keep what comes.
+//! Two workers reduced to the needs of a link: threads for roles, and sinks that keep messages.
 
 mod kind;
 mod limited;

@@ -1,5 +1,4 @@
-//! Lanes: large frames never keep small ones waiting, and a slow reader never keeps a sender
-//! beyond its deadline.
+//! Lanes: large frames never delay small ones, and a slow reader never keeps a sender beyond its deadline.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -22,14 +21,14 @@ on_sockets! {
     a_reader_that_trickles_does_not_keep_a_sender,
     a_message_that_was_not_sent_costs_no_credit,
     a_large_frame_right_before_the_end_arrives,
-    without_a_thread_to_read_large_frames_the_link_ends,
-    without_a_thread_to_finish_a_large_frame_the_link_ends,
+    a_link_without_a_thread_to_read_large_frames_ends,
+    a_link_without_a_thread_to_finish_a_large_frame_ends,
 }
-between_processes! { one_thread_reads_however_many_frames_come }
+between_processes! { one_role_reads_many_frames }
 
 const LARGE: usize = 64 << 20;
 
-/// A tensor whose bytes are there only once the gate opens.
+/// A tensor whose bytes are readable only once the gate opens.
 struct Gated {
     tensor: RawTensor,
     gate: Arc<Gate>,
@@ -37,7 +36,7 @@ struct Gated {
 
 #[derive(Default)]
 struct Gate {
-    /// How far it is: nobody there yet, somebody waits, open.
+    /// The stage: unused, awaited, open.
     state: Mutex<(bool, bool)>,
     changed: Condvar,
 }
@@ -123,13 +122,13 @@ fn a_sender_returns_at_its_deadline_and_the_rest_follows(kind: Kind) {
         soon(),
     )
     .unwrap();
-    assert!(before.elapsed() >= SHORT, "nobody has read it");
-    // The lane is taken, and stays so until the peer reads; but the system may have found room for a few more.
+    assert!(before.elapsed() >= SHORT, "the peer has not read the message");
+    // The lane is occupied until the peer reads; but the system may have space for a few more messages.
     let second = || frame(FrameKind::Reply, 2, &pattern(100_000, 2));
     let mut passed = 0;
     while link.send(second(), Flush::Now, soon()).is_ok() {
         passed += 1;
-        assert!(passed < 1000, "nothing waits for the peer");
+        assert!(passed < 1000, "no message waits for the peer");
     }
     let late = link.send(second(), Flush::Now, soon());
     assert!(matches!(late, Err(SendError::Deadline)), "{late:?}");
@@ -148,7 +147,7 @@ fn a_sender_returns_at_its_deadline_and_the_rest_follows(kind: Kind) {
     assert_eq!(header.call, CallId(1));
     assert!(content.ends_with(large.bytes()), "not torn");
     assert!(seconds.iter().all(|(header, _)| header.call == CallId(2)));
-    assert_eq!(third.call, CallId(3), "those that were not sent are not there");
+    assert_eq!(third.call, CallId(3), "unsent messages do not arrive");
     assert!(*third_content == pattern(100_000, 3));
     assert_eq!(raw.end.inbox.closings(), 0);
 }
@@ -163,7 +162,7 @@ fn a_reader_that_trickles_does_not_keep_a_sender(kind: Kind) {
         while reading.load(SeqCst) < LARGE {
             reading.fetch_add(raw.peer.bulk.read(&mut piece).unwrap(), SeqCst);
             if hurrying.load(SeqCst) == 0 {
-                // Pace, not synchronisation: always too slow, never still.
+                // Pace, not synchronisation: always too slow, never stopped.
                 std::thread::park_timeout(Duration::from_millis(10));
             }
         }
@@ -190,7 +189,7 @@ fn a_message_that_was_not_sent_costs_no_credit(kind: Kind) {
     };
     let mut raw = answered_by_hand(kind, options, Inbox::holding_credit());
     let link = &raw.end.link;
-    // Something for this side to give back, too little for a frame of its own.
+    // Credit to be returned by this side, too little for a frame of its own.
     raw.peer
         .control
         .write_all(&raw::frame(FrameKind::Request, 5, b""))
@@ -200,7 +199,7 @@ fn a_message_that_was_not_sent_costs_no_credit(kind: Kind) {
     raw.end.inbox.let_go(1);
 
     let soon = || Some(Instant::now() + Duration::from_millis(5));
-    // Takes what is owed along, gets stuck in the lane, and needs no credit itself.
+    // Takes the owed credit along, blocks in the lane, and needs no credit itself.
     link.send(frame(FrameKind::Reply, 1, &pattern(LARGE, 0)), Flush::Now, soon())
         .unwrap();
     raw.peer
@@ -228,7 +227,7 @@ fn a_message_that_was_not_sent_costs_no_credit(kind: Kind) {
 }
 
 fn a_large_frame_right_before_the_end_arrives(kind: Kind) {
-    // The end of a connection is reported for as long as it is not read: while the last frames are.
+    // The end of a connection is reported until it is read, also while the last frames are being read.
     for round in 0..20 {
         let raw = dialled_by_hand(kind, LinkOptions::default(), Inbox::new());
         let raw::Lanes { control, mut bulk } = raw.peer;
@@ -252,27 +251,27 @@ fn a_large_frame_right_before_the_end_arrives(kind: Kind) {
             "round {round}"
         );
         let roles = raw.side.side.roles.started() - before;
-        // More than one where the writer hardly gets to run, but not one for every report.
+        // More than one if the writer hardly runs, but not one for every report.
         assert!(roles <= 10, "{roles} roles to read one lane");
     }
 }
 
-fn without_a_thread_to_read_large_frames_the_link_ends(kind: Kind) {
+fn a_link_without_a_thread_to_read_large_frames_ends(kind: Kind) {
     let pair = pair(kind);
     pair.hosting.side.roles.exhaust();
     pair.a.send(frame(FrameKind::Reply, 1, &pattern(100_000, 0)));
-    let why = "there is no thread to receive large messages";
+    let why = "no thread is available to receive large messages";
     assert_eq!(&*pair.b.inbox.closed().why, why);
     pair.a.inbox.closed();
 }
 
-fn without_a_thread_to_finish_a_large_frame_the_link_ends(kind: Kind) {
+fn a_link_without_a_thread_to_finish_a_large_frame_ends(kind: Kind) {
     let raw = answered_by_hand(kind, LinkOptions::default(), Inbox::new());
     raw.side.roles.exhaust();
     let large = frame(FrameKind::Reply, 1, &pattern(LARGE, 0));
     let _ = raw.end.link.send(large, Flush::Now, Some(Instant::now() + SHORT));
-    // Half a frame is in the lane: nobody may write after it.
-    let why = "a message could be sent only in part";
+    // Half a frame is in the lane: no thread may write after it.
+    let why = "a message was sent only in part";
     assert_eq!(&*raw.end.inbox.closed().why, why);
     let next = raw
         .end
@@ -281,7 +280,7 @@ fn without_a_thread_to_finish_a_large_frame_the_link_ends(kind: Kind) {
     assert!(matches!(next, Err(SendError::Closed(_))), "{next:?}");
 }
 
-fn one_thread_reads_however_many_frames_come(kind: Kind) {
+fn one_role_reads_many_frames(kind: Kind) {
     let pair = pair(kind);
     let before = pair.hosting.side.roles.started();
     for i in 0..200 {

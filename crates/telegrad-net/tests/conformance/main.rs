@@ -1,7 +1,7 @@
-//! What every link must do: one suite, run over each of them.
+//! The conformance suite, run over each kind of link.
 //!
-//! Each case is a function of the kind of link and appears once per kind, `frames::order::unix` for
-//! one. Cases about sockets themselves leave out the link in memory. Every test has a time limit.
+//! Each case is a function of the kind of link and appears once per kind, for instance `frames::order::unix`. Cases about
+//! sockets leave out the link in memory. Every test has a time limit.
 
 mod harness;
 mod raw;
@@ -17,13 +17,13 @@ mod waiting;
 mod closing;
 mod goodbyes;
 mod half_open;
-mod nonsense;
+mod violations;
 mod handshake;
 mod descriptors;
 mod shared;
 mod streamed;
 mod namespaces;
 
-/// So that lent memory becomes vectors.
+/// Lets lent memory become vectors.
 #[global_allocator]
 static ALLOC: telegrad_net::TensorAlloc = telegrad_net::TensorAlloc::new();

@@ -1,4 +1,4 @@
-//! Lanes that a link gets when it turns out to need them.
+//! Lanes that a link opens when it needs them.
 
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ fn options(lanes: usize) -> LinkOptions {
     Kind::Tcp(lanes).options(LinkOptions::default())
 }
 
-/// A real end that has dialled with these many lanes in mind, its first lanes, and where it would get more.
+/// A real end that dialled for this many lanes, its first lanes, and the listener for further ones.
 fn dialled(lanes: usize) -> (End, Side, Lanes, Socket) {
     let (listener, address) = raw::listen(&fresh_address(Kind::Tcp(lanes)));
     let accepting = std::thread::spawn(move || {
@@ -36,7 +36,7 @@ fn dialled(lanes: usize) -> (End, Side, Lanes, Socket) {
 }
 
 #[test]
-fn a_large_message_opens_them_and_goes_over_all() {
+fn a_large_message_opens_lanes_and_uses_all() {
     limited(|| {
         let (end, _side, peer, listener) = dialled(4);
         let content = tensor(DType::U8, &[8 * LARGE], 0);
@@ -44,7 +44,7 @@ fn a_large_message_opens_them_and_goes_over_all() {
         let (pieces, descriptor) = std::thread::scope(|scope| {
             let message = tensors(FrameKind::Reply, 1, std::slice::from_ref(&content));
             scope.spawn(|| end.send(message));
-            // Nobody reads the first lane meanwhile, which is too little for all of it.
+            // The first lane is not read meanwhile, and too small for the whole message.
             let mut lanes: Vec<_> = (0..3).map(|_| raw::welcome(&listener, Lane::More)).collect();
             lanes.push(peer.bulk);
             let received = &received;
@@ -53,7 +53,7 @@ fn a_large_message_opens_them_and_goes_over_all() {
             while received.load(SeqCst) < content.bytes().len() {
                 std::thread::yield_now();
             }
-            // The end of the link is that of all lanes.
+            // The end of the link ends all lanes.
             let mut control = peer.control;
             let descriptor = read_frame(&mut control).0.kind;
             drop(control);
@@ -69,7 +69,7 @@ fn a_large_message_opens_them_and_goes_over_all() {
     });
 }
 
-/// Takes chunks of message 1 off a lane until it ends, and counts their bytes.
+/// Reads chunks of message 1 from a lane until it ends, and counts their bytes.
 fn read_chunks(mut lane: Socket, received: &AtomicUsize) -> Vec<(u64, Vec<u8>)> {
     let mut pieces = Vec::new();
     while lane
@@ -87,7 +87,7 @@ fn read_chunks(mut lane: Socket, received: &AtomicUsize) -> Vec<(u64, Vec<u8>)> 
 }
 
 #[test]
-fn a_large_message_that_is_announced_opens_them_too() {
+fn an_announced_large_message_opens_lanes() {
     limited(|| {
         let (end, _side, mut peer, listener) = dialled(3);
         end.link.watch(true);
@@ -100,7 +100,7 @@ fn a_large_message_that_is_announced_opens_them_too() {
             lanes[i % 3].write_all(&chunk(1, i, piece)).unwrap();
         }
         assert_eq!(end.inbox.next().tensors, [content]);
-        // Any of them ends the link.
+        // The end of any lane ends the link.
         fall_silent(&lanes[1]);
         let closed = end.inbox.closed();
         assert_eq!(&*closed.why, "the connection was closed by the other side");
@@ -109,7 +109,7 @@ fn a_large_message_that_is_announced_opens_them_too() {
 }
 
 #[test]
-fn small_messages_open_none() {
+fn small_messages_open_no_lanes() {
     limited(|| {
         let (end, _side, _peer, listener) = dialled(4);
         end.send(frame(FrameKind::Reply, 1, b"small"));
@@ -121,7 +121,7 @@ fn small_messages_open_none() {
 }
 
 #[test]
-fn a_link_goes_on_without_them() {
+fn a_link_works_without_more_lanes() {
     limited(|| {
         let (end, _side, mut peer, listener) = dialled(4);
         drop(listener);
@@ -138,7 +138,7 @@ fn a_link_goes_on_without_them() {
     });
 }
 
-/// Asks for one more lane of a link; the refusal, if there is one.
+/// Dials one more lane of a link; fails with the reason of a refusal.
 fn ask(address: &Address, change: impl FnOnce(&mut Hello)) -> Result<Socket, String> {
     let mut socket = connect(address);
     let mut hello = Hello {
@@ -157,11 +157,11 @@ fn ask(address: &Address, change: impl FnOnce(&mut Hello)) -> Result<Socket, Str
 }
 
 fn refused() -> Result<(), String> {
-    Err("one more lane for a link that is not there, or has enough".to_owned())
+    Err("the additional lane belongs to no open link, or the link has enough lanes".to_owned())
 }
 
 #[test]
-fn only_who_has_the_link_gets_them() {
+fn only_the_peer_of_a_link_gets_more_lanes() {
     limited(|| {
         let raw = dialled_by_hand(Kind::Tcp(1), LinkOptions::default(), Inbox::new());
         let address = raw.side.address();
@@ -178,19 +178,19 @@ fn only_who_has_the_link_gets_them() {
 }
 
 #[test]
-fn there_are_no_more_than_so_many() {
+fn the_number_of_lanes_is_limited() {
     limited(|| {
         let raw = dialled_by_hand(Kind::Tcp(1), LinkOptions::default(), Inbox::new());
         let open = |i| {
             let mut lane = ask(raw.side.address(), |_| ()).unwrap();
-            // Its first word, and then whatever it likes.
+            // Its first frame, and any bytes after it.
             lane.write_all(&raw::frame(FrameKind::Welcome, 0, b"")).unwrap();
             lane.write_all(&raw::frame(FrameKind::Reply, i, b"")).unwrap();
             assert_eq!(raw.end.inbox.next().header.call, CallId(i));
             lane
         };
         let _lanes: Vec<_> = (2..MAX_LANES as u64).map(open).collect();
-        // One that says nothing counts as well, until it is given up.
+        // A silent lane counts as well, until it is closed.
         let silent = ask(raw.side.address(), |_| ()).unwrap();
         while ask(raw.side.address(), |_| ()).map(drop) != refused() {
             std::thread::yield_now();
@@ -203,7 +203,7 @@ fn there_are_no_more_than_so_many() {
     });
 }
 
-/// A process that is killed while messages go both ways over several lanes.
+/// A process is killed while messages go both ways over several lanes.
 #[test]
 fn a_process_killed_in_the_middle_of_transfers() {
     limited(|| {
@@ -244,7 +244,7 @@ fn a_process_killed_in_the_middle_of_transfers() {
 fn victim() {
     let Some(address) = told() else { return };
     limited(move || {
-        // Nothing that arrives is kept.
+        // Received messages are dropped.
         let (side, inbox) = (Side::new(), Inbox::forgetting());
         let address = Address::Tcp(address.parse().unwrap());
         let link = side.dial(&address, inbox.clone(), options(4)).unwrap();
@@ -257,9 +257,9 @@ fn victim() {
     });
 }
 
-/// Real ends on both sides, one after the other: every message uses lanes that the first one opened.
+/// Real ends on both sides, each sending in turn: every message uses the lanes that the first one opened.
 #[test]
-fn lanes_are_used_again() {
+fn opened_lanes_serve_both_directions() {
     limited(|| {
         let pair = pair(Kind::Tcp(4));
         for i in 0..20 {

@@ -1,7 +1,7 @@
 //! Two ends in network namespaces of their own, with a network between them that delays and loses packets.
 //!
-//! Needs root, `ip`, and either `tc` with netem in the kernel or `/dev/net/tun`, with which the test is the network
-//! itself. What is missing is said, and the test passes.
+//! Needs root, `ip`, and either `tc` with netem in the kernel or `/dev/net/tun`, with which the test itself is the
+//! network. Without them the test prints the missing part and passes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ use crate::harness::{
 };
 use crate::relay::Relay;
 
-/// One way.
+/// Delay of one direction.
 const DELAY: Duration = Duration::from_millis(5);
 
 /// One packet in so many is lost.
@@ -33,7 +33,7 @@ fn four_lanes_over_a_slow_network_that_loses() {
 }
 
 fn over_a_bad_network(lanes: usize) {
-    // Made here and not within the limit, so that it also goes when the limit is exceeded.
+    // Made outside of the time limit, so that it is removed when the limit is exceeded.
     let mut network = match Network::new(lanes) {
         Ok(network) => network,
         Err(why) => return say(&format!("skipped, because {why}")),
@@ -65,7 +65,7 @@ fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "namespaces: {what}");
 }
 
-/// Two namespaces, and what connects them. All of it goes with this.
+/// Two namespaces and the network between them, removed on drop.
 struct Network {
     names: [String; 2],
     subnet: u8,
@@ -104,7 +104,7 @@ impl Network {
         format!("10.77.{}.{}", self.subnet, end + 1)
     }
 
-    /// A pair of virtual Ethernet devices, and the kernel's own emulation of what is between them.
+    /// Connects them with a pair of virtual Ethernet devices and the kernel's network emulation.
     fn connect_with_netem(&self) -> Result<(), String> {
         let [a, b] = &self.names;
         ip(&[
@@ -123,7 +123,7 @@ impl Network {
         Ok(())
     }
 
-    /// Tunnels into this process, which delays and loses.
+    /// Connects them with tunnels into this process, which delays and drops packets.
     fn connect_with_relay(&mut self) -> Result<(), String> {
         let devices =
             ["a", "b"].map(|end| format!("tg{}{end}{}", std::process::id() % 1_000_000, self.subnet));
@@ -131,7 +131,7 @@ impl Network {
             Some(Relay::start(&devices, DELAY, LOSS).map_err(|error| format!("/dev/net/tun: {error}"))?);
         for (end, device) in devices.iter().enumerate() {
             ip(&["link", "set", device, "netns", &self.names[end]])?;
-            // As large as packets are on many fast networks: with small ones it would take minutes.
+            // As large as packets are on many fast networks: with small ones the test would take minutes.
             ip(&["-n", &self.names[end], "link", "set", device, "mtu", "9000"])?;
             self.bring_up(end, device)?;
         }
@@ -185,7 +185,7 @@ fn run(program: &str, args: &[&str]) -> Result<(), String> {
         .ok_or_else(|| format!("`{program} {}`: {}", args.join(" "), text.trim()))
 }
 
-/// Removes what is left of tests that were killed.
+/// Removes namespaces that killed tests left behind.
 fn sweep() {
     let listed = Command::new("ip").args(["netns", "list"]).output();
     let names = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -200,7 +200,7 @@ fn sweep() {
     }
 }
 
-/// What both ends were told: an address and how many lanes there are to be.
+/// The argument of both ends: an address and the number of lanes.
 fn told_address() -> Option<(Address, Kind)> {
     let told = told()?;
     let (address, lanes) = told.split_once(' ')?;
@@ -210,12 +210,12 @@ fn told_address() -> Option<(Address, Kind)> {
     ))
 }
 
-/// Answers every request with what it brought.
+/// Answers every request with its own content.
 fn echoing() -> Arc<Inbox> {
     Inbox::reacting(|link, message| {
         let (link, call) = (link.clone(), message.header.call.0);
         let (body, tensors) = (message.body.to_vec(), message.tensors.clone());
-        // On a thread of its own: this one has to go on reading.
+        // On a thread of its own: this one has to continue reading.
         std::thread::spawn(move || {
             let mut reply = frame(FrameKind::Reply, call, &body);
             reply.payload.tensors = tensors.into_iter().map(|tensor| Box::new(tensor) as _).collect();
@@ -269,7 +269,7 @@ fn dialer() {
             );
             assert!(answer.tensors == [content], "{size} bytes");
         }
-        // Several at once, and small ones beside them.
+        // Several at once, with small ones among them.
         std::thread::scope(|scope| {
             for thread in 1..4 {
                 let (link, inbox) = (&link, &inbox);

@@ -1,4 +1,4 @@
-//! A peer by hand: sockets on which a test says whatever it likes.
+//! A peer made of sockets, on which a test sends any bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -18,14 +18,14 @@ pub(crate) struct Lanes {
     pub(crate) bulk: Socket,
 }
 
-/// A real end whose peer is made by hand, which keeps its threads.
+/// A real end with a raw peer, and the end's threads.
 pub(crate) struct WithRaw<S> {
     pub(crate) end: End,
     pub(crate) peer: Lanes,
     pub(crate) side: S,
 }
 
-/// A real end that was dialled by hand.
+/// A real end that a raw peer dialled.
 pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Hosting> {
     let hosting = Hosting::start(kind, options, inbox.clone());
     let peer = shake_hands(hosting.address());
@@ -39,14 +39,14 @@ pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox
     }
 }
 
-/// A real end that dialled and was answered by hand.
+/// A real end that dialled a raw peer.
 pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Side> {
     let (listener, address) = listen(&fresh_address(kind));
     let accepting = std::thread::spawn(move || {
         let mut control = welcome(&listener, Lane::Control);
         let bulk = welcome(&listener, Lane::Bulk);
         if let Kind::Shared | Kind::Streamed = kind {
-            // Takes the memory that is offered, and never looks at it: whatever the real end lends stays out.
+            // Accepts the offered memory without mapping it: the real end's loans never return.
             control.read_exact(&mut [0]).unwrap();
             control.write_all(&[1]).unwrap();
         }
@@ -61,7 +61,7 @@ pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbo
     }
 }
 
-/// Both lanes to whoever listens at `address`.
+/// Dials both lanes of the listener at `address`.
 pub(crate) fn shake_hands(address: &Address) -> Lanes {
     let lane = |lane| {
         let mut socket = connect(address);
@@ -113,7 +113,7 @@ pub(crate) fn connect(address: &Address) -> Socket {
     socket
 }
 
-/// A listening socket that answers nobody by itself.
+/// A listening socket that answers only by the test.
 pub(crate) fn listen(address: &Address) -> (Socket, Address) {
     let (domain, target) = resolve(address);
     let socket = Socket::new(domain, Type::STREAM, None).unwrap();
@@ -134,14 +134,14 @@ fn resolve(address: &Address) -> (Domain, SockAddr) {
     }
 }
 
-/// A frame of a message in the handshake.
+/// A frame of a handshake message.
 pub(crate) fn encoded(kind: FrameKind, value: &impl Wire) -> Vec<u8> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
     frame(kind, 0, &encoder.finish().unwrap().body)
 }
 
-/// A frame with a body and nothing else.
+/// A frame with a body alone.
 pub(crate) fn frame(kind: FrameKind, call: u64, body: &[u8]) -> Vec<u8> {
     let mut header = FrameHeader::new(kind, CallId(call));
     header.length = body.len() as u64;
@@ -151,7 +151,7 @@ pub(crate) fn frame(kind: FrameKind, call: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What announces the transfer of a message with these tensors, in chunks of the least size.
+/// The descriptor of a message with these tensors, in chunks of the least size.
 pub(crate) fn announced(number: u64, call: u64, tensors: &[RawTensor]) -> Vec<u8> {
     let mut table = Vec::new();
     let mut data = 0;
@@ -177,7 +177,7 @@ pub(crate) fn announced_bytes(number: u64, call: u64, bytes: usize) -> Vec<u8> {
     descriptor(number, &header, &table)
 }
 
-/// A descriptor with this header, and this after it.
+/// A descriptor that contains this header, and this after it.
 pub(crate) fn descriptor(number: u64, header: &FrameHeader, rest: &[u8]) -> Vec<u8> {
     let mut body = header.to_bytes().to_vec();
     body.extend_from_slice(rest);
@@ -200,14 +200,14 @@ pub(crate) fn chunk(number: u64, index: usize, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The header of the next frame.
+/// Reads the header of the next frame.
 pub(crate) fn read_header(socket: &mut Socket) -> FrameHeader {
     let mut header = [0; HEADER_LEN];
     socket.read_exact(&mut header).unwrap();
     FrameHeader::from_bytes(&header, u64::MAX).unwrap()
 }
 
-/// The next frame: its header, and all that follows it.
+/// Reads the next frame: its header, and all that follows it.
 pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
     let header = read_header(socket);
     let mut rest = vec![0; header.length as usize];
@@ -215,8 +215,8 @@ pub(crate) fn read_frame(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
     (header, rest)
 }
 
-/// Takes the next `count` messages off the bulk lane, in the order in which they become complete: the header of each, and
-/// all that follows it. Those that come in chunks have been announced on the control lane.
+/// Reads the next `count` messages from the bulk lane, in the order of their completion: the header of each, and all that
+/// follows it. Those in chunks have been announced on the control lane.
 pub(crate) fn read_large(lanes: &mut Lanes, count: usize) -> Vec<(FrameHeader, Vec<u8>)> {
     let mut announced: Vec<(FrameHeader, u64, Vec<u8>, u64)> = Vec::new();
     let mut complete = Vec::new();
@@ -249,7 +249,7 @@ pub(crate) fn read_large(lanes: &mut Lanes, count: usize) -> Vec<(FrameHeader, V
     complete
 }
 
-/// Waits for the other side to close; what it said before.
+/// Waits for the other side to close; returns its last bytes.
 pub(crate) fn read_to_end(socket: &mut Socket) -> Vec<u8> {
     let mut bytes = Vec::new();
     match socket.read_to_end(&mut bytes) {
@@ -260,7 +260,7 @@ pub(crate) fn read_to_end(socket: &mut Socket) -> Vec<u8> {
     bytes
 }
 
-/// Says nothing any more, but could still listen.
+/// Ends the outgoing direction alone.
 pub(crate) fn fall_silent(socket: &Socket) {
     socket.shutdown(Shutdown::Write).unwrap();
 }

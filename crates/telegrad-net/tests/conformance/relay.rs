@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Packets that wait in one direction. Those beyond are lost, as in any router.
+/// Most queued packets in one direction. Further ones are lost, as in any router.
 const QUEUE: usize = 2000;
 
 /// Asks a descriptor of `/dev/net/tun` to be the device of this name.
@@ -27,14 +27,14 @@ struct InterfaceRequest {
     rest: [u8; 22],
 }
 
-/// Passes packets on until it is dropped.
+/// Forwards packets until it is dropped.
 pub(crate) struct Relay {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Relay {
-    /// Makes two devices. What is sent to one comes out of the other `delay` later, one packet in `loss` not at all.
+    /// Makes two devices. Packets sent to one leave the other after `delay`; one in `loss` is dropped.
     pub(crate) fn start(names: &[String; 2], delay: Duration, loss: u32) -> io::Result<Self> {
         let (a, b) = (open(&names[0])?, open(&names[1])?);
         let over = Arc::new(AtomicBool::new(false));
@@ -66,7 +66,7 @@ fn open(name: &str) -> io::Result<File> {
         rest: [0; 22],
     };
     request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: this request reads a `struct ifreq`, which `InterfaceRequest` is laid out as, and keeps nothing of it.
+    // SAFETY: this request reads a `struct ifreq`, which `InterfaceRequest` is laid out as, and keeps no reference.
     unsafe {
         let request = rustix::ioctl::Setter::<TUNSETIFF, InterfaceRequest>::new(request);
         rustix::ioctl::ioctl(&device, request)?;
@@ -80,7 +80,7 @@ fn take(mut device: File, queue: &SyncSender<(Instant, Vec<u8>)>, over: &AtomicB
     let step = Timespec::try_from(Duration::from_millis(50)).unwrap();
     while !over.load(SeqCst) {
         let is_ready = poll(&mut [PollFd::new(&device.as_fd(), PollFlags::IN)], Some(&step));
-        // The device may have gone with its namespace.
+        // The device may have been removed with its namespace.
         let Ok(1) = is_ready else { continue };
         let Ok(len) = device.read(&mut packet) else {
             continue;

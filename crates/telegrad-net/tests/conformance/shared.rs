@@ -1,4 +1,4 @@
-//! What only links through shared memory can show: memory that is lent.
+//! Lent memory, on links through shared memory.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ fn lendable(len: usize, seed: usize) -> RawTensor {
     shared_tensor(meta, |memory| memory.copy_from_slice(&pattern(len, seed))).unwrap()
 }
 
-/// Which memory an address is: the file, and the place in it.
-fn place(address: *const u8) -> (u64, u64) {
+/// The file and the offset to which an address is mapped.
+fn mapped_file(address: *const u8) -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
     for line in maps.lines() {
@@ -50,14 +50,17 @@ fn a_shared_tensor_is_not_copied() {
         let received = pair.b.inbox.next().tensors;
         for received in &received {
             assert_ne!(received.bytes().as_ptr(), sent.bytes().as_ptr());
-            assert_eq!(place(received.bytes().as_ptr()), place(sent.bytes().as_ptr()));
+            assert_eq!(
+                mapped_file(received.bytes().as_ptr()),
+                mapped_file(sent.bytes().as_ptr())
+            );
             assert!(received == &sent);
         }
     });
 }
 
 #[test]
-fn what_others_hold_too_becomes_a_vector_by_copying() {
+fn a_tensor_with_other_holders_becomes_a_vector_by_copying() {
     limited(|| {
         let pair = pair(Kind::Shared);
         let sent = lendable(MB, 1);
@@ -71,19 +74,19 @@ fn what_others_hold_too_becomes_a_vector_by_copying() {
 }
 
 #[test]
-fn what_nobody_else_holds_becomes_a_vector_where_it_is() {
+fn a_tensor_without_other_holders_becomes_a_vector_in_place() {
     limited(|| {
         let pair = pair(Kind::Shared);
         let sent = lendable(MB, 1);
-        let place_sent = place(sent.bytes().as_ptr());
+        let place_sent = mapped_file(sent.bytes().as_ptr());
         let mut message = tensors(FrameKind::Reply, 1, &[]);
         message.payload.tensors.push(Box::new(sent));
         pair.a.send(message);
         let received = pair.b.inbox.next().tensors.remove(0);
         let mut vector = received.into_parts().1.into_vec::<u8>();
-        assert_eq!(place(vector.as_ptr()), place_sent);
+        assert_eq!(mapped_file(vector.as_ptr()), place_sent);
         assert_eq!(vector, pattern(MB, 1));
-        // It is a vector like any other.
+        // A vector like any other.
         vector.fill(7);
         vector.push(8);
         vector.resize(10, 0);
@@ -92,9 +95,9 @@ fn what_nobody_else_holds_becomes_a_vector_where_it_is() {
     });
 }
 
-/// A side that does not share gets what it can do with.
+/// A side without shared memory still gets its messages.
 #[test]
-fn one_side_alone_does_not_share() {
+fn both_sides_must_share() {
     for (dialer, host) in [(true, false), (false, true)] {
         limited(move || {
             let sharing = |share_memory| LinkOptions {
@@ -111,13 +114,16 @@ fn one_side_alone_does_not_share() {
             pair.a
                 .send(tensors(FrameKind::Reply, 1, std::slice::from_ref(&sent)));
             let received = pair.b.inbox.next().tensors.remove(0);
-            assert_ne!(place(received.bytes().as_ptr()), place(sent.bytes().as_ptr()));
+            assert_ne!(
+                mapped_file(received.bytes().as_ptr()),
+                mapped_file(sent.bytes().as_ptr())
+            );
             assert!(received == sent);
         });
     }
 }
 
-/// Whoever keeps a tensor keeps it, whatever becomes of the link and of the sender's other tensors.
+/// A kept tensor stays valid, whatever happens to the link and to the sender's other tensors.
 #[test]
 fn a_kept_tensor_outlives_its_link() {
     limited(|| {
@@ -148,31 +154,31 @@ fn a_kept_tensor_outlives_its_link() {
     });
 }
 
-/// Memory that comes back is lent again: what is sent and dropped does not add up.
+/// Returned memory is lent again: dropped messages take no further memory.
 #[test]
-fn memory_that_comes_back_is_lent_again() {
+fn returned_memory_is_lent_again() {
     limited(|| {
         let pair = pair(Kind::Shared);
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for round in 0..50 {
             pair.a.send(tensors(FrameKind::Reply, 1, &[bytes(2 * MB, round)]));
             let received = pair.b.inbox.next().tensors.remove(0);
             assert_eq!(received.bytes(), pattern(2 * MB, round));
-            places.push(place(received.bytes().as_ptr()));
+            locations.push(mapped_file(received.bytes().as_ptr()));
         }
-        places.sort_unstable();
-        places.dedup();
+        locations.sort_unstable();
+        locations.dedup();
         assert!(
-            places.len() < 10,
-            "{} places for one tensor at a time",
-            places.len()
+            locations.len() < 10,
+            "{} locations for one tensor at a time",
+            locations.len()
         );
     });
 }
 
-/// More than can be lent goes another way, and what is kept stays as it is.
+/// Beyond the limit of loans messages are sent by other means, and kept tensors stay as they are.
 #[test]
-fn more_than_can_be_lent() {
+fn messages_beyond_the_loan_limit_arrive() {
     limited(|| {
         let pair = pair(Kind::Shared);
         let kept: Vec<_> = (0..5000)
@@ -220,16 +226,16 @@ fn borrower() {
     let kept = inbox.next();
     link.send(tensors(FrameKind::Reply, 1, &kept.tensors), Flush::Now, None)
         .unwrap();
-    // Until it is killed.
+    // Until the process is killed.
     std::thread::sleep(LIMIT);
 }
 
-/// What a killed process had borrowed comes back, and is not lent to others before.
+/// Loans of a killed process come back, and not before its end.
 #[test]
-fn a_killed_borrower_keeps_nothing() {
+fn loans_of_a_killed_borrower_come_back() {
     limited(|| {
         let hosting = Hosting::start(Kind::Shared, LinkOptions::default(), Inbox::new());
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for round in 0..4 {
             let mut borrower = command_alone("shared::borrower", &hosting.address().to_string())
                 .stdout(std::process::Stdio::null())
@@ -237,7 +243,7 @@ fn a_killed_borrower_keeps_nothing() {
                 .unwrap();
             let link = hosting.accepted();
             let sent = lendable(64 * MB, round);
-            places.push(place(sent.bytes().as_ptr()));
+            locations.push(mapped_file(sent.bytes().as_ptr()));
             link.send(tensors(FrameKind::Reply, 1, &[sent]), Flush::Now, None)
                 .unwrap();
             let back = hosting.inbox().next().tensors.remove(0);
@@ -250,7 +256,10 @@ fn a_killed_borrower_keeps_nothing() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        places.dedup();
-        assert!(places.len() < 4, "memory of the dead was never used again");
+        locations.dedup();
+        assert!(
+            locations.len() < 4,
+            "memory lent to the killed process was never reused"
+        );
     });
 }

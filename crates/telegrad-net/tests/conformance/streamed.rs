@@ -1,4 +1,4 @@
-//! Messages beyond what is lent: their tensors are copied through a few blocks of shared memory.
+//! Messages too long for lending: their tensors are copied through a few blocks of shared memory.
 
 use std::io::Read;
 
@@ -11,10 +11,10 @@ use crate::raw::{answered_by_hand, read_header};
 
 const MB: usize = 1 << 20;
 
-/// Chunks of a MiB that are lent at a time.
+/// Chunks of a MiB that may be lent at a time.
 const WINDOW: usize = 8;
 
-/// Bytes that say where a lent chunk lies.
+/// Bytes of a loan in a frame.
 const LOAN: usize = 20;
 
 fn bytes(len: usize, seed: usize) -> RawTensor {
@@ -28,7 +28,7 @@ fn lending_up_to(bytes: usize) -> LinkOptions {
     }
 }
 
-/// The next chunk: its header, and its bytes or where they lie.
+/// Reads the next chunk: its header, and its bytes or its loan.
 fn read_chunk(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
     let header = read_header(socket);
     assert_eq!(header.kind, FrameKind::Chunk);
@@ -38,7 +38,7 @@ fn read_chunk(socket: &mut Socket) -> (FrameHeader, Vec<u8>) {
     (header, follows)
 }
 
-/// Resident bytes of this process in memory shared by links.
+/// Resident bytes of this process in memory that links share.
 fn shared_memory() -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut is_ours = false;
@@ -53,7 +53,7 @@ fn shared_memory() -> usize {
     kib << 10
 }
 
-/// What goes over the socket: the places of a window of chunks, and bytes only while none of them has come back.
+/// The socket carries the loans of a window of chunks, and bytes only while no loan has been returned.
 #[test]
 fn a_long_message_goes_through_a_window_of_lent_chunks() {
     limited(|| {
@@ -78,9 +78,9 @@ fn a_long_message_goes_through_a_window_of_lent_chunks() {
     });
 }
 
-/// Up to the limit a message is lent, beyond it is not; memory that was shared before costs no copy, at any length.
+/// A message up to the limit is lent, a longer one is not; memory that is shared already costs no copy, at any length.
 #[test]
-fn the_limit_counts_what_would_be_copied() {
+fn the_limit_counts_copied_bytes() {
     limited(|| {
         let mut raw = answered_by_hand(Kind::Shared, lending_up_to(4 * MB), Inbox::new());
         let shared = shared_tensor(bytes(8 * MB, 1).meta().clone(), |memory| memory.fill(7)).unwrap();
@@ -92,7 +92,7 @@ fn the_limit_counts_what_would_be_copied() {
             3,
             &[bytes(2 * MB, 1), bytes(2 * MB + 1, 2)],
         ));
-        // The third is the first to be announced, and the only one of so many bytes.
+        // The third message is the first to be announced, and the only one of this length.
         for (index, len) in [MB, MB, MB, MB, 1].into_iter().enumerate() {
             let (header, _) = read_chunk(&mut raw.peer.bulk);
             let found = (header.call.0, header.context, header.length);
@@ -122,7 +122,7 @@ fn tensors_of_all_lengths_arrive_whole() {
     });
 }
 
-/// Runs an ignored test in a process of its own, whose memory no other test shares.
+/// Runs an ignored test in its own process, whose memory no other test shares.
 fn passes_alone(test: &str) {
     let output = command_alone(test, "alone").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -153,7 +153,7 @@ fn little_memory() {
                 .send(tensors(FrameKind::Reply, 1, &[bytes(100 * MB, round)]));
             assert!(pair.b.inbox.next().tensors[0].bytes() == pattern(100 * MB, round));
         }
-        // The window, as both ends of it map it, and the rings of the link.
+        // The window, mapped by both ends, and the rings of the link.
         let most = 2 * WINDOW * MB + MB;
         let found = shared_memory();
         assert!((MB..most).contains(&found), "{found} bytes of shared memory");
@@ -161,17 +161,17 @@ fn little_memory() {
 }
 
 #[test]
-fn what_cannot_be_lent_is_not_copied_first() {
-    passes_alone("streamed::nothing_copied");
+fn messages_beyond_the_loan_limit_are_not_copied_first() {
+    passes_alone("streamed::no_extra_memory");
 }
 
 #[test]
 #[ignore = "run in a process of its own"]
-fn nothing_copied() {
+fn no_extra_memory() {
     let Some(_) = told() else { return };
     limited(|| {
         let pair = pair(Kind::Shared);
-        // Kept until half of all loans are out; one frame cannot hold the records of more than the other half.
+        // Kept until half of all loans are used; one frame cannot hold more loans than the other half.
         let kept: Vec<_> = (0..2049)
             .map(|i| {
                 pair.a.send(tensors(FrameKind::Reply, i, &[bytes(64 << 10, 1)]));

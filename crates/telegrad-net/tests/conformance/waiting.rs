@@ -1,4 +1,4 @@
-//! Threads that wait: who reads for whom, and what wakes them.
+//! Waiting threads: which one reads for the others, and how they wake.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -15,19 +15,19 @@ use crate::raw::{self, answered_by_hand};
 
 on_every_link! {
     threads_that_wait_at_once_all_get_their_answers,
-    threads_come_and_go,
+    waiters_are_served_across_hand_overs,
     large_answers_wake_a_waiter,
-    a_watched_link_receives_while_somebody_waits_and_afterwards,
-    an_answer_that_comes_late_wakes_a_waiter,
-    an_interrupt_ends_a_wait_that_is_done_otherwise,
+    a_watched_link_receives_during_and_after_waits,
+    a_late_answer_wakes_a_waiter,
+    an_interrupt_ends_a_finished_wait,
     a_wait_ends_at_its_deadline,
-    a_wait_that_is_done_does_not_wait,
+    a_finished_wait_returns_at_once,
 }
 on_sockets! {
     a_lone_waiter_reads_its_own_answer,
     a_waiter_that_is_alone_again_reads_its_own_answer,
     a_waiter_beside_one_that_waits_for_long_reads_its_own_answer,
-    polling_reads_what_is_there,
+    polling_reads_available_messages,
     a_wait_ends_at_its_deadline_while_others_are_served,
     a_waiter_and_a_watcher_at_once,
 }
@@ -44,7 +44,7 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + LIMIT / 2)
 }
 
-/// Never done, unless it is told so.
+/// A wait that ends when the flag is set.
 #[derive(Default)]
 struct Flag {
     set: Mutex<bool>,
@@ -85,13 +85,13 @@ fn a_lone_waiter_reads_its_own_answer(kind: Kind) {
         assert_eq!(
             answer.thread,
             std::thread::current().id(),
-            "somebody else woke up for it"
+            "another thread woke up for it"
         );
     }
     assert_eq!(pair.dialing.roles.started(), roles);
 }
 
-/// As soon as there is only one again, it reads for itself again.
+/// Once the other waiter has left, the remaining one reads for itself again.
 fn a_waiter_that_is_alone_again_reads_its_own_answer(kind: Kind) {
     let pair = echo(kind);
     pair.a.link.watch(true);
@@ -102,7 +102,7 @@ fn a_waiter_that_is_alone_again_reads_its_own_answer(kind: Kind) {
         call(&pair, number);
         pair.a.inbox.next().thread == std::thread::current().id()
     };
-    // Not the first time perhaps, when the poller is just looking.
+    // Perhaps not the first time, while the poller holds the reader.
     assert!((1..200).any(mine));
     assert!(mine(200));
 }
@@ -119,24 +119,27 @@ fn a_waiter_beside_one_that_waits_for_long_reads_its_own_answer(kind: Kind) {
         scope.spawn(|| pair.a.link.wait(&patient, soon()));
         let started = Instant::now();
         let mut calls = (0..).take_while(|_| started.elapsed() < LIMIT / 4).map(mine);
-        // At first the other one reads, once it is there.
+        // The other thread reads first, once it waits.
         let is_read_for = calls.any(|is_mine| !is_mine);
         let reads = calls.any(|is_mine| is_mine);
         patient.set();
         pair.a.link.interrupt();
-        assert!(is_read_for, "the other one never waited");
-        assert!(reads, "the other one woke up for every answer");
+        assert!(is_read_for, "the other thread never waited");
+        assert!(reads, "the other thread woke up for every answer");
     });
 }
 
-fn an_answer_that_comes_late_wakes_a_waiter(kind: Kind) {
+fn a_late_answer_wakes_a_waiter(kind: Kind) {
     let pair = pair(kind);
     for (number, delay) in (0..).zip([0, 1, 5, 9, 10, 11, 15, 40]) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let answer = Answer(&pair.a.inbox, number);
                 pair.a.link.wait(&answer, soon());
-                assert!(answer.done(), "it was the deadline, after a delay of {delay} ms");
+                assert!(
+                    answer.done(),
+                    "the deadline came first, after a delay of {delay} ms"
+                );
             });
             std::thread::sleep(Duration::from_millis(delay));
             pair.b.send(frame(FrameKind::Reply, number, b"at last"));
@@ -164,8 +167,8 @@ fn threads_that_wait_at_once_all_get_their_answers(kind: Kind) {
     }
 }
 
-/// Leaders and followers change all the time: every hand-over may lose somebody.
-fn threads_come_and_go(kind: Kind) {
+/// Leaders and followers change all the time: every hand-over could lose a waiter.
+fn waiters_are_served_across_hand_overs(kind: Kind) {
     let pair = echo(kind);
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -201,17 +204,17 @@ fn large_answers_wake_a_waiter(kind: Kind) {
     }
 }
 
-fn a_watched_link_receives_while_somebody_waits_and_afterwards(kind: Kind) {
+fn a_watched_link_receives_during_and_after_waits(kind: Kind) {
     let pair = echo(kind);
     pair.a.link.watch(true);
-    // Nobody waits.
+    // No thread waits.
     pair.a.send(frame(FrameKind::Request, 1, b""));
     assert_eq!(pair.a.inbox.next().header.call.0, 1);
-    // Somebody waits for something else, and leaves the link as it was.
+    // A thread waits for something else, and leaves the link as it was.
     call(&pair, 2);
     pair.a.send(frame(FrameKind::Request, 3, b""));
     pair.a.inbox.take(2);
-    // Watched twice, one of them leaves.
+    // Watched twice, and released once.
     pair.a.link.watch(true);
     pair.a.link.watch(false);
     call(&pair, 4);
@@ -241,10 +244,10 @@ fn a_waiter_and_a_watcher_at_once(kind: Kind) {
     });
 }
 
-fn polling_reads_what_is_there(kind: Kind) {
+fn polling_reads_available_messages(kind: Kind) {
     let pair = pair(kind);
     pair.b.send(frame(FrameKind::Reply, 1, b"look"));
-    // Nobody else reads it, however long that takes.
+    // No other thread reads it, however long that takes.
     while pair.a.inbox.len() == 0 {
         pair.a.link.poll();
         std::thread::yield_now();
@@ -252,13 +255,13 @@ fn polling_reads_what_is_there(kind: Kind) {
     assert_eq!(pair.a.inbox.next().thread, std::thread::current().id());
 }
 
-fn an_interrupt_ends_a_wait_that_is_done_otherwise(kind: Kind) {
+fn an_interrupt_ends_a_finished_wait(kind: Kind) {
     let pair = pair(kind);
     for round in 0..300 {
         let flag = Arc::new(Flag::default());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| pair.a.link.wait(&*flag, soon()));
-            // At another moment of the wait every time: before it, polling, asleep.
+            // At another moment of the wait every time: before it, while polling, asleep.
             let moment = Instant::now() + round * Duration::from_micros(2);
             while Instant::now() < moment {
                 std::hint::spin_loop();
@@ -315,12 +318,12 @@ fn a_wait_ends_at_its_deadline_while_others_are_served(kind: Kind) {
     let _peer = flood.join().unwrap();
 }
 
-fn a_wait_that_is_done_does_not_wait(kind: Kind) {
+fn a_finished_wait_returns_at_once(kind: Kind) {
     let pair = pair(kind);
     let flag = Flag::default();
     flag.set();
     pair.a.link.wait(&flag, None);
-    // Nor does one on a link that has ended, done or not.
+    // Neither does a wait on a closed link, done or not.
     pair.a.link.close("over");
     if kind != Kind::Mem {
         pair.a.link.wait(&Flag::default(), None);

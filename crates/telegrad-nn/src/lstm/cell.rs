@@ -2,12 +2,13 @@
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
-use telegrad_autograd::candle::recorded;
+use telegrad_autograd::candle::traced;
 use telegrad_wire::Wire;
 
 use super::recurrence::recurrence;
+use crate::error::{wrong_input, wrong_shape};
 use crate::real::with_type;
-use crate::{Error, Module, Result, Rng, init, linear};
+use crate::{Module, Result, Rng, init, linear};
 
 /// What its parameters are called.
 pub(super) const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
@@ -78,23 +79,19 @@ impl LstmCell {
     ) -> Result<Self> {
         let [gates, hidden] = *weight_hh.dims() else {
             let expected = "a weight_hh [4·hidden, hidden]";
-            return Err(Error::shape("LstmCell", expected, weight_hh.shape()));
+            return Err(wrong_shape("LstmCell", expected, weight_hh.shape()));
         };
         if gates != 4 * hidden || hidden == 0 {
             let expected = "a weight_hh [4·hidden, hidden]";
-            return Err(Error::shape("LstmCell", expected, weight_hh.shape()));
+            return Err(wrong_shape("LstmCell", expected, weight_hh.shape()));
         }
         if weight_ih.rank() != 2 || weight_ih.dim(0)? != gates {
             let expected = format!("a weight_ih [{gates}, in]");
-            return Err(Error::shape("LstmCell", expected, weight_ih.shape()));
+            return Err(wrong_shape("LstmCell", expected, weight_ih.shape()));
         }
         for bias in [bias_ih, bias_hh] {
             if bias.dims() != [gates] {
-                return Err(Error::shape(
-                    "LstmCell",
-                    format!("a bias [{gates}]"),
-                    bias.shape(),
-                ));
+                return Err(wrong_shape("LstmCell", format!("a bias [{gates}]"), bias.shape()));
             }
         }
         Ok(Self {
@@ -136,7 +133,7 @@ impl LstmCell {
     /// When the shapes do not fit.
     pub fn step(&self, x: &Tensor, state: &LstmState) -> Result<LstmState> {
         let [_, _] = *x.dims() else {
-            return Err(Error::shape("LstmCell", "an input [n, in]", x.shape()));
+            return Err(wrong_shape("LstmCell", "an input [n, in]", x.shape()));
         };
         Ok(self.run(&x.unsqueeze(0)?, Some(state))?.1)
     }
@@ -144,7 +141,7 @@ impl LstmCell {
     /// The outputs `[time, n, hidden]` for inputs `[time, n, in]`, and the state after them.
     pub(super) fn run(&self, x: &Tensor, state: Option<&LstmState>) -> Result<(Tensor, LstmState)> {
         let weight_hh = self.params[1].tensor();
-        let all = recorded("lstm", &[x, &weight_hh], || self.all(x, state))?;
+        let all = traced("lstm", &[x, &weight_hh], || self.all(x, state))?;
         let time = x.dim(0)?;
         let end = LstmState {
             hidden: all.narrow(0, time - 1, 1)?.squeeze(0)?,
@@ -160,7 +157,7 @@ impl LstmCell {
             [time, n, width] if width == inputs && time > 0 => n,
             _ => {
                 let expected = format!("a sequence [time, n, {inputs}]");
-                return Err(Error::shape("LSTM", expected, x.shape()));
+                return Err(wrong_shape("LSTM", expected, x.shape()));
             }
         };
         let state = match state {
@@ -171,7 +168,7 @@ impl LstmCell {
             if part.dims() != [n, hidden] || part.dtype() != x.dtype() {
                 let expected = format!("a state [{n}, {hidden}] of {:?}", x.dtype());
                 let found = format!("{:?} of {:?}", part.dims(), part.dtype());
-                return Err(Error::input("LSTM", expected, found));
+                return Err(wrong_input("LSTM", expected, found));
             }
         }
         let [weight_ih, weight_hh, bias_ih, bias_hh] = self.params.each_ref().map(Param::tensor);

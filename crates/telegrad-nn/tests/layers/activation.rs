@@ -1,6 +1,6 @@
 use candle_core::{DType, Device, Tensor, Var};
 use telegrad_nn::{
-    Error, Gelu, GeluTanh, LeakyRelu, Module, Relu, Sigmoid, Silu, Softplus, Tanh, gelu, gelu_tanh,
+    Gelu, GeluTanh, LeakyRelu, Module, NnError, Relu, Sigmoid, Silu, Softplus, Tanh, gelu, gelu_tanh,
     leaky_relu, relu, sigmoid, silu, softplus, tanh,
 };
 
@@ -90,7 +90,7 @@ fn an_element_type_without_a_kernel_is_refused() {
     let x = Tensor::zeros(3, DType::BF16, &Device::Cpu).unwrap();
     let error = relu(&x).unwrap_err();
     assert!(
-        matches!(error, Error::Unsupported { layer: "relu", .. }),
+        matches!(error.nn(), Some(NnError::Unsupported { layer: "relu", .. })),
         "{error}"
     );
     assert_eq!(

@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor, Var};
-use telegrad_nn::{Dropout, Error, Module, Rng, Sequential};
+use telegrad_nn::{Dropout, Module, NnError, Rng, Sequential};
 
 use crate::gradient::{numbers, random};
 
@@ -65,8 +65,8 @@ fn nothing_and_everything_can_be_dropped() {
     assert_eq!(forward(1.0), [0.0; 8]);
     for p in [-0.1, 1.1, f64::NAN] {
         assert!(matches!(
-            Dropout::new(p, &mut Rng::new(1)),
-            Err(Error::Options { .. })
+            Dropout::new(p, &mut Rng::new(1)).err().unwrap().nn(),
+            Some(NnError::Options { .. })
         ));
     }
 }

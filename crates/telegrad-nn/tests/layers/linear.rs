@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor};
-use telegrad_nn::{Error, Linear, Module, Rng, linear};
+use telegrad_nn::{Linear, Module, NnError, Rng, linear};
 
 use crate::gradient::{check, check_module, near, numbers, random, tensor};
 
@@ -100,8 +100,12 @@ fn what_does_not_fit_is_an_error() {
     );
     assert!(layer.forward(&zeros(&[])).is_err());
     assert!(matches!(
-        layer.forward(&tensor(&[1.0, 2.0, 3.0], &[1, 3])),
-        Err(Error::Input { .. })
+        layer
+            .forward(&tensor(&[1.0, 2.0, 3.0], &[1, 3]))
+            .err()
+            .unwrap()
+            .nn(),
+        Some(NnError::Input { .. })
     ));
     assert!(Linear::from_tensors(&zeros(&[3]), None).is_err());
     assert!(Linear::from_tensors(&zeros(&[3, 2]), Some(&zeros(&[2]))).is_err());

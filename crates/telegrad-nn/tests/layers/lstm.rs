@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor};
-use telegrad_nn::{Error, Lstm, LstmCell, LstmState, Module, Result, Rng};
+use telegrad_nn::{Lstm, LstmCell, LstmState, Module, NnError, Result, Rng};
 
 use crate::gradient::{check, check_module, check_parameters, near, numbers, random};
 
@@ -152,7 +152,7 @@ fn what_does_not_fit_is_an_error() {
     let state = cell.zero_state(4).unwrap();
     for shape in [&[4, 2][..], &[5, 3], &[3], &[1, 4, 3]] {
         let error = cell.step(&zeros(shape), &state).unwrap_err();
-        assert!(matches!(error, Error::Input { .. }), "{error}");
+        assert!(matches!(error.nn(), Some(NnError::Input { .. })), "{error}");
     }
     assert!(cell.forward(&zeros(&[])).is_err());
     let lstm = Lstm::new(3, 2, 2, &mut rng).unwrap();

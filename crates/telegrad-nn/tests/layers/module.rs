@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
-use telegrad_nn::{Error, Flatten, Func, Linear, Module, Param, Result, Rng, relu, tracked};
+use telegrad_nn::{Error, Flatten, Func, Linear, Module, NnError, Param, Result, Rng, relu, tracked};
 
 use crate::gradient::{check, check_module, random};
 
@@ -76,7 +76,7 @@ fn a_function_that_loses_the_gradient_is_named() {
     let frozen = Func::new("frozen", |x| Ok(x.detach()));
     let error = frozen.forward(&param.tensor()).unwrap_err();
     assert!(
-        matches!(&error, Error::LostGradient { layer } if layer == "frozen"),
+        matches!(error.nn(), Some(NnError::LostGradient { layer }) if layer == "frozen"),
         "{error}"
     );
     // Without a gradient there is none to lose, and integers have none.
@@ -91,8 +91,8 @@ fn tracked_looks_at_all_inputs() {
     let sum = (&a + &b.detach()).unwrap();
     assert!(tracked("sum", &[&a, &a], sum.clone()).is_ok());
     assert!(matches!(
-        tracked("sum", &[&a, &b], sum),
-        Err(Error::LostGradient { .. })
+        tracked("sum", &[&a, &b], sum).err().unwrap().nn(),
+        Some(NnError::LostGradient { .. })
     ));
     assert!(tracked("sum", &[&a, &b], (&a + &b).unwrap()).is_ok());
 }
@@ -116,12 +116,12 @@ fn many_threads_share_one_model() {
 }
 
 #[test]
-fn errors_go_into_those_of_calls() {
-    let lost = Error::LostGradient { layer: "x".into() };
+fn errors_of_layers_and_of_candle_are_variants() {
+    let lost = NnError::LostGradient { layer: "x".into() };
     let text = lost.to_string();
-    let error = telegrad_rpc::Error::from(lost);
-    assert!(matches!(error, telegrad_rpc::Error::Other(_)));
+    let error = Error::from(lost);
+    assert!(matches!(error, Error::Nn(_)));
     assert_eq!(error.to_string(), text);
-    let error = telegrad_rpc::Error::from(Error::from(candle_core::Error::Msg("no".into())));
-    assert!(matches!(error, telegrad_rpc::Error::Tensor(_)));
+    let error = Error::from(candle_core::Error::Msg("no".into()));
+    assert!(matches!(error, Error::Tensor(_)));
 }

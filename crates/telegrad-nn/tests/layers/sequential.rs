@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor};
-use telegrad_nn::{Error, Func, Linear, Module, Relu, Result, Rng, Sequential, Tanh};
+use telegrad_nn::{Func, Linear, Module, NnError, Relu, Result, Rng, Sequential, Tanh};
 
 use crate::gradient::{check_module, near, numbers, random};
 
@@ -48,7 +48,7 @@ fn an_error_names_its_stage() {
         .push(Relu)
         .push_named("head", Linear::new(4, 2, &mut rng).unwrap());
     let error = net.forward(&x).unwrap_err();
-    assert!(matches!(error, Error::Stage { index: 2, .. }));
+    assert!(matches!(error.nn(), Some(NnError::Stage { index: 2, .. })));
     assert_eq!(
         error.to_string(),
         "stage 2 (Linear, `head`): linear takes [..., 4], not one of shape [2, 5]"

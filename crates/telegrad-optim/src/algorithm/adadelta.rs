@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::exactly;
+use super::slot_array;
 use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
-/// Adadelta: steps by the gradient, times the root of averaged squares of movements over that of gradients.
+/// Adadelta: scales the gradient by the root mean square of recent updates over that of recent gradients.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adadelta {
     /// Learning rate.
     pub lr: f64,
-    /// How much of both averages a step keeps.
+    /// Decay rate of both averages.
     pub rho: f64,
-    /// Added below both roots, so that neither is zero.
+    /// Added under both roots, for numerical stability.
     pub eps: f64,
-    /// How strongly parameters are pulled to zero, as a part of the gradient.
+    /// L2 penalty: the fraction of the parameter that is added to its gradient.
     pub weight_decay: f64,
-    /// Goes up instead of down.
+    /// Maximises the objective instead of minimising it.
     pub maximize: bool,
 }
 
@@ -39,25 +39,13 @@ impl Default for Adadelta {
 impl Algorithm for Adadelta {
     const NAME: &'static str = "adadelta";
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    lr_option!();
 
     fn check(&self) -> Result<()> {
         let check = Check(Self::NAME);
-        check.not_negative("lr", self.lr)?;
-        check.holds(
-            (0.0..=1.0).contains(&self.rho),
-            "rho",
-            self.rho,
-            "must be from 0 to 1",
-        )?;
-        check.not_negative("eps", self.eps)?;
-        check.not_negative("weight_decay", self.weight_decay)?;
+        check.not_negative([("lr", self.lr)])?;
+        check.fraction("rho", self.rho)?;
+        check.not_negative([("eps", self.eps), ("weight_decay", self.weight_decay)])?;
         Ok(())
     }
 
@@ -66,18 +54,14 @@ impl Algorithm for Adadelta {
     }
 
     fn update<T: Element>(&self, step: Step, value: &mut [T], grad: &[T], slots: &mut [Vec<T>]) {
-        let factor = step.factor(self.maximize);
-        let (decays, decay) = (self.weight_decay != 0.0, T::of(self.weight_decay));
+        let decayed = step.decayed_gradient(self.maximize, self.weight_decay);
         let (kept, taken) = (T::of(self.rho), T::of(1.0 - self.rho));
         let down = T::of(-self.lr);
         let eps = T::of(self.eps);
-        let [squares, deltas] = exactly(slots);
+        let [squares, deltas] = slot_array(slots);
         let slots = squares.iter_mut().zip(deltas);
         for ((value, &grad), (square_avg, acc_delta)) in value.iter_mut().zip(grad).zip(slots) {
-            let mut grad = grad * factor;
-            if decays {
-                grad = grad + decay * *value;
-            }
+            let grad = decayed(grad, *value);
             *square_avg = *square_avg * kept + taken * grad * grad;
             let delta = (*acc_delta + eps).sqrt() / (*square_avg + eps).sqrt() * grad;
             *acc_delta = *acc_delta * kept + taken * delta * delta;

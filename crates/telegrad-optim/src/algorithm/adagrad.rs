@@ -4,25 +4,25 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::exactly;
+use super::slot_array;
 use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
-/// Adagrad: steps by the gradient over the root of the sum of all squares so far.
+/// Adagrad: divides the gradient by the root of the sum of all its squares so far.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adagrad {
     /// Learning rate.
     pub lr: f64,
-    /// How fast the learning rate falls: the `n`th step has `lr / (1 + (n - 1) * lr_decay)`.
+    /// Decay of the learning rate: step `n` has `lr / (1 + (n - 1) * lr_decay)`.
     pub lr_decay: f64,
-    /// How strongly parameters are pulled to zero, as a part of the gradient.
+    /// L2 penalty: the fraction of the parameter that is added to its gradient.
     pub weight_decay: f64,
-    /// What the sums of squares start with.
+    /// The initial sum of squares.
     pub initial_accumulator_value: f64,
-    /// Added to what is divided by, so that it is not zero.
+    /// Added to the divisor, for numerical stability.
     pub eps: f64,
-    /// Goes up instead of down.
+    /// Maximises the objective instead of minimising it.
     pub maximize: bool,
 }
 
@@ -42,21 +42,17 @@ impl Default for Adagrad {
 impl Algorithm for Adagrad {
     const NAME: &'static str = "adagrad";
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    lr_option!();
 
     fn check(&self) -> Result<()> {
         let check = Check(Self::NAME);
-        check.not_negative("lr", self.lr)?;
-        check.not_negative("lr_decay", self.lr_decay)?;
-        check.not_negative("weight_decay", self.weight_decay)?;
-        check.not_negative("initial_accumulator_value", self.initial_accumulator_value)?;
-        check.not_negative("eps", self.eps)?;
+        check.not_negative([
+            ("lr", self.lr),
+            ("lr_decay", self.lr_decay),
+            ("weight_decay", self.weight_decay),
+            ("initial_accumulator_value", self.initial_accumulator_value),
+            ("eps", self.eps),
+        ])?;
         Ok(())
     }
 
@@ -69,17 +65,13 @@ impl Algorithm for Adagrad {
     }
 
     fn update<T: Element>(&self, step: Step, value: &mut [T], grad: &[T], slots: &mut [Vec<T>]) {
-        let factor = step.factor(self.maximize);
-        let (decays, decay) = (self.weight_decay != 0.0, T::of(self.weight_decay));
+        let decayed = step.decayed_gradient(self.maximize, self.weight_decay);
         let before = (step.count - 1) as f64;
         let down = T::of(-(self.lr / (1.0 + before * self.lr_decay)));
         let eps = T::of(self.eps);
-        let [sums] = exactly(slots);
+        let [sums] = slot_array(slots);
         for ((value, &grad), sum) in value.iter_mut().zip(grad).zip(sums) {
-            let mut grad = grad * factor;
-            if decays {
-                grad = grad + decay * *value;
-            }
+            let grad = decayed(grad, *value);
             *sum = *sum + grad * grad;
             *value = *value + down * grad / (sum.sqrt() + eps);
         }

@@ -4,25 +4,25 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::exactly;
+use super::slot_array;
 use crate::check::Check;
 use crate::{Algorithm, Element, OptimError, Step};
 
-/// Adam: steps by an average of gradients over the root of an average of their squares.
+/// Adam: divides an average of gradients by the root of an average of their squares.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adam {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the average of gradients, and of that of their squares, a step keeps.
+    /// Decay rates of the averages of gradients and of their squares.
     pub betas: (f64, f64),
-    /// Added to what is divided by, so that it is not zero.
+    /// Added to the divisor, for numerical stability.
     pub eps: f64,
-    /// How strongly parameters are pulled to zero, as a part of the gradient.
+    /// L2 penalty: the fraction of the parameter that is added to its gradient.
     pub weight_decay: f64,
-    /// Divides by the largest average so far instead of the present one.
+    /// Divides by the largest average of squares so far instead of the present one.
     pub amsgrad: bool,
-    /// Goes up instead of down.
+    /// Maximises the objective instead of minimising it.
     pub maximize: bool,
 }
 
@@ -42,13 +42,7 @@ impl Default for Adam {
 impl Algorithm for Adam {
     const NAME: &'static str = "adam";
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    lr_option!();
 
     fn check(&self) -> Result<()> {
         Ok(self.check_as(Self::NAME)?)
@@ -73,16 +67,15 @@ impl Algorithm for Adam {
 }
 
 impl Adam {
-    /// Checks the options, under another name for what is Adam otherwise.
+    /// Validates the options under another algorithm's name.
     pub(super) fn check_as(&self, name: &'static str) -> Result<(), OptimError> {
         let check = Check(name);
-        check.not_negative("lr", self.lr)?;
-        check.not_negative("eps", self.eps)?;
+        check.not_negative([("lr", self.lr), ("eps", self.eps)])?;
         check.betas(self.betas)?;
-        check.not_negative("weight_decay", self.weight_decay)
+        check.not_negative([("weight_decay", self.weight_decay)])
     }
 
-    /// A step in which `decay` is applied first: it may change the value, and gives the gradient to use.
+    /// Makes a step. `decay` runs first: it returns the gradient to use, and may change the value.
     #[inline(always)]
     pub(super) fn update_with<T: Element>(
         &self,
@@ -95,8 +88,8 @@ impl Adam {
         let factor = step.factor(self.maximize);
         let (beta1, beta2) = self.betas;
         let (taken1, kept2, taken2) = (T::of(1.0 - beta1), T::of(beta2), T::of(1.0 - beta2));
-        let down = T::of(-(self.lr / step.filled(beta1)));
-        let correction = T::of(step.filled(beta2).sqrt());
+        let down = T::of(-(self.lr / step.bias_correction(beta1)));
+        let correction = T::of(step.bias_correction(beta2).sqrt());
         let eps = T::of(self.eps);
         let average = |grad: T, average: &mut T, square: &mut T| {
             *average = average.lerp(grad, taken1);
@@ -105,7 +98,7 @@ impl Adam {
         let moved =
             |value: T, average: T, square: T| value + down * average / (square.sqrt() / correction + eps);
         if self.amsgrad {
-            let [averages, squares, largest] = exactly(slots);
+            let [averages, squares, largest] = slot_array(slots);
             let slots = averages.iter_mut().zip(squares).zip(largest);
             for ((value, &grad), ((exp_avg, exp_avg_sq), largest)) in value.iter_mut().zip(grad).zip(slots) {
                 let grad = decay(grad * factor, value);
@@ -114,7 +107,7 @@ impl Adam {
                 *value = moved(*value, *exp_avg, *largest);
             }
         } else {
-            let [averages, squares] = exactly(slots);
+            let [averages, squares] = slot_array(slots);
             let slots = averages.iter_mut().zip(squares);
             for ((value, &grad), (exp_avg, exp_avg_sq)) in value.iter_mut().zip(grad).zip(slots) {
                 let grad = decay(grad * factor, value);

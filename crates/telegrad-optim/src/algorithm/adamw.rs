@@ -6,21 +6,21 @@ use telegrad_wire::Wire;
 
 use crate::{Adam, Algorithm, Element, Step};
 
-/// Adam whose weight decay shrinks parameters directly and stays out of the averages.
+/// Adam with weight decay applied to the parameters, not to the gradients.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamW {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the average of gradients, and of that of their squares, a step keeps.
+    /// Decay rates of the averages of gradients and of their squares.
     pub betas: (f64, f64),
-    /// Added to what is divided by, so that it is not zero.
+    /// Added to the divisor, for numerical stability.
     pub eps: f64,
-    /// What part of a parameter, times the learning rate, a step takes away.
+    /// The fraction of a parameter, times the learning rate, that a step subtracts.
     pub weight_decay: f64,
-    /// Divides by the largest average so far instead of the present one.
+    /// Divides by the largest average of squares so far instead of the present one.
     pub amsgrad: bool,
-    /// Goes up instead of down.
+    /// Maximises the objective instead of minimising it.
     pub maximize: bool,
 }
 
@@ -40,13 +40,7 @@ impl Default for AdamW {
 impl Algorithm for AdamW {
     const NAME: &'static str = "adamw";
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    lr_option!();
 
     fn check(&self) -> Result<()> {
         Ok(self.adam().check_as(Self::NAME)?)

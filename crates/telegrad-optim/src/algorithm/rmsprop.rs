@@ -4,27 +4,27 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::exactly;
+use super::slot_array;
 use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
-/// RMSprop: steps by the gradient over the root of an average of squares.
+/// RMSprop: divides the gradient by the root of an average of its squares.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RMSprop {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the averages a step keeps.
+    /// Decay rate of the averages.
     pub alpha: f64,
-    /// Added to what is divided by, so that it is not zero.
+    /// Added to the divisor, for numerical stability.
     pub eps: f64,
-    /// How strongly parameters are pulled to zero, as a part of the gradient.
+    /// L2 penalty: the fraction of the parameter that is added to its gradient.
     pub weight_decay: f64,
-    /// How much of the last movement is kept; 0 keeps none, and no buffer.
+    /// The fraction of the last update that is kept; 0 needs no buffer.
     pub momentum: f64,
-    /// Divides by the estimated deviation of gradients instead: takes the square of their average off.
+    /// Divides by an estimate of the standard deviation of gradients instead.
     pub centered: bool,
-    /// Goes up instead of down.
+    /// Maximises the objective instead of minimising it.
     pub maximize: bool,
 }
 
@@ -45,21 +45,17 @@ impl Default for RMSprop {
 impl Algorithm for RMSprop {
     const NAME: &'static str = "rmsprop";
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    lr_option!();
 
     fn check(&self) -> Result<()> {
         let check = Check(Self::NAME);
-        check.not_negative("lr", self.lr)?;
-        check.not_negative("alpha", self.alpha)?;
-        check.not_negative("eps", self.eps)?;
-        check.not_negative("weight_decay", self.weight_decay)?;
-        check.not_negative("momentum", self.momentum)?;
+        check.not_negative([
+            ("lr", self.lr),
+            ("alpha", self.alpha),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+            ("momentum", self.momentum),
+        ])?;
         Ok(())
     }
 
@@ -73,15 +69,11 @@ impl Algorithm for RMSprop {
     }
 
     fn update<T: Element>(&self, step: Step, value: &mut [T], grad: &[T], slots: &mut [Vec<T>]) {
-        let factor = step.factor(self.maximize);
-        let (decays, decay) = (self.weight_decay != 0.0, T::of(self.weight_decay));
+        let decayed = step.decayed_gradient(self.maximize, self.weight_decay);
         let (kept, taken) = (T::of(self.alpha), T::of(1.0 - self.alpha));
         let (down, momentum, eps) = (T::of(-self.lr), T::of(self.momentum), T::of(self.eps));
         let averaged = |grad: T, value: T, square_avg: &mut T| {
-            let mut grad = grad * factor;
-            if decays {
-                grad = grad + decay * value;
-            }
+            let grad = decayed(grad, value);
             *square_avg = *square_avg * kept + taken * grad * grad;
             grad
         };
@@ -96,28 +88,28 @@ impl Algorithm for RMSprop {
         let steps = value.iter_mut().zip(grad);
         match (self.centered, self.momentum > 0.0) {
             (false, false) => {
-                let [squares] = exactly(slots);
+                let [squares] = slot_array(slots);
                 for ((value, &grad), square) in steps.zip(squares) {
                     let grad = averaged(grad, *value, square);
                     *value = *value + down * grad / (square.sqrt() + eps);
                 }
             }
             (false, true) => {
-                let [squares, buffers] = exactly(slots);
+                let [squares, buffers] = slot_array(slots);
                 for (((value, &grad), square), buffer) in steps.zip(squares).zip(buffers) {
                     let grad = averaged(grad, *value, square);
                     *value = moved(*value, grad, square.sqrt() + eps, buffer);
                 }
             }
             (true, false) => {
-                let [squares, averages] = exactly(slots);
+                let [squares, averages] = slot_array(slots);
                 for (((value, &grad), square), average) in steps.zip(squares).zip(averages) {
                     let grad = averaged(grad, *value, square);
                     *value = *value + down * grad / deviation(grad, *square, average);
                 }
             }
             (true, true) => {
-                let [squares, averages, buffers] = exactly(slots);
+                let [squares, averages, buffers] = slot_array(slots);
                 let slots = squares.iter_mut().zip(averages).zip(buffers);
                 for ((value, &grad), ((square, average), buffer)) in steps.zip(slots) {
                     let grad = averaged(grad, *value, square);

@@ -4,22 +4,22 @@ use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
 use telegrad_wire::Wire;
 
-use super::exactly;
+use super::slot_array;
 use crate::check::Check;
 use crate::{Algorithm, Element, Step};
 
-/// Resilient backpropagation: every element has a step size of its own, which grows while its gradient
-/// keeps its sign and shrinks when that changes. For gradients of whole data sets, not of batches.
+/// Resilient backpropagation: each element has its own step size, which grows while its gradient keeps the sign and
+/// shrinks when the sign changes. For gradients of whole data sets, not of batches.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rprop {
-    /// What step sizes start with.
+    /// The initial step size.
     pub lr: f64,
-    /// What a step size is multiplied with when the sign changes, and when it does not.
+    /// The factors of a step size when the sign changes, and when it does not.
     pub etas: (f64, f64),
     /// The smallest and the largest step size.
     pub step_sizes: (f64, f64),
-    /// Goes up instead of down.
+    /// Maximises the objective instead of minimising it.
     pub maximize: bool,
 }
 
@@ -37,17 +37,11 @@ impl Default for Rprop {
 impl Algorithm for Rprop {
     const NAME: &'static str = "rprop";
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    lr_option!();
 
     fn check(&self) -> Result<()> {
         let check = Check(Self::NAME);
-        check.not_negative("lr", self.lr)?;
+        check.not_negative([("lr", self.lr)])?;
         let (minus, plus) = self.etas;
         check.holds(
             minus > 0.0 && minus < 1.0,
@@ -81,7 +75,7 @@ impl Algorithm for Rprop {
         let (minus, plus) = (T::of(self.etas.0), T::of(self.etas.1));
         let (smallest, largest) = (T::of(self.step_sizes.0), T::of(self.step_sizes.1));
         let (zero, one) = (T::of(0.0), T::of(1.0));
-        let [previous, sizes] = exactly(slots);
+        let [previous, sizes] = slot_array(slots);
         let slots = previous.iter_mut().zip(sizes);
         for ((value, &grad), (previous, size)) in value.iter_mut().zip(grad).zip(slots) {
             let grad = grad * factor;
@@ -93,11 +87,11 @@ impl Algorithm for Rprop {
             } else {
                 one
             };
-            let wanted = *size * eta;
-            let wanted = if wanted < smallest { smallest } else { wanted };
-            *size = if wanted > largest { largest } else { wanted };
-            // A gradient that has changed its sign has stepped over the minimum: it moves nothing, and
-            // the next one is as good as the first.
+            let scaled = *size * eta;
+            let scaled = if scaled < smallest { smallest } else { scaled };
+            *size = if scaled > largest { largest } else { scaled };
+            // A change of sign means that the last step passed the minimum: skip this gradient, and take the next as a
+            // first one.
             let grad = if product < zero { zero } else { grad };
             let direction = if grad > zero {
                 -one

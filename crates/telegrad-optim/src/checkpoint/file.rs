@@ -1,4 +1,4 @@
-//! Reading and writing whole files.
+//! Files in the safetensors format.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -13,27 +13,27 @@ use telegrad_autograd::Replacement;
 use telegrad_rpc::Result;
 
 use crate::OptimError;
-use crate::stored::{with_elements, with_stored};
+use crate::param_element::{with_elements, with_param_element};
 
-/// How much is gathered before it is written: enough that a system call costs nothing against it.
-const GATHERED: usize = 1 << 20;
+/// The size of the write buffer: large enough to make the cost of system calls negligible.
+const BUFFER: usize = 1 << 20;
 
-/// A tensor on its way to a file.
-pub(crate) struct Piece<'a> {
+/// A tensor to write.
+pub(crate) struct FileTensor<'a> {
     name: String,
     dtype: Dtype,
     shape: Vec<usize>,
-    content: Content<'a>,
+    content: TensorData<'a>,
 }
 
-/// The elements of a tensor on its way to a file.
-pub(crate) enum Content<'a> {
+/// The elements of a tensor to write.
+pub(crate) enum TensorData<'a> {
     Bytes(&'a [u8]),
     Tensor(Tensor),
 }
 
-impl<'a> Piece<'a> {
-    pub(crate) fn new(name: String, dtype: Dtype, shape: &[usize], content: Content<'a>) -> Self {
+impl<'a> FileTensor<'a> {
+    pub(crate) fn new(name: String, dtype: Dtype, shape: &[usize], content: TensorData<'a>) -> Self {
         let shape = shape.to_vec();
         Self {
             name,
@@ -49,19 +49,19 @@ impl<'a> Piece<'a> {
 
     fn write(&self, out: &mut impl Write) -> Result<io::Result<()>> {
         match &self.content {
-            Content::Bytes(bytes) => Ok(out.write_all(bytes)),
-            Content::Tensor(tensor) => {
-                let written = with_stored!(tensor.dtype(), T => {
+            TensorData::Bytes(bytes) => Ok(out.write_all(bytes)),
+            TensorData::Tensor(tensor) => {
+                let written = with_param_element!(tensor.dtype(), T => {
                     with_elements(tensor, |elements: &[T]| out.write_all(bytemuck::cast_slice(elements)))?
                 });
-                // Parameters of other types are not taken.
+                // Optimisers refuse parameters of other types.
                 Ok(written.unwrap_or(Ok(())))
             }
         }
     }
 }
 
-/// What to say of a file that is not as it should be.
+/// The error that a file is not a valid saved optimiser.
 pub(crate) fn damaged(path: &Path, why: impl Display) -> OptimError {
     OptimError::Damaged {
         path: path.into(),
@@ -77,61 +77,64 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, OptimError> {
     })
 }
 
-/// Writes a new file beside the old one and puts it into its place when all of it is on the disk.
-pub(crate) fn write(path: &Path, metadata: (String, String), pieces: Vec<Piece<'_>>) -> Result<()> {
+/// Writes a file, and replaces an existing one atomically.
+pub(crate) fn write(path: &Path, metadata: (String, String), tensors: Vec<FileTensor<'_>>) -> Result<()> {
     let failed = |source| OptimError::File {
         action: "write",
         path: path.into(),
         source,
     };
     let new = Replacement::beside(path).map_err(failed)?;
-    let mut out = BufWriter::with_capacity(GATHERED, new.file());
-    write_to(&mut out, metadata, pieces)?.map_err(failed)?;
+    let mut out = BufWriter::with_capacity(BUFFER, new.file());
+    write_to(&mut out, metadata, tensors)?.map_err(failed)?;
     out.flush().map_err(failed)?;
     drop(out);
     new.replace(path).map_err(failed)?;
     Ok(())
 }
 
-/// What a file would hold.
-pub(crate) fn to_bytes(metadata: (String, String), pieces: Vec<Piece<'_>>) -> Result<Vec<u8>> {
+/// Returns the bytes of a file.
+pub(crate) fn to_bytes(metadata: (String, String), tensors: Vec<FileTensor<'_>>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // A vector takes everything.
-    write_to(&mut bytes, metadata, pieces)?.map_err(telegrad_rpc::Error::other)?;
+    // Writing to a vector cannot fail.
+    write_to(&mut bytes, metadata, tensors)?.map_err(telegrad_rpc::Error::other)?;
     Ok(bytes)
 }
 
 fn write_to(
     out: &mut impl Write,
     metadata: (String, String),
-    mut pieces: Vec<Piece<'_>>,
+    mut tensors: Vec<FileTensor<'_>>,
 ) -> Result<io::Result<()>> {
-    // Wide elements first, so that all are aligned.
-    pieces.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
-    let header = header(metadata, &pieces).map_err(telegrad_rpc::Error::other)?;
+    // Wide elements first, for alignment.
+    tensors.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
+    let header = header(metadata, &tensors).map_err(telegrad_rpc::Error::other)?;
     let length = (header.len() as u64).to_le_bytes();
     if let Err(error) = out.write_all(&length).and_then(|()| out.write_all(&header)) {
         return Ok(Err(error));
     }
-    for piece in &pieces {
-        if let Err(error) = piece.write(out)? {
+    for tensor in &tensors {
+        if let Err(error) = tensor.write(out)? {
             return Ok(Err(error));
         }
     }
     Ok(Ok(()))
 }
 
-fn header(metadata: (String, String), pieces: &[Piece<'_>]) -> Result<Vec<u8>, safetensors::SafeTensorError> {
+fn header(
+    metadata: (String, String),
+    tensors: &[FileTensor<'_>],
+) -> Result<Vec<u8>, safetensors::SafeTensorError> {
     let mut offset = 0;
     let mut infos = Vec::new();
-    for piece in pieces {
-        let end = offset + piece.size();
+    for tensor in tensors {
+        let end = offset + tensor.size();
         let info = TensorInfo {
-            dtype: piece.dtype,
-            shape: piece.shape.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
             data_offsets: (offset, end),
         };
-        infos.push((piece.name.clone(), info));
+        infos.push((tensor.name.clone(), info));
         offset = end;
     }
     let metadata = Metadata::new(Some(HashMap::from([metadata])), infos)?;

@@ -9,7 +9,7 @@ use telegrad_wire::Wire;
 use crate::Schedule;
 use crate::check::Check;
 
-/// Lets the learning rate fall to `eta_min` along half a wave of the cosine, and rise again after that.
+/// Decreases the learning rate to `eta_min` along half a cosine wave, and increases it again after that.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingLr {
@@ -20,7 +20,7 @@ pub struct CosineAnnealingLr {
 }
 
 impl CosineAnnealingLr {
-    /// Falls to 0.
+    /// A schedule that decreases to 0.
     pub fn new(t_max: u64) -> Self {
         Self { t_max, eta_min: 0.0 }
     }
@@ -29,13 +29,13 @@ impl CosineAnnealingLr {
 impl Schedule for CosineAnnealingLr {
     fn check(&self) -> Result<()> {
         let check = Check("cosine_annealing_lr");
-        check.holds(self.t_max > 0, "t_max", self.t_max as f64, "must be at least 1")?;
-        check.not_negative("eta_min", self.eta_min)?;
+        check.at_least_one("t_max", self.t_max)?;
+        check.not_negative([("eta_min", self.eta_min)])?;
         Ok(())
     }
 
     fn lr(&self, base: f64, step: u64) -> f64 {
-        // In one period, so that the cosine is as exact after a million steps as after one.
+        // Reduced to one period, so that the cosine stays exact after many steps.
         let half = self.t_max.max(1);
         let within = step % half.saturating_mul(2);
         let wave = (PI * within as f64 / half as f64).cos();

@@ -1,4 +1,4 @@
-//! A learning rate that grows or falls in a straight line.
+//! A learning rate that changes linearly.
 
 use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
@@ -7,15 +7,15 @@ use telegrad_wire::Wire;
 use crate::Schedule;
 use crate::check::Check;
 
-/// Lets the learning rate go from one part of it to another in a straight line, and stay there.
+/// Changes the learning rate linearly from one fraction to another, where it stays.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinearLr {
-    /// The part of the learning rate that the first step has; more than 0 and at most 1.
+    /// The fraction of the learning rate in the first step; more than 0 and at most 1.
     pub start_factor: f64,
-    /// The part of the learning rate at the end; from 0 to 1.
+    /// The fraction of the learning rate at the end; from 0 to 1.
     pub end_factor: f64,
-    /// The first step that has the learning rate of the end.
+    /// The first step with the final learning rate.
     pub total_iters: u64,
 }
 
@@ -32,21 +32,15 @@ impl Default for LinearLr {
 impl Schedule for LinearLr {
     fn check(&self) -> Result<()> {
         let check = Check("linear_lr");
-        let (start, end) = (self.start_factor, self.end_factor);
+        let start = self.start_factor;
         check.holds(
             start > 0.0 && start <= 1.0,
             "start_factor",
             start,
             "must be more than 0 and at most 1",
         )?;
-        check.holds(
-            (0.0..=1.0).contains(&end),
-            "end_factor",
-            end,
-            "must be from 0 to 1",
-        )?;
-        let total = self.total_iters;
-        check.holds(total > 0, "total_iters", total as f64, "must be at least 1")?;
+        check.fraction("end_factor", self.end_factor)?;
+        check.at_least_one("total_iters", self.total_iters)?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A learning rate that grows and falls once.
+//! A learning rate that increases and decreases once.
 
 use std::f64::consts::PI;
 
@@ -9,39 +9,39 @@ use telegrad_wire::Wire;
 use crate::Schedule;
 use crate::check::Check;
 
-/// Lets the learning rate grow to `max_lr` and then fall far below where it came from, in a given number
-/// of steps. After those it stays at the smallest. What the optimiser was made with does not matter.
+/// Increases the learning rate to `max_lr` and then decreases it far below its start, in a given number of steps. After
+/// those it stays at the minimum. The schedule ignores the optimiser's own learning rate.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneCycleLr {
     /// The largest learning rate.
     pub max_lr: f64,
-    /// How many steps there are.
+    /// The number of steps.
     pub total_steps: u64,
-    /// What part of the steps the learning rate grows in.
+    /// The fraction of the steps in which the learning rate increases.
     pub pct_start: f64,
-    /// The shape of the way up and down.
+    /// The shape of both changes.
     pub anneal: Anneal,
     /// The first learning rate is the largest divided by this.
     pub div_factor: f64,
     /// The last learning rate is the first divided by this.
     pub final_div_factor: f64,
-    /// Falls to the first learning rate as fast as it grew, and only then to the last.
+    /// Decreases to the first learning rate as fast as it increased, and only then to the last.
     pub three_phase: bool,
 }
 
-/// The shape of a way from one learning rate to another.
+/// The shape of a change from one learning rate to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Anneal {
-    /// Half a wave of the cosine.
+    /// Half a cosine wave.
     Cos,
-    /// A straight line.
+    /// Linear.
     Linear,
 }
 
 impl OneCycleLr {
-    /// Grows along a cosine from a 25th in the first 30% of the steps, and falls to a 10,000th of that.
+    /// A schedule with torch's defaults: from a 25th up in the first 30% of the steps, then down to a 10,000th of that.
     pub fn new(max_lr: f64, total_steps: u64) -> Self {
         Self {
             max_lr,
@@ -58,16 +58,9 @@ impl OneCycleLr {
 impl Schedule for OneCycleLr {
     fn check(&self) -> Result<()> {
         let check = Check("one_cycle_lr");
-        check.not_negative("max_lr", self.max_lr)?;
-        let total = self.total_steps;
-        check.holds(total > 0, "total_steps", total as f64, "must be at least 1")?;
-        let start = self.pct_start;
-        check.holds(
-            (0.0..=1.0).contains(&start),
-            "pct_start",
-            start,
-            "must be from 0 to 1",
-        )?;
+        check.not_negative([("max_lr", self.max_lr)])?;
+        check.at_least_one("total_steps", self.total_steps)?;
+        check.fraction("pct_start", self.pct_start)?;
         let must = "must be finite and more than 0";
         for (option, value) in [
             ("div_factor", self.div_factor),
@@ -81,7 +74,7 @@ impl Schedule for OneCycleLr {
     fn lr(&self, _base: f64, step: u64) -> f64 {
         let first = self.max_lr / self.div_factor;
         let last = first / self.final_div_factor;
-        // The step before which every phase ends, and the learning rate that it ends with.
+        // The last step of each phase, and its learning rate.
         let total = self.total_steps as f64;
         let top = self.pct_start * total - 1.0;
         let end = total - 1.0;
@@ -94,7 +87,7 @@ impl Schedule for OneCycleLr {
         let (mut start, mut from) = (0.0, first);
         for (end, to) in phases {
             if step <= end {
-                // A phase without length is over at once.
+                // An empty phase ends at once.
                 let done = if end > start {
                     (step - start) / (end - start)
                 } else {
@@ -109,7 +102,7 @@ impl Schedule for OneCycleLr {
 }
 
 impl Anneal {
-    /// Where one is after a part of the way.
+    /// Interpolates between two learning rates.
     fn between(self, from: f64, to: f64, done: f64) -> f64 {
         match self {
             Self::Cos => to + (from - to) / 2.0 * ((PI * done).cos() + 1.0),

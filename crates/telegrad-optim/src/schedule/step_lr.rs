@@ -1,4 +1,4 @@
-//! A learning rate that falls in stairs.
+//! A learning rate that decreases in steps.
 
 use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
@@ -7,18 +7,18 @@ use telegrad_wire::Wire;
 use crate::Schedule;
 use crate::check::Check;
 
-/// Multiplies the learning rate with `gamma` every `step_size` steps.
+/// Multiplies the learning rate by `gamma` every `step_size` steps.
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepLr {
-    /// How many steps a stair is long.
+    /// The number of steps between changes.
     pub step_size: u64,
-    /// What the learning rate is multiplied with from one stair to the next.
+    /// The factor of each change.
     pub gamma: f64,
 }
 
 impl StepLr {
-    /// With a `gamma` of 0.1.
+    /// A schedule with a `gamma` of 0.1.
     pub fn new(step_size: u64) -> Self {
         Self {
             step_size,
@@ -30,14 +30,13 @@ impl StepLr {
 impl Schedule for StepLr {
     fn check(&self) -> Result<()> {
         let check = Check("step_lr");
-        let size = self.step_size;
-        check.holds(size > 0, "step_size", size as f64, "must be at least 1")?;
-        check.not_negative("gamma", self.gamma)?;
+        check.at_least_one("step_size", self.step_size)?;
+        check.not_negative([("gamma", self.gamma)])?;
         Ok(())
     }
 
     fn lr(&self, base: f64, step: u64) -> f64 {
-        let stair = step / self.step_size.max(1);
-        base * self.gamma.powf(stair as f64)
+        let changes = step / self.step_size.max(1);
+        base * self.gamma.powf(changes as f64)
     }
 }

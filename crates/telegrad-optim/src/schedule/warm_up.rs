@@ -1,4 +1,4 @@
-//! A schedule that starts gently.
+//! A schedule with a warm-up.
 
 use serde::{Deserialize, Serialize};
 use telegrad_rpc::Result;
@@ -6,8 +6,7 @@ use telegrad_wire::Wire;
 
 use crate::{LinearLr, Schedule};
 
-/// Lets the learning rate grow in a straight line, and then follows another schedule, from its first step
-/// on.
+/// Increases the learning rate linearly, and then follows another schedule from its first step.
 ///
 /// ```
 /// use telegrad_optim::{CosineAnnealingLr, LinearLr, Schedule, WarmUp};
@@ -21,9 +20,9 @@ use crate::{LinearLr, Schedule};
 #[derive(Debug, Clone, PartialEq, Wire, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUp<S> {
-    /// The way up, [`total_iters`](LinearLr::total_iters) steps long.
+    /// The warm-up, [`total_iters`](LinearLr::total_iters) steps long.
     pub first: LinearLr,
-    /// What follows.
+    /// The schedule that follows.
     pub then: S,
 }
 

@@ -82,7 +82,7 @@ fn bits<A: Algorithm>(optimizer: &Optimizer<A>) -> Vec<Vec<u64>> {
 #[track_caller]
 fn error<T>(result: Result<T>) -> OptimError {
     match result.err().expect("an error") {
-        Error::Other(error) => *error.downcast().expect("an error of the optimiser"),
+        Error::Optim(error) => *error,
         other => panic!("{other}"),
     }
 }

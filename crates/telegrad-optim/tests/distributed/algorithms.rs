@@ -12,7 +12,7 @@ on_threads_and_processes! { 3 =>
 }
 
 /// The model on all workers, the caller's own in the middle, against the same in one process.
-fn compare<A: Travels>(world: &World, options: A) -> Result<()> {
+fn compare<A: RemoteAlgorithm>(world: &World, options: A) -> Result<()> {
     let model = Model::new(world, &[1, 0, 2])?;
     let optimizer = DistributedOptimizer::new(world, model.params()?, options.clone())?;
     assert_eq!(optimizer.owners(), ["w0", "w1", "w2"]);

@@ -10,7 +10,11 @@ use telegrad_optim::{
 use super::*;
 
 /// Weights and biases in groups of their own, with all that goes on from step to step.
-fn make<A: Travels>(world: &World, options: &A, on: &[u32]) -> Result<(Model, DistributedOptimizer<A>)> {
+fn make<A: RemoteAlgorithm>(
+    world: &World,
+    options: &A,
+    on: &[u32],
+) -> Result<(Model, DistributedOptimizer<A>)> {
     let model = Model::new(world, on)?;
     let (mut weights, mut biases) = (Vec::new(), Vec::new());
     for (nth, param) in model.params()?.into_iter().enumerate() {
@@ -60,7 +64,7 @@ macro_rules! with_every_algorithm {
 const ON: [u32; 3] = [2, 0, 1];
 
 /// Twenty steps at one go, and ten that are saved. What the twenty come to is noted beside.
-fn begin<A: Travels>(world: &World, folder: &Path, options: &A) -> Result<()> {
+fn begin<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Result<()> {
     let (model, optimizer) = make(world, options, &ON)?;
     model.train(world, &optimizer, 0..20)?;
     fs::write(
@@ -75,7 +79,7 @@ fn begin<A: Travels>(world: &World, folder: &Path, options: &A) -> Result<()> {
     optimizer.save(folder.join(A::NAME))
 }
 
-fn go_on<A: Travels>(world: &World, folder: &Path, options: &A) -> Result<()> {
+fn go_on<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Result<()> {
     // Learning rates come from the file as well.
     let mut other = options.clone();
     other.set_lr(0.77);
@@ -139,7 +143,7 @@ fn with_file(body: impl Fn(&World, &Path) -> Result<()> + Send + Sync + 'static)
 
 /// A load fails, and nothing has changed: the text of the error.
 #[track_caller]
-fn refused<A: Travels>(world: &World, path: &Path, options: &A, on: &[u32]) -> String {
+fn refused<A: RemoteAlgorithm>(world: &World, path: &Path, options: &A, on: &[u32]) -> String {
     let (model, optimizer) = make(world, options, on).unwrap();
     model.train(world, &optimizer, 0..2).unwrap();
     let before = (bits(&model).unwrap(), optimizer.lrs(), optimizer.steps());

@@ -13,7 +13,7 @@ mod variables;
 use candle_core::{Device, Tensor};
 use telegrad_autograd::candle::Candle;
 use telegrad_autograd::{AutogradWorld, Context, Param};
-use telegrad_optim::{DistributedOptimizer, OptimError, Sgd, Travels};
+use telegrad_optim::{DistributedOptimizer, OptimError, RemoteAlgorithm, Sgd};
 use telegrad_rpc::{Error, RRef, Result, World, remote};
 use telegrad_testkit::Cluster;
 
@@ -111,7 +111,7 @@ impl Model {
         context.backward(&[loss_of(&self.forward(&x)?, &target)?])
     }
 
-    fn train<A: Travels>(
+    fn train<A: RemoteAlgorithm>(
         &self,
         world: &World,
         optimizer: &DistributedOptimizer<A>,
@@ -219,7 +219,7 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
 #[track_caller]
 fn optim_error<T>(result: Result<T>) -> OptimError {
     match result.err().expect("an error") {
-        Error::Other(error) => *error.downcast().expect("an error of the optimiser"),
+        Error::Optim(error) => *error,
         other => panic!("not of the optimiser: {other}"),
     }
 }

@@ -1,74 +1,71 @@
-//! How much faster one clock runs than another.
+//! Relative rates of two clocks.
 
-use super::settle::Bounds;
-use crate::worker_trace::Drift;
+use super::solve::Bounds;
+use crate::drift::Drift;
 
-/// Clocks that differ by more than one in a thousand do not drift, but are broken: systems that set their clocks right do so by half
-/// of that at most.
-const MOST: i128 = Drift::PERIOD / 1000;
+/// The largest rate of a working clock, one in a thousand: systems adjust their clocks at half of that at most.
+const MAX_RATE: i128 = Drift::PERIOD / 1000;
 
-/// What the calls between two workers tell, by when it was on the first one's clock.
+/// Bounds on the offset of a second clock, by the time on a first one.
 #[derive(Debug, Default)]
-pub(super) struct Reports {
-    /// By how much the second clock was ahead at most.
-    pub(super) most: Vec<(i128, i128)>,
-    /// By how much it was behind at most.
-    pub(super) least: Vec<(i128, i128)>,
+pub(super) struct PairTimes {
+    /// Upper bounds on the lead of the second clock.
+    pub(super) upper: Vec<(i128, i128)>,
+    /// Upper bounds on its lag.
+    pub(super) lower: Vec<(i128, i128)>,
 }
 
-impl Reports {
-    /// When the first clock showed `one`, the second did not yet show more than `other`.
-    pub(super) fn not_after(&mut self, one: u64, other: u64) {
+impl PairTimes {
+    /// Adds that the second clock showed at most `other` when the first showed `one`.
+    pub(super) fn add_upper(&mut self, one: u64, other: u64) {
         let (one, other) = (i128::from(one), i128::from(other));
-        self.most.push((one, other - one));
+        self.upper.push((one, other - one));
     }
 
-    /// When the first clock showed `one`, the second showed `other` already.
-    pub(super) fn not_before(&mut self, one: u64, other: u64) {
+    /// Adds that the second clock showed at least `other` when the first showed `one`.
+    pub(super) fn add_lower(&mut self, one: u64, other: u64) {
         let (one, other) = (i128::from(one), i128::from(other));
-        self.least.push((one, one - other));
+        self.lower.push((one, one - other));
     }
 
-    /// Leaves only those that count, whatever the rates are.
+    /// Removes bounds that matter at no rates.
     ///
-    /// At any rates, a report binds by a straight line in its time and its difference, so that none binds more than one of those on the
-    /// hull of all.
+    /// At any given rates, a bound is a linear function of its time and offset, so that the tightest one lies on the convex hull.
     pub(super) fn reduce(&mut self) {
-        self.most = lower_hull(std::mem::take(&mut self.most));
-        self.least = lower_hull(std::mem::take(&mut self.least));
+        self.upper = lower_hull(std::mem::take(&mut self.upper));
+        self.lower = lower_hull(std::mem::take(&mut self.lower));
     }
 
-    /// By how much faster the second may run: the logarithms of the rates, which add up from clock to clock, in units of
-    /// [`Drift::PERIOD`]. Nothing where it cannot run steadily.
+    /// Returns bounds on the logarithm of the relative rate, in units of [`Drift::PERIOD`]; `None` if no constant rate fits.
     ///
-    /// A line is sought that is below all of one kind and above all of the other. For a rate, the room between them is
-    /// the least of straight lines in it: it grows to a maximum and falls from there.
+    /// A rate fits if a line of that slope lies between the upper and the lower bounds. The gap between them is a concave
+    /// function of the slope, a minimum of linear ones: it rises to a maximum and falls from there.
     pub(super) fn rates(&self) -> Option<Bounds> {
-        // The times by the period, so that all of it is whole.
+        // Scaled by the period, to stay in integers.
         let lowest = |hull: &[(i128, i128)], rate: i128| {
             let values = hull.iter().map(|(at, value)| value * Drift::PERIOD - rate * at);
             values.min().unwrap_or(i128::MAX / 4)
         };
-        let room = |rate: i128| lowest(&self.most, rate) + lowest(&self.least, -rate);
-        // Where it begins to fall.
-        let best = first(-MOST, MOST, |rate| room(rate + 1) <= room(rate));
-        if room(best) < 0 {
+        let gap = |rate: i128| lowest(&self.upper, rate) + lowest(&self.lower, -rate);
+        // The maximum.
+        let best = first(-MAX_RATE, MAX_RATE, |rate| gap(rate + 1) <= gap(rate));
+        if gap(best) < 0 {
             return None;
         }
-        let slowest = first(-MOST, best, |rate| room(rate) >= 0);
-        let fastest = first(best, MOST, |rate| room(rate + 1) < 0);
+        let slowest = first(-MAX_RATE, best, |rate| gap(rate) >= 0);
+        let fastest = first(best, MAX_RATE, |rate| gap(rate + 1) < 0);
         Some(Bounds {
-            least: Some(logarithm(slowest)),
-            most: Some(logarithm(fastest)),
+            least: Some(log_of_rate(slowest)),
+            most: Some(log_of_rate(fastest)),
         })
     }
 }
 
-/// The first of these numbers for which it is so, as it is for all after it; the last one, if for none.
-fn first(mut from: i128, mut to: i128, is_so: impl Fn(i128) -> bool) -> i128 {
+/// Returns the first number from which on the predicate holds, by bisection; `to` if there is none.
+fn first(mut from: i128, mut to: i128, holds: impl Fn(i128) -> bool) -> i128 {
     while from < to {
         let middle = from + (to - from) / 2;
-        if is_so(middle) {
+        if holds(middle) {
             to = middle;
         } else {
             from = middle + 1;
@@ -77,19 +74,20 @@ fn first(mut from: i128, mut to: i128, is_so: impl Fn(i128) -> bool) -> i128 {
     from
 }
 
-fn logarithm(rate: i128) -> i128 {
+/// Converts a rate to its logarithm.
+fn log_of_rate(rate: i128) -> i128 {
     let period = Drift::PERIOD as f64;
     ((rate as f64 / period).ln_1p() * period).round() as i128
 }
 
-/// What a clock gains of its own time, by the logarithm of its rate.
-pub(super) fn gain(logarithm: i128) -> i64 {
+/// Converts a logarithm to the rate that a clock gains of its own time.
+pub(super) fn rate_of_log(logarithm: i128) -> i64 {
     let period = Drift::PERIOD as f64;
-    // Conversions from floats take the nearest that there is.
+    // Conversions from floats saturate.
     (-(-logarithm as f64 / period).exp_m1() * period).round() as i64
 }
 
-/// Of these points, those that a line which is below all of them can touch.
+/// Returns the lower convex hull of some points.
 fn lower_hull(mut points: Vec<(i128, i128)>) -> Vec<(i128, i128)> {
     points.sort_unstable();
     let mut hull: Vec<(i128, i128)> = Vec::new();

@@ -1,30 +1,30 @@
 //! Rates that agree with the calls of more than two workers.
 //!
-//! Rates that agree with the calls between each two workers may still leave no amounts for all of them: a circle of bounds that is shorter
-//! than nothing. How long a circle is changes with the rates in a known way: by what passes at each worker between the moment at which it
-//! comes there and the one at which it leaves. So the rates are changed by the least that makes it long enough, and somewhat more, until
-//! there is no such circle. Of rates that agree with everything, each change comes closer to all.
+//! Rates that agree with the calls of each pair may still leave no offsets for all workers: a negative cycle of bounds. The length of
+//! a cycle is linear in the rates: the coefficient of a worker is the time there between the moment at which the cycle arrives and the one
+//! at which it leaves. So the rates are adjusted by the smallest change that makes the cycle long enough, and somewhat more, until
+//! no cycle is negative. Each change moves closer to all rates that agree with every call.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::rates::Reports;
-use super::system::System;
-use crate::worker_trace::Drift;
+use super::difference_system::DifferenceSystem;
+use super::rates::PairTimes;
+use crate::drift::Drift;
 
-/// Changes that are tried, and bounds that are looked at for them. In worlds that have such rates a few changes are enough, unless there
-/// are hardly any calls; in those that have none, it is to end.
-const MOST_CHANGES: usize = 2000;
-const MOST_LOOKS: usize = 2_000_000;
+/// The largest number of adjustments. A few are enough where a solution exists, unless there are hardly any calls.
+const MAX_ADJUSTMENTS: usize = 2000;
+/// The largest number of pairs visited in all adjustments.
+const MAX_VISITS: usize = 2_000_000;
 
-/// By how much more than the least the rates are changed: twice as much would be on the other side by as much.
-const MORE: f64 = 1.5;
+/// The factor by which an adjustment exceeds the smallest one. At 2 it would be as far off on the other side.
+const OVERSHOOT: f64 = 1.5;
 
-/// What two workers, by their places, have reported of each other.
-pub(super) type Reported = (usize, usize, Reports);
+/// Two workers, by their indices, and the bounds between their clocks.
+pub(super) type TimedPair = (usize, usize, PairTimes);
 
-/// A bound, and the moments that it comes from: on the clock of the one that it leads from, and of the one that it leads to.
+/// A bound, with its moments on the clocks of `from` and of `to`.
 struct Edge {
     from: usize,
     to: usize,
@@ -32,57 +32,59 @@ struct Edge {
     moments: (i128, i128),
 }
 
-/// A way from worker to worker that comes back too early.
-struct Circle {
+/// A negative cycle.
+struct NegativeCycle {
     workers: Vec<usize>,
-    too_short: i128,
+    /// The negated length.
+    deficit: i128,
 }
 
-/// Changes the rates such that there are amounts that agree with all reports, if that can be done. That of the first worker stays as it is,
-/// and what has one rate keeps one, unless it takes another.
-pub(super) fn refine(reported: &[Reported], drifts: &[Drift]) -> Option<Vec<Drift>> {
-    // The first of the same rate stands for all.
+/// Adjusts rates until offsets agree with all bounds, if possible.
+///
+/// The rate of the first worker is fixed. Workers with equal rates keep equal rates, unless only different ones work.
+pub(super) fn refine(timed: &[TimedPair], drifts: &[Drift]) -> Option<Vec<Drift>> {
+    // The first worker of each rate represents its group.
     let mut firsts: FxHashMap<i64, usize> = FxHashMap::default();
-    let together = drifts.iter().enumerate();
-    let together = together.map(|(at, drift)| *firsts.entry(drift.rate).or_insert(at));
-    let together: Vec<usize> = together.collect();
-    let apart = (0..drifts.len()).collect();
-    [together, apart]
+    let grouped = drifts.iter().enumerate();
+    let grouped = grouped.map(|(at, drift)| *firsts.entry(drift.rate).or_insert(at));
+    let grouped: Vec<usize> = grouped.collect();
+    let separate = (0..drifts.len()).collect();
+    [grouped, separate]
         .iter()
-        .find_map(|groups| refined(reported, drifts, groups))
+        .find_map(|groups| refine_groups(timed, drifts, groups))
 }
 
-fn refined(reported: &[Reported], drifts: &[Drift], groups: &[usize]) -> Option<Vec<Drift>> {
+fn refine_groups(timed: &[TimedPair], drifts: &[Drift], groups: &[usize]) -> Option<Vec<Drift>> {
     let mut drifts = drifts.to_vec();
-    let most_changes = MOST_CHANGES.min(MOST_LOOKS / reported.len().max(1));
-    for _ in 0..most_changes {
-        let edges = edges(reported, &drifts);
-        let Some(circle) = circle(&edges, drifts.len()) else {
+    let adjustments = MAX_ADJUSTMENTS.min(MAX_VISITS / timed.len().max(1));
+    for _ in 0..adjustments {
+        let edges = edges(timed, &drifts);
+        let Some(cycle) = negative_cycle(&edges, drifts.len()) else {
             return Some(drifts);
         };
         let moments: FxHashMap<(usize, usize), (i128, i128)> = edges
             .iter()
             .map(|edge| ((edge.from, edge.to), edge.moments))
             .collect();
-        // What passes at the workers of each group.
-        let mut passes: BTreeMap<usize, f64> = BTreeMap::new();
-        let next = circle.workers.iter().cycle().skip(1);
-        for (from, to) in circle.workers.iter().zip(next) {
-            let (leaves, comes) = moments[&(*from, *to)];
-            *passes.entry(groups[*from]).or_default() += leaves as f64;
-            *passes.entry(groups[*to]).or_default() -= comes as f64;
+        // The coefficient of each group's rate in the length of the cycle.
+        let mut coefficients: BTreeMap<usize, f64> = BTreeMap::new();
+        let next = cycle.workers.iter().cycle().skip(1);
+        for (from, to) in cycle.workers.iter().zip(next) {
+            let (leaves, arrives) = moments[&(*from, *to)];
+            *coefficients.entry(groups[*from]).or_default() += leaves as f64;
+            *coefficients.entry(groups[*to]).or_default() -= arrives as f64;
         }
-        passes.remove(&groups[0]);
-        let squares: f64 = passes.values().map(|passes| passes * passes).sum();
+        coefficients.remove(&groups[0]);
+        let squares: f64 = coefficients.values().map(|value| value * value).sum();
         if squares == 0.0 {
             return None;
         }
-        // A nanosecond for each worker, because times are rounded.
-        let missing = (circle.too_short + circle.workers.len() as i128) as f64;
+        // One more nanosecond for each worker, because times are rounded.
+        let missing = (cycle.deficit + cycle.workers.len() as i128) as f64;
         for (drift, group) in drifts.iter_mut().zip(groups) {
-            if let Some(passes) = passes.get(group) {
-                let change = MORE * missing * passes / squares * Drift::PERIOD as f64;
-                // Conversions from floats take the nearest that there is.
+            if let Some(coefficient) = coefficients.get(group) {
+                let change = OVERSHOOT * missing * coefficient / squares * Drift::PERIOD as f64;
+                // Conversions from floats saturate.
                 drift.rate = drift.rate.saturating_add(change as i64);
             }
         }
@@ -90,19 +92,19 @@ fn refined(reported: &[Reported], drifts: &[Drift], groups: &[usize]) -> Option<
     None
 }
 
-/// What the reports bind at these rates: for each two, what binds most.
-fn edges(reported: &[Reported], drifts: &[Drift]) -> Vec<Edge> {
+/// Returns the tightest bounds of each pair at these rates, in both directions.
+fn edges(timed: &[TimedPair], drifts: &[Drift]) -> Vec<Edge> {
     let steady = |worker: usize, time: i128| time - drifts[worker].gained_at(time);
     let mut edges = Vec::new();
-    for (one, other, reports) in reported {
-        let there = reports.most.iter().map(|(at, ahead)| Edge {
+    for (one, other, times) in timed {
+        let there = times.upper.iter().map(|(at, ahead)| Edge {
             from: *one,
             to: *other,
             most: steady(*other, at + ahead) - steady(*one, *at),
             moments: (*at, at + ahead),
         });
         edges.extend(there.min_by_key(|edge| edge.most));
-        let back = reports.least.iter().map(|(at, behind)| Edge {
+        let back = times.lower.iter().map(|(at, behind)| Edge {
             from: *other,
             to: *one,
             most: steady(*one, *at) - steady(*other, at - behind),
@@ -113,15 +115,15 @@ fn edges(reported: &[Reported], drifts: &[Drift]) -> Vec<Edge> {
     edges
 }
 
-/// One that is shorter than nothing, if there is one.
-fn circle(edges: &[Edge], count: usize) -> Option<Circle> {
-    let mut system = System::new(count);
+/// Finds a negative cycle.
+fn negative_cycle(edges: &[Edge], count: usize) -> Option<NegativeCycle> {
+    let mut system = DifferenceSystem::new(count);
     let edge = edges
         .iter()
         .find(|edge| !system.add(edge.from, edge.to, edge.most))?;
     let back = system.most(edge.to, edge.from)?;
-    Some(Circle {
-        workers: system.way(edge.to, edge.from),
-        too_short: -(edge.most + back),
+    Some(NegativeCycle {
+        workers: system.path(edge.to, edge.from),
+        deficit: -(edge.most + back),
     })
 }

@@ -1,32 +1,32 @@
-//! Clocks are found from calls between workers that have any clocks (S43).
+//! Alignment of simulated worlds (S43, S55).
 
 use super::*;
 use crate::profile::Profile;
 use telegrad_trace::Collected;
 use telegrad_trace::Status;
 
-/// What a clock shows: ahead by nanoseconds, and by so many more in a thousand million.
+/// A simulated clock: its offset in nanoseconds, and its gain in nanoseconds a second.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shown {
+struct SimClock {
     ahead: i64,
     gains: i64,
 }
 
-impl Shown {
+impl SimClock {
     fn at(self, time: u64) -> u64 {
         let gained = i128::from(time) * i128::from(self.gains) / 1_000_000_000;
         u64::try_from(i128::from(time) + gained + i128::from(self.ahead)).unwrap()
     }
 }
 
-/// A world with these clocks.
+/// A simulated world.
 struct World {
-    clocks: Vec<Shown>,
+    clocks: Vec<SimClock>,
     events: Vec<Event>,
 }
 
 impl World {
-    fn new(clocks: impl IntoIterator<Item = Shown>) -> Self {
+    fn new(clocks: impl IntoIterator<Item = SimClock>) -> Self {
         Self {
             clocks: clocks.into_iter().collect(),
             events: Vec::new(),
@@ -34,7 +34,7 @@ impl World {
     }
 
     fn ahead(clocks: &[i64]) -> Self {
-        Self::new(clocks.iter().map(|ahead| Shown {
+        Self::new(clocks.iter().map(|ahead| SimClock {
             ahead: *ahead,
             gains: 0,
         }))
@@ -59,7 +59,7 @@ impl World {
         span
     }
 
-    /// A call as both ends see it, with the times that it took to get there, to run and to get back.
+    /// Adds a call and its execution, with the durations of request, function and reply.
     fn call(&mut self, caller: usize, callee: usize, at: u64, [there, run, back]: [u64; 3]) {
         let (arrived, replied, received) = (at + there, at + there + run, at + there + run + back);
         let of_call = Kind::Call(Call {
@@ -83,8 +83,8 @@ impl World {
         self.event(call, callee, of_execution, arrived, replied);
     }
 
-    /// The last call got no answer.
-    fn unanswered(&mut self) {
+    /// Removes the reply of the last call.
+    fn drop_reply(&mut self) {
         for event in self.events.iter_mut().rev().take(2) {
             match &mut event.kind {
                 Kind::Call(call) => call.received = 0,
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// That nothing arrives before it was sent.
+/// Asserts that no message arrives before it was sent.
 #[track_caller]
 fn assert_in_order(profile: &Profile) {
     let index = profile.index();
@@ -132,11 +132,11 @@ fn alignments(profile: &Profile) -> Vec<Alignment> {
 const MS: i64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND as i64;
-/// When everything begins, so that clocks may be behind.
+/// The first time, so that clocks may be behind.
 const START: u64 = 30 * DAY as u64;
 
 #[test]
-fn the_calls_of_any_world_agree_with_its_clocks() {
+fn aligned_clocks_agree_with_all_calls() {
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..300 {
         let count = random.usize(2..9);
@@ -144,14 +144,14 @@ fn the_calls_of_any_world_agree_with_its_clocks() {
         let clocks: Vec<i64> = (0..hosts).map(|_| random.i64(-7 * DAY..7 * DAY)).collect();
         let of_workers: Vec<i64> = (0..count).map(|at| clocks[at % hosts]).collect();
         let mut world = World::ahead(&of_workers);
-        // From all with all often, to a few calls that leave some workers alone.
+        // From many calls between all, to a few that leave some workers unconnected.
         for _ in 0..random.usize(1..60) {
             let (caller, callee) = (random.usize(0..count), random.usize(0..count));
             let longest = if random.bool() { 2_000 } else { 5_000_000 };
             let times = [(); 3].map(|()| random.u64(0..longest));
             world.call(caller, callee, START + random.u64(0..SECOND), times);
             if random.u8(0..5) == 0 {
-                world.unanswered();
+                world.drop_reply();
             }
         }
         let root = random.u32(0..count as u32);
@@ -163,11 +163,11 @@ fn the_calls_of_any_world_agree_with_its_clocks() {
                 "round {round}"
             );
         }
-        // Also when what came of it is put together once more, from its parts.
+        // Taking the profile apart and assembling it again changes nothing.
         let mut again = world.profile(root);
         for event in &mut again.events {
             let worker = &profile.workers[event.worker as usize];
-            shift(event, |time| worker.to_own(time));
+            shift(event, |time| worker.to_own_time(time));
         }
         let mut again = World {
             clocks: world.clocks,
@@ -180,7 +180,7 @@ fn the_calls_of_any_world_agree_with_its_clocks() {
 }
 
 #[test]
-fn clocks_are_found_to_within_the_shortest_call() {
+fn offsets_are_exact_to_the_duration_of_the_shortest_call() {
     let mut world = World::ahead(&[0, 5 * DAY, -7 * DAY, 123_456]);
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..200 {
@@ -194,8 +194,8 @@ fn clocks_are_found_to_within_the_shortest_call() {
 }
 
 #[test]
-fn calls_between_others_are_agreed_with_too() {
-    // The middles of what is known of `b` and `c` by `a` would have the call from `b` to `c` arrive before it is sent.
+fn calls_that_bypass_the_root_bound_offsets_too() {
+    // With the middles of the bounds from the root, the call from 1 to 2 would arrive before it is sent.
     let mut world = World::ahead(&[0, DAY, DAY + 5_000]);
     world.call(0, 1, START, [90_000, 10, 10]);
     world.call(0, 2, START, [10, 10, 90_000]);
@@ -207,11 +207,11 @@ fn calls_between_others_are_agreed_with_too() {
 }
 
 #[test]
-fn clocks_that_may_agree_are_left_alone() {
+fn clocks_that_may_be_equal_are_unchanged() {
     let mut world = World::ahead(&[0, 0]);
     world.call(0, 1, START, [90_000, 10, 2_000]);
     assert_eq!(aheads(&world.profile(0)), [0, 0]);
-    // Not so when they cannot.
+    // A clock that cannot be equal is moved.
     let mut world = World::ahead(&[0, 200_000]);
     world.call(0, 1, START, [90_000, 10, 2_000]);
     assert_eq!(aheads(&world.profile(0)), [0, 200_000 + (90_000 - 2_000) / 2]);
@@ -230,14 +230,14 @@ fn the_workers_of_one_host_keep_one_clock() {
         }
         let profile = world.profile(0);
         let ahead = aheads(&profile);
-        // Enough calls that no two of a host are strangers.
+        // There are enough calls that every two workers of a host are connected.
         assert_eq!((&ahead[..3], &ahead[..3]), (&ahead[3..6], &ahead[6..]));
         assert_in_order(&profile);
     }
 }
 
 #[test]
-fn workers_are_reached_through_others() {
+fn workers_are_aligned_through_chains_of_calls() {
     let mut world = World::ahead(&[0, 1_000 * MS, 2_000 * MS, 3_000 * MS]);
     for a in 0..3 {
         world.call(a, a + 1, START, [10, 10, 10]);
@@ -250,7 +250,7 @@ fn workers_are_reached_through_others() {
 }
 
 #[test]
-fn workers_that_no_call_leads_to_are_on_one_clock_among_themselves_and_said_to_be() {
+fn unconnected_workers_are_aligned_with_each_other_and_named() {
     let mut world = World::ahead(&[0, 3 * DAY, 5 * DAY, DAY, 0]);
     world.call(1, 2, START, [10, 10, 10]);
     world.event(0, 0, Kind::Scope, START, START + 10);
@@ -259,36 +259,36 @@ fn workers_that_no_call_leads_to_are_on_one_clock_among_themselves_and_said_to_b
     assert_in_order(&profile);
     assert_eq!(aheads(&profile), [0, 0, 2 * DAY, 0, 0]);
     use Alignment::{Agrees, Unrelated};
-    // The last one has nothing that could be at the wrong time.
+    // The last worker has no events.
     assert_eq!(
         alignments(&profile),
         [Agrees, Unrelated, Unrelated, Unrelated, Agrees]
     );
-    let doubts = profile.doubts();
+    let warnings = profile.clock_warnings();
     assert!(
-        doubts.len() == 1 && doubts[0].contains("`w1`, `w2`, `w3`"),
-        "{doubts:?}"
+        warnings.len() == 1 && warnings[0].contains("`w1`, `w2`, `w3`"),
+        "{warnings:?}"
     );
 }
 
 #[test]
-fn a_call_without_an_answer_bounds_one_side_only() {
+fn a_call_without_reply_bounds_one_side_only() {
     let mut world = World::ahead(&[0, -500 * MS]);
     world.call(0, 1, START, [10, 10, 10]);
-    world.unanswered();
+    world.drop_reply();
     let profile = world.profile(0);
-    // It arrived at least that much earlier than it was sent, by the clocks.
+    // By the clocks, the request arrived that much earlier than it was sent.
     assert_eq!(aheads(&profile), [0, -500 * MS + 10]);
-    // Whom that one calls is known from both sides.
-    world.clocks.push(Shown { ahead: DAY, gains: 0 });
+    // A third worker is bounded on both sides through the second.
+    world.clocks.push(SimClock { ahead: DAY, gains: 0 });
     world.call(1, 2, START, [20, 10, 20]);
     let profile = world.profile(0);
     assert_in_order(&profile);
     assert_eq!(aheads(&profile), [0, -500 * MS + 10, DAY + 10]);
 }
 
-/// Makes calls at random, so many, of at most this length each way, for so long; what is made of them, which agrees with them all.
-fn drifted(
+/// Adds random calls over a period, and returns the profile, which must agree with all of them.
+fn align_drifting(
     mut world: World,
     random: &mut fastrand::Rng,
     (calls, longest, lasts): (usize, u64, u64),
@@ -302,7 +302,7 @@ fn drifted(
     }
     let profile = world.profile(0);
     assert!(
-        profile.doubts().is_empty(),
+        profile.clock_warnings().is_empty(),
         "round {round}: {:?}",
         profile.workers
     );
@@ -311,25 +311,25 @@ fn drifted(
 }
 
 #[test]
-fn clocks_that_drift_are_brought_to_one_rate() {
+fn drifting_clocks_get_one_rate() {
     let mut random = fastrand::Rng::with_seed(13);
     for round in 0..60 {
         let hosts = random.usize(2..5);
-        let shown: Vec<Shown> = (0..hosts)
-            .map(|_| Shown {
+        let clocks: Vec<SimClock> = (0..hosts)
+            .map(|_| SimClock {
                 ahead: random.i64(-7 * DAY..7 * DAY),
                 gains: random.i64(-50_000..50_000),
             })
             .collect();
         let count = random.usize(hosts..10);
-        let world = World::new((0..count).map(|at| shown[at % hosts]));
+        let world = World::new((0..count).map(|at| clocks[at % hosts]));
         let lasts = random.u64(100..10_000) * SECOND;
-        let profile = drifted(world, &mut random, (1000, 200_000, lasts), round);
-        assert!(profile.workers[0].has_the_clock());
+        let profile = align_drifting(world, &mut random, (1000, 200_000, lasts), round);
+        assert!(profile.workers[0].has_profile_clock());
         for worker in &profile.workers {
-            // As long as the root's clock says, to within what it took to ask.
+            // Over the whole period, to within the duration of a call.
             let found = worker.drift.map_or(0.0, |drift| drift.rate as f64 / 1e15);
-            let [own, root] = [worker.rank as usize, 0].map(|at| 1.0 + shown[at % hosts].gains as f64 / 1e9);
+            let [own, root] = [worker.rank as usize, 0].map(|at| 1.0 + clocks[at % hosts].gains as f64 / 1e9);
             let error = (found - (1.0 - root / own)).abs() * lasts as f64;
             assert!(
                 error < 200_000.0,
@@ -340,16 +340,16 @@ fn clocks_that_drift_are_brought_to_one_rate() {
 }
 
 #[test]
-fn clocks_that_need_not_drift_do_not() {
-    let drifting = Shown {
+fn clocks_that_may_have_one_rate_do() {
+    let drifting = SimClock {
         ahead: DAY,
         gains: 20_000,
     };
     let mut world = World::new([
-        Shown::default(),
+        SimClock::default(),
         drifting,
         drifting,
-        Shown {
+        SimClock {
             ahead: -DAY,
             gains: 0,
         },
@@ -372,7 +372,7 @@ fn clocks_that_need_not_drift_do_not() {
     for phases in longest.take(100) {
         assert!(phases.wire < 200_000 && phases.reply < 200_000, "{phases:?}");
     }
-    // A short recording of the same needs none.
+    // A short recording of the same world needs no drift.
     world.events.truncate(12);
     assert!(
         world
@@ -398,19 +398,22 @@ fn a_clock_that_jumps_is_named() {
     use Alignment::{Agrees, Contradicts};
     assert_eq!(alignments(&profile), [Agrees, Contradicts, Agrees]);
     assert!(profile.workers.iter().all(|worker| worker.drift.is_none()));
-    // Somewhere between what it was and what it became.
+    // Between its offsets before and after the jump.
     let ahead = aheads(&profile);
     assert!((DAY..DAY + SECOND as i64).contains(&ahead[1]), "{ahead:?}");
     assert!((ahead[2] - DAY).abs() < 100_000, "{ahead:?}");
-    let doubts = profile.doubts();
-    assert!(doubts.len() == 1 && doubts[0].contains("`w1`"), "{doubts:?}");
+    let warnings = profile.clock_warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("`w1`"),
+        "{warnings:?}"
+    );
 }
 
 #[test]
-fn a_thousand_workers_are_no_trouble() {
+fn a_thousand_workers_are_aligned() {
     let mut random = fastrand::Rng::with_seed(21);
-    let hosts: Vec<Shown> = (0..50)
-        .map(|_| Shown {
+    let hosts: Vec<SimClock> = (0..50)
+        .map(|_| SimClock {
             ahead: random.i64(-7 * DAY..7 * DAY),
             gains: random.i64(-50_000..50_000),
         })
@@ -425,8 +428,12 @@ fn a_thousand_workers_are_no_trouble() {
     }
     let profile = world.profile(0);
     assert_in_order(&profile);
-    assert!(profile.doubts().is_empty(), "{:?}", profile.doubts());
-    // Of each host, one clock.
+    assert!(
+        profile.clock_warnings().is_empty(),
+        "{:?}",
+        profile.clock_warnings()
+    );
+    // The workers of each host have one clock.
     for worker in &profile.workers[50..] {
         let first = &profile.workers[worker.rank as usize % 50];
         let rate = |worker: &WorkerTrace| worker.drift.map_or(0, |drift| drift.rate);
@@ -442,11 +449,11 @@ fn rates_agree_with_the_calls_of_more_than_two_workers() {
     let mut random = fastrand::Rng::with_seed(13);
     for round in 0..100 {
         let count = random.usize(3..6);
-        let world = World::new((0..count).map(|_| Shown {
+        let world = World::new((0..count).map(|_| SimClock {
             ahead: random.i64(-7 * DAY..7 * DAY),
             gains: random.i64(-50_000..50_000),
         }));
         let lasts = random.u64(100..10_000) * SECOND;
-        drifted(world, &mut random, (100, 2_000_000, lasts), round);
+        align_drifting(world, &mut random, (100, 2_000_000, lasts), round);
     }
 }

@@ -1,20 +1,19 @@
-//! Events that may come from anywhere, made such that nothing that looks at them can go astray (S45).
+//! Validation of events from untrusted files (S58).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::worker_trace::LAST_MOMENT;
+use crate::drift::LAST_MOMENT;
 use telegrad_trace::{Event, Kind};
 
-/// Sees to it that every event has a number of its own, none ends before it begins, none is its own cause, however far off, and
-/// they are in the order of their starts. No number is so large that the sum of two would not be one. Whatever reads a profile
-/// counts on that, and asks no further.
+/// Repairs events so that all other code can rely on these invariants: spans are unique and not 0, no event ends before it starts,
+/// no event is its own ancestor, no sum of two numbers overflows, and events are sorted by start.
 ///
-/// Of several events with one number the first counts: it is the same event, found in several places. One without a number gets
+/// Of several events with one span the first counts: they are copies from several files. An event without a span gets an unused
 /// one.
 pub(crate) fn validate(mut events: Vec<Event>) -> Vec<Event> {
     let mut numbers: FxHashSet<u64> = FxHashSet::from_iter([0]);
     events.retain(|event| event.span == 0 || numbers.insert(event.span));
-    // From the top: numbers there have a rank that no worker has.
+    // From the top: those numbers contain a rank that no worker has.
     let mut free = (0..=u64::MAX).rev().filter(|number| !numbers.contains(number));
     for event in &mut events {
         if event.span == 0 {
@@ -23,12 +22,12 @@ pub(crate) fn validate(mut events: Vec<Event>) -> Vec<Event> {
         clamp(event);
         event.end = event.end.max(event.start);
     }
-    without_circles(&mut events);
+    break_cycles(&mut events);
     events.sort_by_key(|event| (event.start, event.span));
     events
 }
 
-/// Takes from numbers what is too much to count with.
+/// Limits times and sizes, so that sums do not overflow.
 fn clamp(event: &mut Event) {
     let mut numbers = vec![&mut event.start, &mut event.end, &mut event.tensor_bytes];
     match &mut event.kind {
@@ -51,24 +50,24 @@ fn clamp(event: &mut Event) {
     }
 }
 
-/// Takes away the causes of events that would be their own.
-fn without_circles(events: &mut [Event]) {
-    let places: FxHashMap<u64, usize> = events.iter().map(|event| event.span).zip(0..).collect();
-    // The walk on which an event was first come by. It is in a circle if the same walk comes by again.
+/// Removes one parent from each cycle of parents.
+fn break_cycles(events: &mut [Event]) {
+    let indices: FxHashMap<u64, usize> = events.iter().map(|event| event.span).zip(0..).collect();
+    // The walk that first visited each event. An event that its own walk visits again is in a cycle.
     let mut walks = vec![0_usize; events.len()];
     for start in 0..events.len() {
         let walk = start + 1;
         let mut at = Some(start);
-        while let Some(place) = at
-            && walks[place] == 0
+        while let Some(index) = at
+            && walks[index] == 0
         {
-            walks[place] = walk;
-            at = places.get(&events[place].parent).copied();
+            walks[index] = walk;
+            at = indices.get(&events[index].parent).copied();
         }
-        if let Some(place) = at
-            && walks[place] == walk
+        if let Some(index) = at
+            && walks[index] == walk
         {
-            events[place].parent = 0;
+            events[index].parent = 0;
         }
     }
 }
@@ -95,7 +94,7 @@ mod tests {
         }
     }
 
-    /// Spans and their parents.
+    /// Validates events with these spans and parents, and returns the result.
     fn validated_pairs(pairs: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let events = pairs.iter().map(|(span, parent)| event(*span, *parent, "x"));
         let events = validate(events.collect());
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_opened_at_one_place() {
+    fn each_cycle_loses_one_parent() {
         assert_eq!(validated_pairs(&[(1, 1)]), [(1, 0)]);
         assert_eq!(
             validated_pairs(&[(4, 3), (1, 2), (2, 3), (3, 1)]),
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_has_a_number_of_its_own() {
+    fn spans_are_unique() {
         let events = validate(vec![
             event(0, 0, "a"),
             event(7, 0, "first"),

@@ -1,8 +1,7 @@
 //! Chrome's trace format, which Perfetto reads too.
 //!
-//! A process is a worker, a thread a thread. Arrows lead from calls to their executions, and between events of the forward
-//! and the backward pass that belong together. Each event has all that is known of it in its arguments, so that the
-//! file can be read back.
+//! Workers are processes, and rows are threads. Arrows lead from calls to executions, and between linked events of the forward
+//! and the backward pass. The arguments of each slice contain the whole event, so that the file can be read back.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::rows::lanes;
+use super::rows::assign_rows;
 use crate::profile::Profile;
 use crate::worker_trace::WorkerTrace;
 use telegrad_trace::{Event, Kind};
 
-/// What viewers do not need and reading back does.
+/// The part of a profile that viewers do not need, but readers do.
 #[derive(Serialize, Deserialize)]
-struct About {
+struct Metadata {
     workers: Vec<WorkerTrace>,
     missing: Vec<(String, String)>,
     #[serde(default)]
@@ -32,11 +31,11 @@ impl Profile {
     /// Writes the profile in Chrome's trace format.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When writing fails.
     pub fn write_chrome(&self, to: impl Write) -> io::Result<()> {
-        // It is written in small pieces, and may well be a file.
+        // Many small writes follow.
         let mut to = BufWriter::new(to);
-        let about = About {
+        let metadata = Metadata {
             workers: self.workers.clone(),
             missing: self.missing.clone(),
             world: self.world,
@@ -44,7 +43,7 @@ impl Profile {
         write!(
             to,
             "{{\"displayTimeUnit\":\"ms\",\"telegrad\":{},\"traceEvents\":[",
-            json!(about)
+            json!(metadata)
         )?;
         let mut is_first = true;
         let mut write = |value: Value| {
@@ -62,17 +61,17 @@ impl Profile {
             write(json!({ "ph": "M", "name": "process_sort_index", "pid": worker.rank, "args": order }))?;
         }
         let (origin, _) = self.bounds();
-        let lanes = lanes(self.events.iter());
+        let assigned = assign_rows(self.events.iter());
         let index = self.index();
         let micros = |time: u64| time.saturating_sub(origin) as f64 / 1e3;
-        // Numbers of rows that fit into 32 bits, in the order in which they are to be drawn.
+        // Thread numbers of viewers have 32 bits, and determine the order of rows.
         let mut numbers: BTreeMap<(u32, u64, usize), (usize, &Event)> = BTreeMap::new();
-        for (event, lane) in self.events.iter().zip(&lanes) {
-            numbers.insert((event.worker, event.thread, *lane), (0, event));
+        for (event, row_of_thread) in self.events.iter().zip(&assigned) {
+            numbers.insert((event.worker, event.thread, *row_of_thread), (0, event));
         }
-        for (number, ((worker, _, lane), (row, event))) in (1..).zip(&mut numbers) {
+        for (number, ((worker, _, row_of_thread), (row, event))) in (1..).zip(&mut numbers) {
             *row = number;
-            let name = json!({ "name": self.row_name(event, *lane) });
+            let name = json!({ "name": self.row_name(event, *row_of_thread) });
             write(json!({ "ph": "M", "name": "thread_name", "pid": worker, "tid": number, "args": name }))?;
             let order = json!({ "sort_index": number });
             write(
@@ -80,12 +79,12 @@ impl Profile {
             )?;
         }
         let mut rows = rustc_hash::FxHashMap::default();
-        for (event, lane) in self.events.iter().zip(&lanes) {
-            let row = numbers[&(event.worker, event.thread, *lane)].0;
+        for (event, row_of_thread) in self.events.iter().zip(&assigned) {
+            let row = numbers[&(event.worker, event.thread, *row_of_thread)].0;
             rows.insert(event.span, row);
             write(json!({
                 "ph": "X",
-                "name": shown_name(event),
+                "name": slice_name(event),
                 "cat": event.kind.name(),
                 "pid": event.worker,
                 "tid": row,
@@ -94,8 +93,8 @@ impl Profile {
                 "args": event,
             }))?;
         }
-        // An end of an arrow belongs to the slice around it. Perfetto takes the last one to begin in that row, even when it is
-        // over already, and needs numbers to tell arrows apart; both ends are at starts, so that none ends before it begins.
+        // An arrow is bound to the slice around each end. Perfetto takes the last slice that began in the row, even if it has
+        // ended, and identifies arrows by number. Both ends are at starts of slices, so that no arrow points backwards.
         let mut arrows = 0_u64;
         let mut arrow = |name: &str, from: &Event, to: &Event| {
             arrows += 1;
@@ -129,30 +128,30 @@ impl Profile {
         to.flush()
     }
 
-    /// Reads what [`write_chrome`](Self::write_chrome) has written.
+    /// Reads a profile that [`write_chrome`](Self::write_chrome) has written.
     pub(crate) fn from_chrome(file: &[u8]) -> Result<Self, String> {
         if file.trim_ascii_start().starts_with(b"[") {
-            return Err("it was not written by telegrad: it is a list, and says nothing of workers".into());
+            return Err("it was not written by telegrad: it is a list without metadata of workers".into());
         }
         let file: Chrome = serde_json::from_slice(file).map_err(|error| error.to_string())?;
-        let about = file.telegrad.ok_or("it was not written by telegrad")?;
+        let metadata = file.telegrad.ok_or("it was not written by telegrad")?;
         let events = file.events.ok_or("it has no events")?.0;
         Ok(Self {
-            world: about.world,
-            ..Self::of(events, about.workers, about.missing)
+            world: metadata.world,
+            ..Self::from_events(events, metadata.workers, metadata.missing)
         })
     }
 }
 
-/// A file, as far as it is read.
+/// The parts of a file that are read.
 #[derive(Deserialize)]
 struct Chrome {
-    telegrad: Option<About>,
+    telegrad: Option<Metadata>,
     #[serde(rename = "traceEvents")]
     events: Option<Events>,
 }
 
-/// The events among the entries of a file. Each is read as it comes by: there may be millions.
+/// The events among the entries of a file, which are decoded one by one: there may be millions.
 struct Events(Vec<Event>);
 
 impl<'de> Deserialize<'de> for Events {
@@ -173,9 +172,11 @@ impl<'de> Deserialize<'de> for Events {
                         && entry.ph == "X"
                     {
                         let event = serde_json::from_str(args.get());
-                        events.push(event.map_err(|error| {
-                            de::Error::custom(format!("an event makes no sense: {error}"))
-                        })?);
+                        events.push(
+                            event.map_err(|error| {
+                                de::Error::custom(format!("an event is invalid: {error}"))
+                            })?,
+                        );
                     }
                 }
                 Ok(Events(events))
@@ -186,7 +187,7 @@ impl<'de> Deserialize<'de> for Events {
     }
 }
 
-/// An entry, as far as it is read. What other programs write again may have any order, and other ways to write the same text.
+/// The parts of an entry that are read. Other programs may reorder fields and escape text differently.
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow, default)]
@@ -195,7 +196,8 @@ struct Entry<'a> {
     args: Option<&'a RawValue>,
 }
 
-fn shown_name(event: &Event) -> String {
+/// Returns the name of a slice.
+fn slice_name(event: &Event) -> String {
     match &event.kind {
         Kind::Call(call) => format!("{} {}", call.verb, event.name),
         _ => event.name.clone().into_owned(),

@@ -1,4 +1,4 @@
-//! JSON, a line for each event.
+//! Recordings as lines of JSON, one for each event.
 
 use std::io::{self, BufRead, BufWriter, Write};
 
@@ -11,34 +11,34 @@ use telegrad_trace::{Collected, Event, SinkLine};
 
 use crate::worker_trace::WorkerTrace;
 
-/// The lines of a profile that are no events.
+/// A line of a profile other than an event.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
     /// The first line.
-    Profile { profile: About },
+    Profile { profile: ProfileHeader },
     /// A worker.
     Worker(WorkerTrace),
 }
 
-/// What a profile has that is of no worker and no event.
+/// The part of a profile that belongs to no worker and no event.
 #[derive(Serialize, Deserialize)]
-struct About {
+struct ProfileHeader {
     world: Option<u64>,
     missing: Vec<(String, String)>,
-    /// How many lines of events follow.
+    /// The number of lines with events.
     events: usize,
 }
 
 impl Profile {
-    /// Writes the profile as lines of JSON: one of the whole, then the workers, then the events.
+    /// Writes the profile as lines of JSON: a header, the workers, the events.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When writing fails.
     pub fn write_lines(&self, to: impl Write) -> io::Result<()> {
-        // It is written in small pieces, and may well be a file.
+        // Many small writes follow.
         let mut to = BufWriter::new(to);
-        let profile = About {
+        let profile = ProfileHeader {
             world: self.world,
             missing: self.missing.clone(),
             events: self.events.len(),
@@ -57,19 +57,21 @@ impl Profile {
     }
 }
 
-/// What a file has: what one worker of a world has recorded, or a profile.
-pub(crate) enum Content {
+/// The content of a file.
+pub(crate) enum FileContent {
+    /// The events of one worker.
     Part {
         world: u64,
         part: (Rank, String, Collected),
-        /// Why it is not all that the worker did.
+        /// Why events are missing, if they are.
         incomplete: Option<String>,
     },
+    /// A profile.
     Profile(Profile),
 }
 
-/// Reads lines. What is cut short at the end, by a process that was killed, is left out, and said to be.
-pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
+/// Reads lines. A last line that a killed process left incomplete is skipped and reported.
+pub(crate) fn read(from: impl BufRead) -> Result<FileContent, String> {
     let mut of = None;
     let mut about = None;
     let mut workers = Vec::new();
@@ -85,12 +87,12 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        // Nearly all of them are: none of the others is taken for one.
+        // Events first: nearly all lines are, and no other line parses as one.
         if let Ok(event) = serde_json::from_slice(&line) {
             events.push(event);
             continue;
         }
-        // In this order: a worker has threads too.
+        // Before `SinkLine`, because a worker of a profile has `threads` too.
         if let Ok(line) = serde_json::from_slice(&line) {
             match line {
                 Line::Profile { profile } => about = Some(profile),
@@ -106,20 +108,14 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
             }) => of = Some((world, rank, name)),
             Ok(SinkLine::Threads { threads: names }) => threads = Some(names),
             Ok(SinkLine::Stopped { stopped: why }) => stopped = Some(why),
-            Err(_) => {
-                broken = Some(format!(
-                    "line {} makes no sense: {}",
-                    number + 1,
-                    what_is_wrong(&line)
-                ))
-            }
+            Err(_) => broken = Some(format!("line {} is invalid: {}", number + 1, line_error(&line))),
         }
     }
     if let Some((world, rank, name)) = of {
         let incomplete = match stopped {
-            Some(why) => Some(format!("it could write no more: {why}")),
+            Some(why) => Some(format!("its recording stopped: {why}")),
             None if threads.is_none() => {
-                Some("its recording breaks off: it was killed, or is not done yet".into())
+                Some("its recording is incomplete: the worker was killed, or is still running".into())
             }
             None => None,
         };
@@ -128,7 +124,7 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
             threads: threads.unwrap_or_default(),
             ..Collected::default()
         };
-        return Ok(Content::Part {
+        return Ok(FileContent::Part {
             world,
             part: (rank, name, collected),
             incomplete,
@@ -138,47 +134,47 @@ pub(crate) fn read(from: impl BufRead) -> Result<Content, String> {
         let why = if events.is_empty() {
             "it is empty"
         } else {
-            "it has events, but not the lines before them that say which workers they are of"
+            "it has events without the lines that name their workers"
         };
         return Err(broken.unwrap_or_else(|| why.into()));
     }
-    // Somebody may have picked out lines. Then there is nothing to say about the others.
+    // Without a header, for instance in selected lines, the number of events is unknown.
     let (world, mut missing, count) = match about {
         Some(about) => (about.world, about.missing, about.events),
         None => (None, Vec::new(), events.len()),
     };
     if events.len() < count {
-        let why = format!("of {count} events, {} are in the file", events.len());
-        missing.push(("everybody".into(), why));
+        let why = format!("the file has {} of {count} events", events.len());
+        missing.push(("all workers".into(), why));
     }
-    Ok(Content::Profile(Profile {
+    Ok(FileContent::Profile(Profile {
         world,
-        ..Profile::of(events, workers, missing)
+        ..Profile::from_events(events, workers, missing)
     }))
 }
 
-/// Why a line is neither an event nor anything else that is in a recording.
-fn what_is_wrong(line: &[u8]) -> String {
+/// Returns why a line is invalid.
+fn line_error(line: &[u8]) -> String {
     let value: Value = match serde_json::from_slice(line) {
         Ok(value) => value,
         Err(error) => return error.to_string(),
     };
-    let wrong = |what: &str, error: serde_json::Error| format!("of {what}, {error}");
-    // What it was meant to be is seen by what only that has.
+    let in_line_of = |what: &str, error: serde_json::Error| format!("in {what}, {error}");
+    // The kind of line is recognised by a field that only this kind has.
     let found = if value.get("span").is_some() {
         Event::deserialize(&value)
             .err()
-            .map(|error| wrong("an event", error))
+            .map(|error| in_line_of("an event", error))
     } else if value.get("ahead").is_some() {
         WorkerTrace::deserialize(&value)
             .err()
-            .map(|error| wrong("a worker", error))
+            .map(|error| in_line_of("a worker", error))
     } else if let Some(about) = value.get("profile") {
-        About::deserialize(about)
+        ProfileHeader::deserialize(about)
             .err()
-            .map(|error| wrong("a profile", error))
+            .map(|error| in_line_of("a profile", error))
     } else {
         None
     };
-    found.unwrap_or_else(|| "nothing in a recording looks like this".into())
+    found.unwrap_or_else(|| "it is no line of a recording".into())
 }

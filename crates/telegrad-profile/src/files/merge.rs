@@ -1,39 +1,39 @@
-//! Recordings of one world as one (S43).
+//! Merging of recordings by world (S56).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use telegrad_wire::Rank;
 
-use super::lines::Content;
-use super::read::TraceError;
+use super::lines::FileContent;
+use super::read::ReadError;
 use crate::align::shift;
 use crate::profile::Profile;
 use telegrad_trace::Collected;
 use telegrad_trace::worker_of_file;
 
-/// What has been read, by world.
+/// The recordings that were read, by world.
 #[derive(Default)]
-pub(crate) struct Worlds {
-    worlds: Vec<World>,
-    /// Workers whose files could not be read, with their numbers where those are known, and why.
-    lost: Vec<(Option<Rank>, String, String)>,
+pub(crate) struct Recordings {
+    worlds: Vec<WorldRecording>,
+    /// Workers whose files could not be read: rank if known, name, error.
+    unreadable: Vec<(Option<Rank>, String, String)>,
 }
 
-/// What has been read of one world.
-struct World {
+/// The recordings of one world.
+struct WorldRecording {
     number: Option<u64>,
-    /// The first file of it.
+    /// The first file.
     path: PathBuf,
     parts: Vec<(Rank, String, Collected)>,
     profiles: Vec<Profile>,
     missing: Vec<(String, String)>,
 }
 
-impl Worlds {
-    pub(crate) fn add(&mut self, path: &Path, content: Content) {
+impl Recordings {
+    pub(crate) fn add(&mut self, path: &Path, content: FileContent) {
         match content {
-            Content::Part {
+            FileContent::Part {
                 world,
                 part,
                 incomplete,
@@ -42,27 +42,29 @@ impl Worlds {
                 world.missing.extend(incomplete.map(|why| (part.1.clone(), why)));
                 world.parts.push(part);
             }
-            Content::Profile(profile) => {
+            FileContent::Profile(profile) => {
                 let world = self.world(path, profile.world);
                 world.profiles.push(profile);
             }
         }
     }
 
-    /// There is a file that could not be read.
-    pub(crate) fn lose(&mut self, path: &Path, error: &TraceError) {
+    /// Adds a file that could not be read.
+    pub(crate) fn add_unreadable(&mut self, path: &Path, error: &ReadError) {
         let (rank, name) = match worker_of_file(path) {
             Some((rank, name)) => (Some(rank), name),
             None => (None, path.display().to_string()),
         };
-        self.lost.push((rank, name, error.to_string()));
+        self.unreadable.push((rank, name, error.to_string()));
     }
 
-    /// The world with this number: the first one where it is not known, which it is from then on where it was not.
-    fn world(&mut self, path: &Path, number: Option<u64>) -> &mut World {
-        let is_it = |world: &World| number.is_none() || world.number.is_none() || world.number == number;
-        let place = self.worlds.iter().position(is_it).unwrap_or_else(|| {
-            self.worlds.push(World {
+    /// Returns the recording of a world, or creates it. An unknown number matches any world; the number of the world is set once it
+    /// is known.
+    fn world(&mut self, path: &Path, number: Option<u64>) -> &mut WorldRecording {
+        let matches =
+            |world: &WorldRecording| number.is_none() || world.number.is_none() || world.number == number;
+        let index = self.worlds.iter().position(matches).unwrap_or_else(|| {
+            self.worlds.push(WorldRecording {
                 number,
                 path: path.to_owned(),
                 parts: Vec::new(),
@@ -71,33 +73,35 @@ impl Worlds {
             });
             self.worlds.len() - 1
         });
-        let world = &mut self.worlds[place];
+        let world = &mut self.worlds[index];
         world.number = world.number.or(number);
         world
     }
 
-    /// The only one there is.
-    pub(crate) fn only(self) -> Result<Profile, TraceError> {
+    /// Returns the profile of the only world.
+    pub(crate) fn into_single(self) -> Result<Profile, ReadError> {
         if let [one, other, ..] = &self.worlds[..] {
-            return Err(TraceError::Worlds {
+            return Err(ReadError::Worlds {
                 one: one.path.clone(),
                 other: other.path.clone(),
             });
         }
-        Ok(self.all().pop().unwrap_or_default())
+        Ok(self.into_profiles().pop().unwrap_or_default())
     }
 
-    /// All of them, by when they began.
-    pub(crate) fn all(self) -> Vec<Profile> {
-        let lost = self.lost;
+    /// Returns the profiles of all worlds, by start.
+    pub(crate) fn into_profiles(self) -> Vec<Profile> {
+        let unreadable = self.unreadable;
         let profiles = self.worlds.into_iter().map(|world| {
             let mut profile = world.into_profile();
-            // Which world they were of is not known.
-            let known = lost
+            // In each of them, because their world is unknown.
+            let known = unreadable
                 .iter()
                 .filter_map(|(rank, name, _)| Some(((*rank)?, name.clone())));
-            profile.know(known);
-            let missing = lost.iter().map(|(_, name, why)| (name.clone(), why.clone()));
+            profile.add_named_workers(known);
+            let missing = unreadable
+                .iter()
+                .map(|(_, name, why)| (name.clone(), why.clone()));
             profile.missing.extend(missing);
             profile
         });
@@ -107,17 +111,17 @@ impl Worlds {
     }
 }
 
-impl World {
-    /// All of it on one clock (S43).
+impl WorldRecording {
+    /// Merges the recordings, on one clock.
     fn into_profile(mut self) -> Profile {
         if self.parts.is_empty() && self.profiles.len() == 1 {
             return self.profiles.remove(0);
         }
-        // The clock is that of the first profile, if there is one.
+        // On the clock of the first profile, if there is one.
         let root = self.profiles.first().and_then(root_of);
         let mut named = Vec::new();
         for profile in self.profiles {
-            let (parts, others, missing) = apart(profile);
+            let (parts, others, missing) = split(profile);
             self.parts.extend(parts);
             named.extend(others);
             self.missing.extend(missing);
@@ -126,28 +130,28 @@ impl World {
         self.missing.retain(|missing| seen.insert(missing.clone()));
         let lowest = self.parts.iter().map(|(rank, ..)| *rank).min();
         let mut profile = Profile::new(root.or(lowest).unwrap_or(0), self.parts, self.missing);
-        profile.know(named);
+        profile.add_named_workers(named);
         profile.world = self.number;
         profile
     }
 }
 
-/// A worker whose clock the times of a profile are on.
+/// Returns a worker whose clock is that of the profile.
 fn root_of(profile: &Profile) -> Option<Rank> {
     let mut workers = profile.workers.iter();
-    let root = workers.find(|worker| worker.known && worker.has_the_clock());
+    let root = workers.find(|worker| worker.known && worker.has_profile_clock());
     root.map(|worker| worker.rank)
 }
 
-/// What each worker has recorded, those that are only named, and what is missing.
-type Apart = (
+/// The part of each worker, the workers that are only named, and the missing ones.
+type SplitProfile = (
     Vec<(Rank, String, Collected)>,
     Vec<(Rank, String)>,
     Vec<(String, String)>,
 );
 
-/// A profile as the parts that it was made from, each on the clock of its worker.
-fn apart(profile: Profile) -> Apart {
+/// Splits a profile into the parts of its workers, each on its own clock.
+fn split(profile: Profile) -> SplitProfile {
     let mut events: BTreeMap<Rank, Vec<_>> = BTreeMap::new();
     for event in profile.events {
         events.entry(event.worker).or_default().push(event);
@@ -159,7 +163,7 @@ fn apart(profile: Profile) -> Apart {
     for worker in known {
         let mut events = events.remove(&worker.rank).unwrap_or_default();
         for event in &mut events {
-            shift(event, |time| worker.to_own(time));
+            shift(event, |time| worker.to_own_time(time));
         }
         let collected = Collected {
             events,
@@ -169,7 +173,7 @@ fn apart(profile: Profile) -> Apart {
         };
         parts.push((worker.rank, worker.name, collected));
     }
-    // Those of workers that the file does not name, as it should.
+    // Workers that the file does not name.
     for (rank, events) in events {
         let collected = Collected {
             events,

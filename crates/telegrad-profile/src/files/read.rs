@@ -1,4 +1,4 @@
-//! Recordings in files (S44).
+//! Reading of recordings (S56, S58).
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,75 +7,74 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::lines::{self, Content};
-use super::merge::Worlds;
+use super::lines::{self, FileContent};
+use super::merge::Recordings;
 use crate::profile::Profile;
 
-/// Why a recording cannot be read.
+/// A recording that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TraceError {
+pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// The system's error, part of this error's text and not returned by `source()`.
+        r#source: io::Error,
     },
-    /// It is something else.
+    /// The file is no recording.
     #[error("{} is not a recording: {why}", path.display())]
     Content {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// They have nothing to do with each other.
-    #[error("{} and {} are recordings of different worlds, which cannot be put together", one.display(), other.display())]
+    /// The files are recordings of different worlds.
+    #[error("{} and {} are recordings of different worlds, which cannot be merged", one.display(), other.display())]
     Worlds {
-        /// One of them.
+        /// One file.
         one: PathBuf,
-        /// Another one.
+        /// A file of another world.
         other: PathBuf,
     },
 }
 
-/// Reads recordings of one world: profiles in Chrome's format or as lines, what workers have written, or folders of
-/// those. All of it becomes one profile on one clock. What is in several of them is there once.
+/// Reads recordings of one world and merges them into one profile.
 ///
-/// What cannot be read in a folder is left out, and named in [`Profile::missing`]: a worker may be killed at any moment.
+/// Paths are profiles in Chrome's format or as lines, files of workers, or folders of the latter. Duplicate events count once. Files
+/// of a folder that cannot be read are skipped, and named in [`Profile::missing`]: a worker may be killed at any time.
 ///
 /// # Errors
 /// When one of the files cannot be read, nothing in a folder can, or they are of several worlds.
-pub fn read(paths: &[PathBuf]) -> Result<Profile, TraceError> {
-    found(paths)?.only()
+pub fn read(paths: &[PathBuf]) -> Result<Profile, ReadError> {
+    read_all(paths)?.into_single()
 }
 
-/// As [`read`], for recordings of several worlds, each by itself. Profiles that do not say of which world they are, are taken to be
-/// of the first.
+/// As [`read`], for recordings of several worlds. Profiles without the number of a world count as part of the first.
 ///
 /// # Errors
 /// When one of the files cannot be read, or nothing in a folder can.
-pub fn read_worlds(paths: &[PathBuf]) -> Result<Vec<Profile>, TraceError> {
-    Ok(found(paths)?.all())
+pub fn read_worlds(paths: &[PathBuf]) -> Result<Vec<Profile>, ReadError> {
+    Ok(read_all(paths)?.into_profiles())
 }
 
-fn found(paths: &[PathBuf]) -> Result<Worlds, TraceError> {
-    let mut worlds = Worlds::default();
+fn read_all(paths: &[PathBuf]) -> Result<Recordings, ReadError> {
+    let mut recordings = Recordings::default();
     for path in paths {
         if path.is_dir() {
-            read_folder(path, &mut worlds)?;
+            read_folder(path, &mut recordings)?;
         } else {
-            worlds.add(path, read_file(path)?);
+            recordings.add(path, read_file(path)?);
         }
     }
-    Ok(worlds)
+    Ok(recordings)
 }
 
-/// Reads what workers have written to a folder.
-fn read_folder(folder: &Path, worlds: &mut Worlds) -> Result<(), TraceError> {
-    let at = |source| TraceError::Io {
+/// Reads the files of workers in a folder.
+fn read_folder(folder: &Path, recordings: &mut Recordings) -> Result<(), ReadError> {
+    let at = |source| ReadError::Io {
         path: folder.to_owned(),
         source,
     };
@@ -87,45 +86,45 @@ fn read_folder(folder: &Path, worlds: &mut Worlds) -> Result<(), TraceError> {
         }
     }
     files.sort();
-    let mut could_any = false;
+    let mut has_content = false;
     let mut first_error = None;
     for file in files {
         match read_file(&file) {
             Ok(content) => {
-                could_any = true;
-                worlds.add(&file, content);
+                has_content = true;
+                recordings.add(&file, content);
             }
             Err(error) => {
-                worlds.lose(&file, &error);
+                recordings.add_unreadable(&file, &error);
                 first_error.get_or_insert(error);
             }
         }
     }
     match first_error {
-        _ if could_any => Ok(()),
+        _ if has_content => Ok(()),
         Some(error) => Err(error),
-        None => Err(TraceError::Content {
+        None => Err(ReadError::Content {
             path: folder.to_owned(),
-            why: "no worker has written anything there".into(),
+            why: "it has no files of workers".into(),
         }),
     }
 }
 
-fn read_file(path: &Path) -> Result<Content, TraceError> {
-    let at = |source| TraceError::Io {
+fn read_file(path: &Path) -> Result<FileContent, ReadError> {
+    let at = |source| ReadError::Io {
         path: path.to_owned(),
         source,
     };
-    let content = |why| TraceError::Content {
+    let content = |why| ReadError::Content {
         path: path.to_owned(),
         why,
     };
-    // A line at a time, never back: it may be a pipe.
+    // Without seeking: the file may be a pipe.
     let mut file = BufReader::new(File::open(path).map_err(at)?);
     let mut start = Vec::new();
     file.read_until(b'\n', &mut start).map_err(at)?;
     if start.starts_with(GZIP) {
-        return Err(content("it is compressed; `gunzip` it first".into()));
+        return Err(content("it is compressed; run `gunzip` on it first".into()));
     }
     if is_line(&start) {
         return lines::read(start.chain(file)).map_err(content);
@@ -133,16 +132,18 @@ fn read_file(path: &Path) -> Result<Content, TraceError> {
     let mut whole = start;
     file.read_to_end(&mut whole).map_err(at)?;
     if is_chrome(&whole) {
-        Ok(Content::Profile(Profile::from_chrome(&whole).map_err(content)?))
+        Ok(FileContent::Profile(
+            Profile::from_chrome(&whole).map_err(content)?,
+        ))
     } else {
         lines::read(&whole[..]).map_err(content)
     }
 }
 
-/// What compressed files begin with.
+/// The first bytes of gzip files.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Whether this is all of a line, and not all of a file in Chrome's format, which some programs write on one.
+/// Returns whether this is a line of JSON, and not a file in Chrome's format on one line.
 fn is_line(start: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Start {
@@ -152,7 +153,7 @@ fn is_line(start: &[u8]) -> bool {
     serde_json::from_slice(start).is_ok_and(|start: Start| start.events.is_none())
 }
 
-/// Whether a file is in Chrome's format: one object with a list of events, wherever that comes in it, or only the list.
+/// Returns whether a file is in Chrome's format: an object with a list of events anywhere in it, or only the list.
 fn is_chrome(whole: &[u8]) -> bool {
     let has = |key: &[u8]| whole.windows(key.len()).any(|part| part == key);
     whole.trim_ascii_start().starts_with(b"[") || has(b"\"displayTimeUnit\"") || has(b"\"traceEvents\"")

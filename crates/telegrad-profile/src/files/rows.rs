@@ -1,7 +1,7 @@
-//! Rows to draw events in.
+//! Rows in which viewers draw events.
 //!
-//! Viewers draw what a thread did in one row, each event within another or beside it. Calls that overlap, as those made
-//! without waiting do, need further rows.
+//! A viewer draws the events of a thread in one row, nested or one after the other. Events that overlap otherwise, such as
+//! asynchronous calls, need more rows.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -11,24 +11,24 @@ use rustc_hash::FxHashMap;
 use crate::profile::Profile;
 use telegrad_trace::Event;
 
-/// Rows in which an event is tried one after the other. Beyond them it gets one in which nothing goes on, so that
-/// thousands of calls at once do not take millions of looks.
-const TRIED: usize = 16;
+/// The number of rows that are searched for an event. Beyond them it gets an empty row, so that thousands of concurrent calls do
+/// not take millions of comparisons.
+const SEARCHED: usize = 16;
 
-/// For each event, in the order given, which row of its thread it goes to. The events are in the order of their starts.
-pub(crate) fn lanes<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<usize> {
+/// Returns the row of each event among those of its thread. The events must be sorted by start.
+pub(crate) fn assign_rows<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<usize> {
     let mut threads: FxHashMap<(u32, u64), Rows> = FxHashMap::default();
-    let place = |event: &Event| {
+    let assign = |event: &Event| {
         let rows = threads.entry((event.worker, event.thread)).or_default();
-        rows.place(event)
+        rows.assign(event)
     };
-    events.map(place).collect()
+    events.map(assign).collect()
 }
 
 impl Profile {
-    /// What a row is called: by the thread, and by its number where that has several.
-    pub(crate) fn row_name(&self, event: &Event, lane: usize) -> String {
-        let thread = self.find(event.worker).and_then(|worker| {
+    /// Returns the name of a row: that of the thread, with a number from the second row on.
+    pub(crate) fn row_name(&self, event: &Event, row: usize) -> String {
+        let thread = self.worker_trace(event.worker).and_then(|worker| {
             let at = worker
                 .threads
                 .partition_point(|(number, _)| *number < event.thread);
@@ -38,9 +38,9 @@ impl Profile {
                 .filter(|(number, _)| *number == event.thread)
         });
         let name = thread.map_or_else(|| format!("thread {}", event.thread), |(_, name)| name.clone());
-        match lane {
+        match row {
             0 => name,
-            lane => format!("{name} ({})", lane + 1),
+            row => format!("{name} ({})", row + 1),
         }
     }
 }
@@ -49,27 +49,27 @@ impl Profile {
 #[derive(Default)]
 struct Rows {
     rows: Vec<Row>,
-    /// Where events are that others may be within.
-    of_span: FxHashMap<u64, usize>,
-    /// The rows after the first few in which something goes on, and until when.
+    /// The rows of events, by span.
+    by_span: FxHashMap<u64, usize>,
+    /// The rows beyond the searched ones that are in use, with the ends of their events.
     busy: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Those in which nothing does.
+    /// The empty rows among them.
     free: BTreeSet<usize>,
 }
 
 impl Rows {
-    fn place(&mut self, event: &Event) -> usize {
-        let with_parent = self.of_span.get(&event.parent).copied();
+    fn assign(&mut self, event: &Event) -> usize {
+        let with_parent = self.by_span.get(&event.parent).copied();
         let with_parent = with_parent.filter(|row| self.rows[*row].take_within(event));
-        let mut first = 0..self.rows.len().min(TRIED);
+        let mut first = 0..self.rows.len().min(SEARCHED);
         let row = with_parent
             .or_else(|| first.find(|row| self.rows[*row].take(event)))
             .unwrap_or_else(|| self.new_row(event));
-        self.of_span.insert(event.span, row);
+        self.by_span.insert(event.span, row);
         row
     }
 
-    /// One in which nothing goes on.
+    /// Takes an empty row.
     fn new_row(&mut self, event: &Event) -> usize {
         while let Some(Reverse((end, row))) = self.busy.peek().copied()
             && end <= event.start
@@ -82,19 +82,19 @@ impl Rows {
             self.rows.len() - 1
         });
         self.rows[row].take(event);
-        if row >= TRIED {
+        if row >= SEARCHED {
             self.busy.push(Reverse((event.end, row)));
         }
         row
     }
 }
 
-/// What goes on in a row: the ends of events, each within the one before.
+/// The open events of a row: their ends, each within the one before.
 #[derive(Default)]
 struct Row(Vec<u64>);
 
 impl Row {
-    /// Takes an event if it fits: after what has ended, or within all that goes on.
+    /// Takes an event if it fits: after all others, or within the open ones.
     fn take(&mut self, event: &Event) -> bool {
         self.take_within(event) || self.take_if_empty(event)
     }

@@ -1,31 +1,31 @@
-//! When something ran on a worker, and when all of it waited.
+//! When a worker was active, and when it was busy.
 
 use rustc_hash::FxHashMap;
 use telegrad_wire::Rank;
 
 use crate::index::Index;
-use crate::intervals::{Measured, union, without};
+use crate::intervals::{Coverage, union, without};
 use telegrad_trace::{Event, Kind};
 
-/// When something ran on a worker.
+/// The active and the busy time of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Something ran or waited.
-    pub(crate) active: Measured,
-    /// Something ran, and did not wait.
-    pub(crate) busy: Measured,
+    /// Events ran or waited.
+    pub(crate) active: Coverage,
+    /// At least one event ran without waiting.
+    pub(crate) busy: Coverage,
 }
 
-/// When something ran on each worker.
+/// Returns the activity of each worker.
 ///
-/// An event works whenever neither waiting nor another event is under it on its thread. So a wait is a pause of what it is under,
-/// and of nothing else: an async function that waits leaves its thread to others, which work there meanwhile. What had not begun
-/// when it waited had nothing to pause.
+/// An event is busy while no wait and no other event is under it on its thread. A wait thus pauses its parent and nothing else:
+/// an async function that waits leaves its thread to others, which are busy meanwhile. A wait before the start of its parent
+/// pauses nothing.
 pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank, Activity> {
     let mut found: FxHashMap<Rank, [Vec<(u64, u64)>; 2]> = FxHashMap::default();
-    // What happens during a call is another's, or recorded by itself.
+    // Calls are not activity: their work has events of its own, here or on the callee.
     let on_threads = events.iter().filter(|event| {
-        !matches!(event.kind, Kind::Call(_)) && !is_meeting(event, index) && !is_over(event, index)
+        !matches!(event.kind, Kind::Call(_)) && !is_meeting(event, index) && !is_shutdown_wait(event, index)
     });
     for event in on_threads {
         let [active, busy] = found.entry(event.worker).or_default();
@@ -37,7 +37,7 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
             });
         } else {
             active.push(whole);
-            // An async function goes on on whatever thread is free, and may be on another than it began on when it waits.
+            // An async function may wait on another thread than the one on which it began.
             let is_executed = event.as_execution().is_some();
             let is_part = |child: &&&Event| {
                 let is_here =
@@ -49,25 +49,29 @@ pub(crate) fn activities(events: &[Event], index: &Index<'_>) -> FxHashMap<Rank,
             busy.extend(without(whole, &parts));
         }
     }
-    let measured = found.into_iter().map(|(worker, [active, busy])| {
+    let activities = found.into_iter().map(|(worker, [active, busy])| {
         let activity = Activity {
-            active: Measured::new(active),
-            busy: Measured::new(busy),
+            active: Coverage::new(active),
+            busy: Coverage::new(busy),
         };
         (worker, activity)
     });
-    measured.collect()
+    activities.collect()
 }
 
-/// Whether workers meet in it, or wait there to be all.
+/// Returns whether an event is a member's part in a barrier or gather, or a wait in one.
 fn is_meeting(event: &Event, index: &Index<'_>) -> bool {
-    let meets = |event: &Event| event.as_execution().is_some_and(|execution| execution.is_gathering);
+    let meets = |event: &Event| {
+        event
+            .as_execution()
+            .is_some_and(|execution| execution.is_gathering)
+    };
     let waits = matches!(event.kind, Kind::Wait { .. });
     meets(event) || waits && index.parent(event).is_some_and(meets)
 }
 
-/// Whether an event is a wait in a graceful shutdown: its worker is idle.
-fn is_over(event: &Event, index: &Index<'_>) -> bool {
+/// Returns whether an event is a wait in a graceful shutdown: a worker in shutdown is idle.
+fn is_shutdown_wait(event: &Event, index: &Index<'_>) -> bool {
     let Kind::Wait { call } = event.kind else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! Events by name.
+//! Statistics of events by name.
 
 use std::fmt;
 
@@ -13,50 +13,50 @@ use crate::phases::{Phases, phases};
 use crate::profile::Profile;
 use telegrad_trace::Event;
 
-/// All events of one name on one worker.
+/// Statistics of the events of one name on one worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Average {
-    /// What was done, and on whose behalf: `rpc_sync#f(a -> b)#remote_op: g`.
+    /// The name, with the calls on whose behalf it ran: `rpc_sync#f(a -> b)#remote_op: g`.
     pub name: String,
-    /// Where.
+    /// The name of the worker.
     pub worker: String,
-    /// How often.
+    /// The number of events.
     pub calls: usize,
-    /// How often it did not go well.
+    /// The number of events that did not succeed.
     pub failed: usize,
-    /// All of it, in nanoseconds.
+    /// The sum of the durations, in nanoseconds.
     pub total: u64,
-    /// Without what it had others do, and what went on below it on its thread.
+    /// The sum without the events under them on the same thread, and for calls without their executions.
     pub self_time: u64,
-    /// Of the times that it took, in nanoseconds.
+    /// The mean duration, in nanoseconds.
     pub mean: u64,
-    /// Half of the times were no longer.
+    /// The median duration.
     pub p50: u64,
-    /// Of a hundred times, 99 were no longer.
+    /// The 99th percentile of the durations.
     pub p99: u64,
-    /// Bytes that went to and fro.
+    /// Bytes of requests and replies.
     pub bytes: u64,
-    /// Bytes of tensors that were made, or went to and fro.
+    /// Bytes of tensors produced or sent.
     pub tensor_bytes: u64,
-    /// For calls: where the time went, on average, of those whose executions are known.
+    /// For calls: the mean phases of those with known executions.
     pub phases: Option<Phases>,
-    /// How many those are.
+    /// The number of calls with known executions.
     pub executed: usize,
 }
 
-/// What to sort by; the largest first, names from A to Z.
+/// The column to sort by: numbers descending, names ascending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
     /// The name.
     Name,
-    /// How often.
+    /// The number of events.
     Calls,
-    /// All of the time.
+    /// The total duration.
     #[default]
     Total,
-    /// The time without what was done by others.
+    /// The self time.
     SelfTime,
-    /// The mean time.
+    /// The mean duration.
     Mean,
     /// The median.
     P50,
@@ -70,14 +70,14 @@ pub enum SortBy {
     Worker,
 }
 
-/// A table of events by name.
+/// Statistics by name and worker, which print as a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Averages(pub Vec<Average>);
 
 impl Profile {
-    /// The events by name and worker, those that took longest first.
+    /// Returns statistics of the events by name and worker, by descending total duration.
     ///
-    /// What was done on another worker has the call in front of its name that it was done for: `#remote_op: `.
+    /// The names of events that ran for a call on another worker start with that call and `#remote_op: `.
     pub fn key_averages(&self) -> Averages {
         #[derive(Default)]
         struct Group<'a> {
@@ -104,7 +104,7 @@ impl Profile {
             let executed: Vec<Phases> = executed.collect();
             Average {
                 name,
-                worker: self.worker(worker).to_owned(),
+                worker: self.worker_name(worker).to_owned(),
                 calls: times.len(),
                 failed: group.events.iter().filter(|event| !event.status.is_ok()).count(),
                 total,
@@ -122,7 +122,7 @@ impl Profile {
     }
 }
 
-/// The sum of what may come from anywhere, as large as it can be told.
+/// Adds numbers, saturating: files may have any.
 fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
@@ -132,16 +132,15 @@ fn bytes(event: &Event) -> u64 {
     call.map_or(0, |call| call.sent_bytes.saturating_add(call.received_bytes))
 }
 
-/// The time of an event without what it had done.
+/// Returns the duration of an event without that of its children.
 ///
-/// For what goes on on a thread, that is what went on below it there, waiting included. Calls that are under way do not: the thread does
-/// something else meanwhile, or waits for them. So the times of what happens on one thread add up to that of the whole.
-///
-/// For a call it is what others did for it, too.
+/// The children of an event on a thread are those on the same thread, waits included, so that the self times on one thread add
+/// up. Calls are not children: the thread does something else meanwhile, or waits for them. The children of a call include
+/// its execution.
 pub(crate) fn self_time(event: &Event, index: &Index<'_>) -> u64 {
     let is_call = event.as_call().is_some();
     let mut parts = Vec::new();
-    // What is done for a call, as encoding is, is done by whoever makes it. A call is looked into once, from where it was made.
+    // Events under a call, such as encoding, run on the caller's thread: they count once, for the event that made the call.
     let mut open = vec![event];
     while let Some(at) = open.pop() {
         for child in index.children(at.span) {
@@ -170,7 +169,7 @@ fn mean(all: &[Phases]) -> Option<Phases> {
 }
 
 impl Averages {
-    /// The same in another order.
+    /// Sorts the rows.
     #[must_use]
     pub fn sorted(mut self, by: SortBy) -> Self {
         let largest_first = |of: fn(&Average) -> u64| move |a: &Average, b: &Average| of(b).cmp(&of(a));
@@ -191,13 +190,13 @@ impl Averages {
         self
     }
 
-    /// The row of this name, on whichever worker it comes first.
+    /// Returns the first row with this name.
     pub fn get(&self, name: &str) -> Option<&Average> {
         self.0.iter().find(|average| average.name == name)
     }
 }
 
-/// A table, and for calls a second one of where their time went; 120 columns wide at most.
+/// Prints a table, and for calls a second one with their phases, at most 120 columns wide.
 impl fmt::Display for Averages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = [

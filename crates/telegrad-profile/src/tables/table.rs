@@ -1,4 +1,4 @@
-//! Tables for people, as wide as a terminal.
+//! Tables for terminals.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use super::names::FOR;
 use super::text::{WIDTH, fitting, width, wrapped};
 use telegrad_wire::printable;
 
-/// Most lines of a cell: a name that needs more is shortened in the middle.
-const LINES: usize = 4;
+/// The largest number of lines of a cell. Longer text is shortened in the middle.
+const MAX_LINES: usize = 4;
 
-/// Blanks before the lines of a cell that follow its first.
+/// Spaces before the lines of a cell after the first.
 const INDENT: usize = 2;
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// A table of texts at the left and numbers at the right, at most [`WIDTH`] wide.
+/// A table with text columns on the left and number columns on the right, at most [`WIDTH`] wide.
 ///
-/// Numbers are printed in full; a column of numbers without any is left out. Texts share the rest: what does not fit is
-/// wrapped, and shortened in the middle beyond [`LINES`].
+/// Numbers are never cut; empty number columns are omitted. Text columns share the rest: longer text is wrapped, and
+/// shortened in the middle beyond [`MAX_LINES`].
 pub(crate) struct Table {
     header: Vec<String>,
-    /// How many columns are texts.
+    /// The number of text columns.
     texts: usize,
     rows: Vec<Vec<String>>,
 }
@@ -35,13 +35,13 @@ impl Table {
         }
     }
 
-    /// Adds a row, whose texts may come from anywhere.
+    /// Adds a row. Texts may be untrusted.
     pub(crate) fn add<const T: usize, const N: usize>(&mut self, texts: [&str; T], numbers: [String; N]) {
         let texts = texts.map(|text| printable(text).into_owned());
         self.rows.push(texts.into_iter().chain(numbers).collect());
     }
 
-    /// The width of each column; 0 for one that is left out.
+    /// Returns the width of each column; 0 for an omitted one.
     fn widths(&self) -> Vec<usize> {
         let of_cells = |at: usize| {
             self.rows
@@ -61,19 +61,19 @@ impl Table {
             .filter(|width| **width > 0)
             .map(|width| width + GAP)
             .sum();
-        let room = WIDTH.saturating_sub(taken + GAP * (texts.len() - 1));
-        if texts.iter().sum::<usize>() > room {
-            // The first text is the one that tells rows apart.
+        let available = WIDTH.saturating_sub(taken + GAP * (texts.len() - 1));
+        if texts.iter().sum::<usize>() > available {
+            // The first column gets most, because it identifies the row.
             let (first, others) = texts.split_at_mut(1);
             others
                 .iter_mut()
-                .for_each(|width| *width = (*width).min(room / 3));
-            first[0] = room - others.iter().sum::<usize>();
+                .for_each(|width| *width = (*width).min(available / 3));
+            first[0] = available - others.iter().sum::<usize>();
         }
         widths
     }
 
-    /// Writes a row, of as many lines as its longest cell has.
+    /// Writes a row, with as many lines as its longest cell.
     fn write(&self, f: &mut fmt::Formatter<'_>, row: &[String], widths: &[usize]) -> fmt::Result {
         let lines = |(cell, width): (&String, &usize)| match *width {
             0 => Vec::new(),
@@ -99,18 +99,18 @@ impl Table {
     }
 }
 
-/// A cell in lines of this width.
+/// Breaks the text of a cell into lines.
 pub(crate) fn lines_of(cell: &str, limit: usize) -> Vec<String> {
     if width(cell) <= limit {
         return vec![cell.to_owned()];
     }
-    // Each call on the way to an event begins a line.
+    // Each call in a name starts a line.
     let parts = cell.replace(FOR, &format!("\n{:INDENT$}{FOR}", ""));
     let lines = parts.lines().flat_map(|part| wrapped(part, limit, INDENT));
     let mut lines: Vec<String> = lines.collect();
-    if lines.len() > LINES {
-        lines.drain(LINES / 2..lines.len() - LINES / 2);
-        let cut = &mut lines[LINES / 2 - 1];
+    if lines.len() > MAX_LINES {
+        lines.drain(MAX_LINES / 2..lines.len() - MAX_LINES / 2);
+        let cut = &mut lines[MAX_LINES / 2 - 1];
         *cut = fitting(cut, limit.saturating_sub(1)).to_owned() + "…";
     }
     lines
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_numbers_stand_in_columns() {
+    fn texts_and_numbers_are_aligned_in_columns() {
         let mut table = Table::new(&["name", "worker"], &["calls", "failed", "time"]);
         table.add(
             ["step", "trainer"],
             ["12".into(), String::new(), "1.50 ms".into()],
         );
         table.add(["f", "ps"], ["3".into(), String::new(), "9 s".into()]);
-        // Nothing has failed, so there is no column for it.
+        // The empty column `failed` is omitted.
         let expected = "\
 name  worker   calls     time
 ─────────────────────────────
@@ -154,7 +154,7 @@ f     ps           3      9 s
     }
 
     #[test]
-    fn long_names_take_several_lines_and_leave_the_numbers_whole() {
+    fn long_names_wrap_and_numbers_stay_whole() {
         let name = format!(
             "rpc_sync#{}f(a -> b){FOR}{}g",
             "module::".repeat(4),
@@ -168,13 +168,13 @@ f     ps           3      9 s
         assert!(widest(&text) <= WIDTH, "{text}");
         assert_eq!(text.matches("99.9 ms").count(), 8, "{text}");
         let lines: Vec<_> = text.lines().skip(2).collect();
-        assert_eq!(lines.len(), 2 * LINES, "{text}");
-        // Of a name that is cut, the beginning and the end are there.
+        assert_eq!(lines.len(), 2 * MAX_LINES, "{text}");
+        // A shortened name keeps its start and its end.
         assert!(lines[0].starts_with("rpc_sync#module::"), "{text}");
         assert!(
             lines[1].contains("f(a -> b)") && lines[2].trim_start().starts_with(FOR),
             "{text}"
         );
-        assert!(lines[LINES + 1].contains('…'), "{text}");
+        assert!(lines[MAX_LINES + 1].contains('…'), "{text}");
     }
 }

@@ -1,31 +1,31 @@
-//! Text for people.
+//! Text layout, and numbers with units.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Most columns of what is printed: as many as half of a large screen has.
+/// The width of all printed text: half of a large screen.
 pub(crate) const WIDTH: usize = 120;
 
-/// A text in lines that fit a terminal of 120 columns.
+/// Wraps a text to 120 columns.
 pub fn wrap(text: &str) -> String {
     wrapped(text, WIDTH, 0).join("\n")
 }
 
-/// Breaks a text into lines of at most this width, indented after the first. It is broken after blanks and between the
-/// parts of names where that is possible.
+/// Breaks a text into lines of at most `limit` columns, indented after the first: after spaces and between the parts of paths
+/// where possible.
 pub(crate) fn wrapped(text: &str, limit: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for mut piece in pieces(text) {
         loop {
-            let room = limit.saturating_sub(width(&line));
-            if width(piece.trim_end()) <= room {
+            let available = limit.saturating_sub(width(&line));
+            if width(piece.trim_end()) <= available {
                 line += piece;
                 break;
             }
-            // A piece of more than a line is broken anywhere.
+            // A piece longer than a line is broken anywhere.
             if line.trim().is_empty() {
                 let first = piece.chars().next().map_or(0, char::len_utf8);
-                let (head, rest) = piece.split_at(fitting(piece, room).len().max(first));
+                let (head, rest) = piece.split_at(fitting(piece, available).len().max(first));
                 line += head;
                 piece = rest;
             }
@@ -37,7 +37,7 @@ pub(crate) fn wrapped(text: &str, limit: usize, indent: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The parts of a text that stay in one line: words, the segments of a path, what is in parentheses.
+/// Splits a text into pieces that stay on one line: words, segments of paths, text in parentheses.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut depth) = (0, 0_usize);
@@ -58,7 +58,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// As much of the beginning of a text as fits.
+/// Returns the longest prefix of a text within `limit` columns.
 pub(crate) fn fitting(text: &str, limit: usize) -> &str {
     let mut taken = 0;
     let end = text.char_indices().find(|(_, char)| {
@@ -68,12 +68,12 @@ pub(crate) fn fitting(text: &str, limit: usize) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// How many columns of a terminal a text takes, at most.
+/// Returns the number of terminal columns of a text.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().filter_map(UnicodeWidthChar::width).sum()
 }
 
-/// Nanoseconds for people, to three digits.
+/// Formats nanoseconds with three digits.
 pub(crate) fn time(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
@@ -83,7 +83,7 @@ pub(crate) fn time(nanoseconds: u64) -> String {
     }
 }
 
-/// A number to three digits, if it has no more before the point. One that nothing takes that long for is rounded.
+/// Formats a number with three digits, or more before the point. Absurdly large ones are rounded.
 fn three_digits(value: f64) -> String {
     match value {
         ..9.995 => format!("{value:.2}"),
@@ -93,7 +93,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 pub(crate) fn size(bytes: u64) -> String {
     let value = bytes as f64;
     let of = |unit: f64, name: &str| match value / unit {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_broken_between_their_parts() {
+    fn texts_are_broken_between_pieces() {
         let lines = |text, limit| wrapped(text, limit, 0);
         assert_eq!(lines("", 5), [""; 0]);
         assert_eq!(lines("one two three", 8), ["one two", "three"]);
@@ -125,7 +125,7 @@ mod tests {
             ["rpc_sync#a::b::forward", "(client -> server)"]
         );
         assert_eq!(lines("a::bb::cccc", 6), ["a::", "bb::", "cccc"]);
-        // What has no parts is broken anywhere, and a character that is wider than all stands alone.
+        // Long pieces are broken anywhere; a character wider than the limit gets its own line.
         assert_eq!(lines("abcdefg hi", 3), ["abc", "def", "g", "hi"]);
         assert_eq!(lines("漢字漢", 5), ["漢字", "漢"]);
         assert_eq!(lines("漢字", 1), ["漢", "字"]);
@@ -136,12 +136,12 @@ mod tests {
         assert_eq!(
             wrapped("abc", 1, 3),
             ["a", "   b", "   c"],
-            "an indent of more than a line"
+            "an indent wider than the limit"
         );
     }
 
     #[test]
-    fn numbers_have_three_digits_and_never_need_more_than_eight_letters() {
+    fn numbers_have_three_digits_and_at_most_eight_characters() {
         for (nanoseconds, text) in [
             (0, "0.00 µs"),
             (1_234, "1.23 µs"),

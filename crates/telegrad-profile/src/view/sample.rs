@@ -1,4 +1,4 @@
-//! Which of many steps are looked at.
+//! A sample of many steps.
 
 use std::collections::BTreeMap;
 
@@ -6,60 +6,61 @@ use telegrad_wire::Rank;
 
 use telegrad_trace::Event;
 
-/// A step that is looked at, the `number`th of all `count` that its worker has of this name.
+/// A step of the sample: number `number` of the `count` steps of this name on its worker.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chosen<'a> {
+pub(super) struct SampledStep<'a> {
     pub(super) event: &'a Event,
     pub(super) number: usize,
     pub(super) count: usize,
 }
 
-/// Of steps by time, so many at most: from each worker, and of each name, as many as of the others, as far as there are. They are
-/// spread evenly over the whole, and the first, the last and the longest are among them.
-pub(super) fn spread(steps: Vec<&Event>, most: usize) -> Vec<Chosen<'_>> {
+/// Selects at most `limit` steps, in equal shares for each worker and name.
+///
+/// The steps of each group are spread evenly, and include the first, the last and the longest.
+pub(super) fn sample(steps: Vec<&Event>, limit: usize) -> Vec<SampledStep<'_>> {
     let mut groups: BTreeMap<(Rank, &str), Vec<&Event>> = BTreeMap::new();
     for step in steps {
         groups.entry((step.worker, &step.name)).or_default().push(step);
     }
     let mut groups: Vec<Vec<&Event>> = groups.into_values().collect();
-    // What the small ones leave is for the large ones.
+    // Small groups first: what they leave goes to larger ones.
     groups.sort_by_key(Vec::len);
-    let (mut room, mut left) = (most, groups.len());
-    let mut chosen = Vec::new();
+    let (mut available, mut groups_left) = (limit, groups.len());
+    let mut sampled = Vec::new();
     for group in groups {
         let count = group.len();
-        let places = places(&group, (room / left).min(count));
-        room -= places.len();
-        left -= 1;
-        chosen.extend(places.into_iter().map(|at| Chosen {
+        let indices = spread(&group, (available / groups_left).min(count));
+        available -= indices.len();
+        groups_left -= 1;
+        sampled.extend(indices.into_iter().map(|at| SampledStep {
             event: group[at],
             number: at + 1,
             count,
         }));
     }
-    chosen.sort_by_key(|step| (step.event.start, step.event.span));
-    chosen
+    sampled.sort_by_key(|step| (step.event.start, step.event.span));
+    sampled
 }
 
-/// So many places of a group, in order.
-fn places(group: &[&Event], room: usize) -> Vec<usize> {
+/// Returns `count` indices of a group, in order.
+fn spread(group: &[&Event], count: usize) -> Vec<usize> {
     let last = group.len() - 1;
-    // The first of those that took as long.
+    // The first of several equally long ones.
     let longest = (0..=last).rev().max_by_key(|at| group[*at].duration());
     let longest = longest.unwrap_or_default();
-    match room {
+    match count {
         0 => return Vec::new(),
         1 => return vec![longest],
         _ => (),
     }
-    let mut places: Vec<usize> = (0..room).map(|n| n * last / (room - 1)).collect();
-    if places.binary_search(&longest).is_err() {
-        // It takes the place of a neighbour that is at neither end, where there is one.
-        let next = places.partition_point(|at| *at < longest);
-        let place = next.min(room.saturating_sub(2)).max(1);
-        places[place] = longest;
+    let mut indices: Vec<usize> = (0..count).map(|n| n * last / (count - 1)).collect();
+    if indices.binary_search(&longest).is_err() {
+        // Replaces a neighbour, but not the first or the last one if there is another.
+        let next = indices.partition_point(|at| *at < longest);
+        let replaced = next.min(count.saturating_sub(2)).max(1);
+        indices[replaced] = longest;
     }
-    places
+    indices
 }
 
 #[cfg(test)]
@@ -84,14 +85,14 @@ mod tests {
         }
     }
 
-    fn numbers(steps: &[Event], most: usize) -> Vec<(Rank, usize, usize)> {
-        let chosen = spread(steps.iter().collect(), most);
-        let number = |step: Chosen<'_>| (step.event.worker, step.number, step.count);
+    fn numbers(steps: &[Event], limit: usize) -> Vec<(Rank, usize, usize)> {
+        let chosen = sample(steps.iter().collect(), limit);
+        let number = |step: SampledStep<'_>| (step.event.worker, step.number, step.count);
         chosen.into_iter().map(number).collect()
     }
 
     #[test]
-    fn the_first_the_last_and_the_longest_are_chosen_and_others_evenly() {
+    fn the_sample_is_even_and_has_the_first_the_last_and_the_longest_step() {
         for longest in 0..100 {
             let took = |n| if n == longest { 8 } else { 5 };
             let steps: Vec<Event> = (0..100).map(|n| step(n + 1, 0, n * 10, took(n))).collect();
@@ -112,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn all_workers_are_among_them_as_far_as_there_is_room() {
-        // In step with each other: whoever takes every so many finds the same few workers.
+    fn the_sample_has_steps_of_all_workers() {
+        // The workers alternate: taking every nth step would find a few workers only.
         let mut steps: Vec<Event> = (0..6400)
             .map(|n| {
                 step(
@@ -132,12 +133,12 @@ mod tests {
             assert!(own.len() >= 3, "{own:?}");
             assert!(own.contains(&(1, 100)) && own.contains(&(100, 100)), "{own:?}");
         }
-        // Those that have few leave room for the others.
+        // Small groups leave their share to others.
         steps.retain(|step| step.worker < 2 && (step.worker == 1 || step.span < 300));
         let found = numbers(&steps, 50);
         assert_eq!(found.iter().filter(|(rank, ..)| *rank == 0).count(), 5);
         assert_eq!(found.len(), 50);
-        // More than there is room for: one of each, for some.
+        // More groups than the limit: one step of some of them.
         let crowd: Vec<Event> = (0..600)
             .map(|n| step(n + 1, u32::try_from(n / 2).unwrap(), n, 1))
             .collect();

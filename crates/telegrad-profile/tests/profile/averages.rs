@@ -1,9 +1,9 @@
-//! Where the time of calls and threads went, by name.
+//! Averages: phases of calls, self times of threads.
 
 use super::*;
 
-/// What `a` and `b` have recorded.
-fn of(events: Vec<Event>) -> Profile {
+/// Assembles a profile of `a` and `b`.
+fn profile_of(events: Vec<Event>) -> Profile {
     let (a, b): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| event.worker == 0);
     let part = |events| Collected {
         events,
@@ -13,7 +13,7 @@ fn of(events: Vec<Event>) -> Profile {
     Profile::new(0, parts, Vec::new())
 }
 
-/// The phases of the call with the number 2, in microseconds.
+/// Returns the phases of the call with span 2, in microseconds.
 fn phases(profile: &Profile) -> [u64; 5] {
     let call = profile.events.iter().find(|event| event.span == 2).unwrap();
     let Phases {
@@ -29,21 +29,21 @@ fn phases(profile: &Profile) -> [u64; 5] {
 }
 
 #[test]
-fn the_phases_of_a_call_are_no_longer_than_the_call() {
-    // The answer of `remote` does not wait for the function.
-    let profile = of(vec![
+fn phases_add_up_to_at_most_the_call() {
+    // The reply of `remote` does not wait for the function.
+    let profile = profile_of(vec![
         event(2, 0, 0, call(1, (10, 100)), "Net::new", (5, 100)),
         event(3, 2, 1, execution(0, (40, 45)), "Net::new", (50, 10_000)),
     ]);
     assert_eq!(phases(&profile), [5, 30, 5, 0, 55]);
-    // Nobody waited for the answer of this one until it was there.
-    let profile = of(vec![
+    // This call timed out before its reply arrived.
+    let profile = profile_of(vec![
         event(2, 0, 0, call(1, (11, 0)), "f", (10, 600)),
         event(3, 2, 1, execution(0, (20, 0)), "f", (21, 900)),
     ]);
     assert_eq!(phases(&profile), [1, 9, 1, 579, 0]);
-    // Nor for this one to begin.
-    let profile = of(vec![
+    // This one timed out before its function began.
+    let profile = profile_of(vec![
         event(2, 0, 0, call(1, (11, 0)), "f", (10, 600)),
         event(3, 2, 1, execution(0, (20, 910)), "f", (700, 900)),
     ]);
@@ -51,8 +51,8 @@ fn the_phases_of_a_call_are_no_longer_than_the_call() {
 }
 
 #[test]
-fn phases_are_averaged_over_the_calls_that_were_executed() {
-    let profile = of(vec![
+fn phases_are_averaged_over_executed_calls() {
+    let profile = profile_of(vec![
         event(2, 0, 0, call(1, (11, 100)), "f", (10, 100)),
         event(3, 2, 1, execution(0, (20, 90)), "f", (25, 85)),
         event(4, 0, 0, call(1, (111, 0)), "f", (110, 120)),
@@ -66,7 +66,7 @@ fn phases_are_averaged_over_the_calls_that_were_executed() {
     assert!(row.contains(" 1 ") && !row.contains(" 3 "), "{row}");
 }
 
-/// Adds events that fill an event with others, one after the other or within each other, and calls that overlap with anything.
+/// Fills an event with nested and consecutive ones, and with calls that overlap anything.
 fn fill(events: &mut Vec<Event>, parent: u64, (start, end): (u64, u64), random: &mut fastrand::Rng) {
     let mut at = start;
     while at < end && random.u8(0..4) > 0 {
@@ -84,7 +84,7 @@ fn fill(events: &mut Vec<Event>, parent: u64, (start, end): (u64, u64), random: 
                     "call",
                     (from, ends),
                 ));
-                // What is done to make it, on this thread.
+                // Encoding of the call, on this thread.
                 fill(events, span, (from, to), random);
             }
             1 => events.push(event(span, parent, 0, Kind::Wait { call: 0 }, "wait", (from, to))),
@@ -98,20 +98,20 @@ fn fill(events: &mut Vec<Event>, parent: u64, (start, end): (u64, u64), random: 
 }
 
 #[test]
-fn what_each_did_itself_adds_up_to_all_that_the_thread_did() {
+fn self_times_of_a_thread_add_up() {
     let mut random = fastrand::Rng::with_seed(17);
     for _ in 0..200 {
         let mut events = vec![event(1, 0, 0, Kind::Scope, "root", (0, 1000))];
         fill(&mut events, 1, (0, 1000), &mut random);
-        let averages = of(events).key_averages();
+        let averages = profile_of(events).key_averages();
         let on_thread = averages.0.iter().filter(|row| !row.name.starts_with("rpc_sync"));
         assert_eq!(on_thread.map(|row| row.self_time).sum::<u64>(), 1_000_000);
     }
 }
 
 #[test]
-fn names_do_nothing_to_the_terminal() {
-    let mut profile = of(vec![
+fn control_characters_in_names_are_escaped() {
+    let mut profile = profile_of(vec![
         event(1, 0, 0, Kind::Scope, "\x1b[2Jx\ny", (0, 100)),
         event(2, 1, 0, call(1, (11, 90)), "\x1b]0;f\x07", (10, 90)),
         event(3, 2, 1, execution(0, (20, 80)), "\x1b]0;f\x07", (25, 75)),
@@ -123,7 +123,7 @@ fn names_do_nothing_to_the_terminal() {
     for text in [
         profile.key_averages().to_string(),
         step,
-        profile.doubts().concat(),
+        profile.clock_warnings().concat(),
     ] {
         let controls = text.chars().filter(|char| char.is_control() && *char != '\n');
         assert_eq!(controls.count(), 0, "{text:?}");
@@ -131,7 +131,7 @@ fn names_do_nothing_to_the_terminal() {
     }
 }
 
-/// A call that takes these times, and what it had done by `b`.
+/// A call, its execution on `b`, and the wait for it.
 fn called(span: u64, verb: &'static str, name: &'static str, (start, end): (u64, u64)) -> [Event; 3] {
     let mut kind = call(1, (start + 1, end - 1));
     if let Kind::Call(call) = &mut kind {
@@ -154,7 +154,7 @@ fn called(span: u64, verb: &'static str, name: &'static str, (start, end): (u64,
 }
 
 #[test]
-fn a_shutdown_can_be_left_out_with_all_that_belongs_to_it() {
+fn a_shutdown_can_be_removed() {
     let mut events = called(1, "rpc_sync", "f", (0, 100)).to_vec();
     events.extend(called(10, "shutdown", "telegrad::done", (200, 900)));
     events.push(event(20, 0, 0, Kind::Wait { call: 1 }, "wait for f", (5, 100)));
@@ -167,7 +167,7 @@ fn a_shutdown_can_be_left_out_with_all_that_belongs_to_it() {
         "wait for telegrad::done",
         (205, 900),
     ));
-    let all = of(events);
+    let all = profile_of(events);
     let kept = all.clone().without_shutdown();
     let spans: Vec<u64> = kept.events.iter().map(|event| event.span).collect();
     assert_eq!(spans, [1, 2, 3, 20]);
@@ -180,12 +180,12 @@ fn a_shutdown_can_be_left_out_with_all_that_belongs_to_it() {
 }
 
 #[test]
-fn what_is_printed_fits_a_terminal_of_120_columns() {
+fn printed_text_fits_120_columns() {
     let function: &'static str = Box::leak("a_module_of_many_letters::".repeat(6).into_boxed_str());
     let mut events: Vec<Event> = (0..20)
         .flat_map(|n| called(100 + 10 * n, "rpc_async", function, (n, u64::MAX / 10_000_000)))
         .collect();
-    // Calls within calls, deep enough to fill any line.
+    // Nested calls, with names longer than a line.
     for depth in 0..10 {
         let mut inner = called(1000 + 10 * depth, "rpc_sync", function, (5, 1_000_000));
         inner[0].parent = if depth == 0 {
@@ -203,7 +203,7 @@ fn what_is_printed_fits_a_terminal_of_120_columns() {
             (call.sent_bytes, call.received_bytes) = (u64::MAX / 4, u64::MAX / 4);
         }
     }
-    let mut profile = of(events);
+    let mut profile = profile_of(events);
     for worker in &mut profile.workers {
         worker.name = format!("{}{}", worker.name, "-with-a-long-name".repeat(7));
     }
@@ -219,7 +219,7 @@ fn what_is_printed_fits_a_terminal_of_120_columns() {
             line.chars().count()
         );
     }
-    // Each row has all of its numbers, in one line.
+    // Each row has all of its numbers on one line.
     let complete = averages.lines().filter(|line| line.contains(" PB"));
     assert!(complete.count() >= rows, "{averages}");
     assert!(

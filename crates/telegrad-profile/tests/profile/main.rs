@@ -1,9 +1,11 @@
-//! What can be seen in a profile, of events that are made by hand.
+//! Profiles of events made by hand.
 
 mod averages;
 mod files;
-mod held_up;
+mod merging;
 mod steps;
+mod view;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +13,7 @@ use serde_json::Value;
 use telegrad_profile::{Phases, Profile, SortBy};
 use telegrad_trace::{Call, Collected, Event, Execution, Kind, Status};
 
-/// An event on a worker, from one microsecond to another.
+/// Creates an event, with times in microseconds.
 fn event(
     span: u64,
     parent: u64,
@@ -59,7 +61,7 @@ fn execution(caller: u32, (arrived, replied): (u64, u64)) -> Kind {
     })
 }
 
-/// A step of 100 µs on `a`, of which it computes for 20, and waits for `b` for 60.
+/// A step of 100 µs on `a`, which computes for 20 µs and waits for `b` for 60 µs.
 fn events() -> Vec<Event> {
     let mut failed = event(6, 1, 0, call(1, (91, 0)), "g", (90, 95));
     failed.status = Status::TimedOut;
@@ -89,11 +91,11 @@ fn profile() -> Profile {
         (0, "a".to_owned(), part(a, 100)),
         (1, "b".to_owned(), part(b, 101)),
     ];
-    Profile::new(0, parts, vec![("c".into(), "it is gone".into())])
+    Profile::new(0, parts, vec![("c".into(), "it was lost".into())])
 }
 
 #[test]
-fn averages_are_named_after_the_calls_that_they_were_for() {
+fn names_start_with_the_calls_on_whose_behalf_events_ran() {
     let averages = profile().key_averages();
     let names: Vec<_> = averages.0.iter().map(|row| &*row.name).collect();
     assert_eq!(
@@ -114,9 +116,9 @@ fn averages_are_named_after_the_calls_that_they_were_for() {
         (f.calls, f.failed, f.total, f.mean, f.p99, f.bytes),
         (1, 0, 60_000, 60_000, 60_000, 150)
     );
-    // 35 µs of it were the execution, and 1 µs in which a tensor was noted.
+    // Without 35 µs of execution, and 1 µs of `autograd::send`.
     assert_eq!(f.self_time, 24_000);
-    // Of the step 55 were waiting, 2 for gradients, and the one in which the tensor was noted; not those in which a call was under way.
+    // Without 55 µs of waiting, 2 µs of receiving gradients, and 1 µs of `autograd::send`. Open calls do not count.
     assert_eq!(averages.get("step").unwrap().self_time, 42_000);
     let phases = f.phases.unwrap();
     let parts = [
@@ -142,7 +144,7 @@ fn averages_can_be_sorted_and_printed() {
     assert_eq!(first(SortBy::SelfTime), "wait for f");
     assert_eq!(first(SortBy::Bytes), "rpc_sync#f(a -> b)");
     assert_eq!(first(SortBy::P50), "step");
-    // Of two names, one often and for short, one seldom and mostly for short, on workers the other way round.
+    // One name is frequent and short, one rare and mostly short; their workers sort the other way round.
     let times = |name, worker, times: Vec<u64>| {
         let ends = times.into_iter().zip(1..);
         ends.map(move |(end, n)| {
@@ -192,7 +194,7 @@ fn averages_can_be_sorted_and_printed() {
 }
 
 #[test]
-fn percentiles_are_those_of_the_times() {
+fn percentiles_are_exact() {
     let events = (1..=200)
         .map(|n| event(n, 0, 0, Kind::Scope, "x", (0, n)))
         .collect();
@@ -207,7 +209,7 @@ fn percentiles_are_those_of_the_times() {
     assert_eq!(row.mean, 100_500);
 }
 
-/// The trace as a viewer reads it.
+/// Returns the entries of the profile in Chrome's format.
 fn chrome(profile: &Profile) -> Vec<Value> {
     let mut file = Vec::new();
     profile.write_chrome(&mut file).unwrap();
@@ -216,7 +218,7 @@ fn chrome(profile: &Profile) -> Vec<Value> {
 }
 
 #[test]
-fn a_trace_in_chromes_format_has_rows_slices_and_arrows() {
+fn chrome_files_have_rows_slices_and_arrows() {
     let entries = chrome(&profile());
     let of = |ph: &str| {
         entries
@@ -239,8 +241,8 @@ fn a_trace_in_chromes_format_has_rows_slices_and_arrows() {
         names.contains(&"a".into()) && names.contains(&"main".into()),
         "{names:?}"
     );
-    // One arrow for the call, one for what was linked. Perfetto knows them by numbers, and takes an end of one to be at the slice
-    // that began last in that row.
+    // One arrow for the call, one for the link. Perfetto identifies arrows by number, and binds each end to the slice that began
+    // last in that row.
     let (starts, ends) = (of("s"), of("f"));
     let at = |end: &Value| {
         let began = |slice: &&&Value| slice["ts"].as_f64() <= end["ts"].as_f64();
@@ -271,7 +273,7 @@ fn a_trace_in_chromes_format_has_rows_slices_and_arrows() {
 }
 
 #[test]
-fn slices_of_one_row_never_overlap_without_one_being_within_the_other() {
+fn slices_of_a_row_nest_or_are_disjoint() {
     let mut random = fastrand::Rng::with_seed(3);
     for (count, longest) in [(500, 200), (3000, 50), (3000, 5000)] {
         let events = (1..=count).map(|span| {
@@ -301,107 +303,32 @@ fn slices_of_one_row_never_overlap_without_one_being_within_the_other() {
                 }
             }
         }
-        let going_on = |at: u64| {
+        let open_at = |at: u64| {
             profile
                 .events
                 .iter()
                 .filter(move |e| e.start <= at && at < e.end)
                 .count()
         };
-        let most = profile.events.iter().map(|event| going_on(event.start)).max();
+        let most = profile.events.iter().map(|event| open_at(event.start)).max();
         assert!(rows.len() <= most.unwrap(), "{} rows", rows.len());
     }
 }
 
-/// What the page is told.
+/// Returns the data of the page.
 fn view(profile: &Profile) -> Value {
     serde_json::to_value(profile.view("p.json")).unwrap()
 }
 
 #[test]
-fn the_page_gets_rows_and_traffic() {
-    let view = view(&profile());
-    assert_eq!(view["title"], "p.json");
-    assert_eq!(view["workers"][0]["rows"], serde_json::json!(["main"]));
-    for column in view["events"].as_object().unwrap().values() {
-        assert_eq!(column.as_array().unwrap().len(), 8);
-    }
-    let traffic = serde_json::json!([
-        { "from": 0, "to": 1, "calls": 2, "bytes": 200 },
-        { "from": 1, "to": 0, "calls": 0, "bytes": 100 },
-    ]);
-    assert_eq!(view["traffic"], traffic);
-    assert_eq!(view["missing"], serde_json::json!([["c", "it is gone"]]));
-    assert_eq!(view["step"]["workers"][0]["waiting"], 55_000);
-    assert_eq!(view["averages"].as_array().unwrap().len(), 8);
-}
-
-#[test]
-fn the_page_can_put_every_event_together_again() {
-    let profile = profile();
-    let view = view(&profile);
-    let of = |column: &str, at: usize| &view["events"][column][at];
-    let text = |column: &str, at: usize| {
-        let number = of(column, at).as_u64().unwrap() as usize;
-        view["strings"][number].as_str().unwrap()
-    };
-    let averages = profile.key_averages();
-    let mut start = profile.events[0].start;
-    let mut links: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    for (at, event) in profile.events.iter().enumerate() {
-        start += of("start", at).as_u64().unwrap();
-        assert_eq!((start, of("took", at)), (event.start, &event.duration().into()));
-        assert_eq!(of("worker", at), event.worker);
-        assert_eq!(text("kind", at), event.kind.name());
-        assert_eq!(text("name", at), event.name);
-        assert_eq!(text("status", at), event.status.to_string());
-        assert_eq!(text("shapes", at), event.shapes.join(", "));
-        assert!(averages.get(text("key", at)).is_some());
-        assert_eq!(of("tensor_bytes", at), event.tensor_bytes);
-        let parent = of("parent", at).as_i64().unwrap();
-        let parent = usize::try_from(parent).map_or(0, |parent| profile.events[parent].span);
-        assert_eq!(parent, event.parent);
-        let peer = event.as_call().map(|call| call.callee);
-        let peer = peer.or_else(|| event.as_execution().map(|execution| execution.caller));
-        assert_eq!(of("peer", at).as_i64().unwrap(), peer.map_or(-1, i64::from));
-        let bytes = event.as_call().map(|call| call.sent_bytes + call.received_bytes);
-        assert_eq!(of("bytes", at), bytes.unwrap_or(0));
-        let link = of("link", at).as_u64().unwrap();
-        assert_eq!(link == 0, event.link == 0);
-        links.entry(link).or_default().insert(event.link);
-    }
-    assert!(
-        links.len() > 1 && links.values().all(|linked| linked.len() == 1),
-        "{links:?}"
-    );
-    let f = averages.get("rpc_sync#f(a -> b)").unwrap().phases.unwrap();
-    let expected = serde_json::json!({
-        "event": [profile.events.iter().position(|event| event.as_call().is_some()).unwrap()],
-        "encode": [f.encode], "wire": [f.wire], "queue": [f.queue], "execute": [f.execute], "reply": [f.reply],
-    });
-    assert_eq!(view["phases"], expected);
-}
-
-#[test]
-fn what_an_event_is_part_of_may_not_be_recorded() {
-    let scope = |span, parent| event(span, parent, 0, Kind::Scope, "x", (span, span + 1));
-    let collected = Collected {
-        events: vec![scope(1, 0), scope(2, 9), scope(3, 1)],
-        ..Collected::default()
-    };
-    let profile = Profile::new(0, vec![(0, "a".into(), collected)], Vec::new());
-    assert_eq!(view(&profile)["events"]["parent"], serde_json::json!([-1, -2, 0]));
-}
-
-#[test]
-fn events_that_make_no_sense_do_no_harm() {
+fn invalid_events_are_repaired() {
     let scope = |span, parent, times| event(span, parent, 0, Kind::Scope, "x", times);
     let events = vec![
         scope(1, 1, (0, 10)),
         scope(2, 3, (1, 9)),
         scope(3, 2, (2, 8)),
         scope(4, 3, (3, 7)),
-        // It ends before it begins, and is under something that is not there.
+        // Ends before it begins, and has an unknown parent.
         scope(5, 99, (8, 4)),
     ];
     let collected = Collected {

@@ -1,4 +1,4 @@
-//! Where the time of steps went, whatever the events say (S45).
+//! Steps: usage and critical paths, also of untrusted events (S58).
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use telegrad_profile::Step;
 
 use super::*;
 
-/// A profile of workers `a`, `b` and so on.
-pub(crate) fn of(events: Vec<Event>) -> Profile {
+/// Assembles a profile of workers `a`, `b` and so on.
+pub(crate) fn profile_of(events: Vec<Event>) -> Profile {
     let mut workers: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
     for event in events {
         workers.entry(event.worker).or_default().push(event);
@@ -23,7 +23,7 @@ pub(crate) fn of(events: Vec<Event>) -> Profile {
     Profile::new(0, parts.collect(), Vec::new())
 }
 
-/// The path in microseconds, after it has been seen to that it is whole.
+/// Returns the path in microseconds, after checking that it has no gaps.
 #[track_caller]
 pub(crate) fn path(step: &Step) -> Vec<(u64, u64, u64)> {
     let segments = &step.critical_path;
@@ -36,14 +36,14 @@ pub(crate) fn path(step: &Step) -> Vec<(u64, u64, u64)> {
         at = segment.end;
     }
     assert_eq!(at, step.end);
-    let pieces = segments
+    let in_micros = segments
         .iter()
-        .map(|piece| (piece.span, piece.start / 1000, piece.end / 1000));
-    pieces.collect()
+        .map(|segment| (segment.span, segment.start / 1000, segment.end / 1000));
+    in_micros.collect()
 }
 
 #[test]
-fn a_step_shows_who_waited_and_what_took_the_time() {
+fn a_step_has_usages_and_a_critical_path() {
     let step = profile().step().unwrap();
     assert_eq!((step.name.as_str(), step.duration()), ("step", 100_000));
     let [a, b] = &step.workers[..] else {
@@ -53,7 +53,7 @@ fn a_step_shows_who_waited_and_what_took_the_time() {
     assert_eq!((b.busy, b.waiting, b.idle), (35_000, 0, 65_000));
     assert!((step.bubble_ratio() - 0.6).abs() < 1e-9);
     assert_eq!(step.most_waiting().unwrap().worker, "a");
-    // Without gaps, from the start to the end.
+    // The path has no gaps.
     assert_eq!(step.critical_path.first().unwrap().start, 0);
     assert_eq!(step.critical_path.last().unwrap().end, 100_000);
     for pair in step.critical_path.windows(2) {
@@ -68,9 +68,9 @@ fn a_step_shows_who_waited_and_what_took_the_time() {
     };
     assert_eq!(of("rpc_sync#f(a -> b)#remote_op: matmul"), Some(20_000));
     assert_eq!(of("rpc_sync#f(a -> b)#remote_op: f"), Some(15_000));
-    // 4 before it got there (one microsecond of which was for noting a tensor), 10 on the way there and in the queue, 10 back.
+    // 4 µs before the request left, without 1 µs of `autograd::send`; 10 µs on the wire and in the queue; 10 µs for the reply.
     assert_eq!(of("rpc_sync#f(a -> b)"), Some(24_000));
-    // Until its request had left: nobody waited for it.
+    // Until its request had left: no wait followed.
     assert_eq!(of("rpc_sync#g(a -> b)"), Some(1_000));
     assert_eq!(critical.iter().map(|(_, _, time)| time).sum::<u64>(), 100_000);
     let text = step.to_string();
@@ -81,7 +81,7 @@ fn a_step_shows_who_waited_and_what_took_the_time() {
 }
 
 #[test]
-fn steps_are_found_by_name_and_not_within_each_other() {
+fn steps_are_the_outermost_events_of_a_name() {
     let profile = profile();
     assert_eq!(profile.steps("f").len(), 1, "the execution is within the call");
     assert!(profile.steps("nothing").is_empty());
@@ -89,7 +89,7 @@ fn steps_are_found_by_name_and_not_within_each_other() {
 }
 
 #[test]
-fn what_is_within_no_event_is_one_step_all_the_same() {
+fn a_profile_without_root_event_is_one_step() {
     let mut profile = profile();
     profile.events.retain(|event| event.span != 1);
     let step = profile.step().unwrap();
@@ -98,11 +98,11 @@ fn what_is_within_no_event_is_one_step_all_the_same() {
         ("everything", 20_000, 95_000)
     );
     assert_eq!(step.critical_path.last().unwrap().end, 95_000);
-    // Where nothing is recorded, that is so on no worker.
+    // Gaps belong to no worker.
     let gaps: Vec<_> = step
         .critical_path
         .iter()
-        .filter(|piece| piece.span == 0)
+        .filter(|segment| segment.span == 0)
         .collect();
     assert!(!gaps.is_empty());
     for gap in gaps {
@@ -112,8 +112,8 @@ fn what_is_within_no_event_is_one_step_all_the_same() {
 }
 
 #[test]
-fn what_waits_without_a_thread_does_not_hold_up_others_on_it() {
-    let profile = of(vec![
+fn an_async_wait_leaves_its_thread_to_others() {
+    let profile = profile_of(vec![
         event(1, 0, 0, execution(1, (0, 0)), "async", (10, 90)),
         event(2, 1, 0, Kind::Wait { call: 0 }, "wait in async", (20, 80)),
         event(3, 0, 0, execution(1, (0, 0)), "other", (30, 60)),
@@ -124,7 +124,7 @@ fn what_waits_without_a_thread_does_not_hold_up_others_on_it() {
 }
 
 #[test]
-fn a_thread_that_waits_is_not_busy_with_what_the_wait_is_within() {
+fn a_wait_pauses_its_parent() {
     let elsewhere = |event: Event| Event { thread: 7, ..event };
     let mut events = vec![
         event(1, 0, 0, Kind::Scope, "outer", (0, 100)),
@@ -132,11 +132,11 @@ fn a_thread_that_waits_is_not_busy_with_what_the_wait_is_within() {
         event(3, 2, 0, Kind::Wait { call: 0 }, "wait", (20, 50)),
     ];
     let usage = |events: &[Event]| {
-        let usage = of(events.to_vec()).step().unwrap().workers.remove(0);
+        let usage = profile_of(events.to_vec()).step().unwrap().workers.remove(0);
         (usage.busy / 1000, usage.waiting / 1000)
     };
     assert_eq!(usage(&events), (70, 30));
-    // What another thread does for it goes on meanwhile, and its waiting is not that of the first.
+    // Work for the same event on another thread continues, and the waits of that thread are its own.
     events.push(elsewhere(event(4, 1, 0, Kind::Scope, "helper", (30, 80))));
     assert_eq!(usage(&events), (90, 10));
     events.push(elsewhere(event(
@@ -148,13 +148,13 @@ fn a_thread_that_waits_is_not_busy_with_what_the_wait_is_within() {
         (35, 75),
     )));
     assert_eq!(usage(&events), (75, 25));
-    // A thread that is within nothing, and waits, waits.
+    // A wait without a parent counts as waiting.
     assert_eq!(usage(&events[2..3]), (0, 30));
 }
 
 #[test]
-fn the_path_goes_over_to_a_call_where_that_is_waited_for() {
-    let profile = of(vec![
+fn the_path_moves_from_a_wait_to_the_call() {
+    let profile = profile_of(vec![
         event(1, 0, 0, Kind::Scope, "step", (0, 100)),
         event(2, 1, 0, Kind::Scope, "send", (0, 20)),
         event(3, 2, 0, call(1, (6, 50)), "f", (5, 50)),
@@ -179,7 +179,7 @@ fn the_path_goes_over_to_a_call_where_that_is_waited_for() {
             (1, 99, 100)
         ]
     );
-    // A step in which a call is waited for that was made before it has no more of it than was within the step.
+    // A step that waits for an earlier call contains only the part of the call within the step.
     let collect = &profile.steps("collect")[0];
     assert_eq!(
         path(collect),
@@ -188,9 +188,9 @@ fn the_path_goes_over_to_a_call_where_that_is_waited_for() {
 }
 
 #[test]
-fn a_step_goes_on_where_a_path_from_elsewhere_begins() {
-    // The call was made by a thread that is not within the step, while that went on.
-    let profile = of(vec![
+fn a_path_that_leaves_the_step_continues_at_the_step() {
+    // A thread outside of the step made the call meanwhile.
+    let profile = profile_of(vec![
         event(1, 0, 0, Kind::Scope, "epoch", (0, 200)),
         event(2, 1, 0, Kind::Scope, "step", (100, 200)),
         event(3, 2, 0, Kind::Operator, "matmul", (110, 120)),
@@ -200,7 +200,7 @@ fn a_step_goes_on_where_a_path_from_elsewhere_begins() {
         event(7, 1, 0, call(1, (136, 190)), "g", (131, 190)),
         event(8, 2, 0, Kind::Wait { call: 7 }, "wait for g", (185, 190)),
     ]);
-    // `g` was made by the epoch, of which the step is the part that counts.
+    // `g` was made by the epoch, an ancestor of the step.
     assert_eq!(
         path(&profile.steps("step")[0]),
         [
@@ -227,12 +227,12 @@ fn a_step_goes_on_where_a_path_from_elsewhere_begins() {
 }
 
 #[test]
-fn whatever_events_say_steps_are_whole_and_found() {
+fn random_events_have_complete_steps() {
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..300 {
         let count = random.u64(1..60);
         let events = (1..=count).map(|_| {
-            // Numbers may be there twice or not at all, causes and waits lead anywhere, and times are far beyond any sense.
+            // Spans may be missing or duplicate, parents and waits refer to anything, and times are arbitrary.
             let [span, parent, other] = [(); 3].map(|()| random.u64(0..count + 2));
             let start = random.u64(0..100);
             let times = (start, random.u64(start.saturating_sub(3)..120));
@@ -268,7 +268,7 @@ fn whatever_events_say_steps_are_whole_and_found() {
             }
             event
         });
-        let profile = of(events.collect());
+        let profile = profile_of(events.collect());
         let whole = profile.step().unwrap();
         let steps = profile.steps("x");
         assert!(!steps.is_empty(), "round {round}");
@@ -297,8 +297,8 @@ fn whatever_events_say_steps_are_whole_and_found() {
 }
 
 #[test]
-fn a_wait_for_the_call_that_it_is_within_leads_nowhere() {
-    let profile = of(vec![
+fn a_wait_for_its_own_ancestor_does_not_loop() {
+    let profile = profile_of(vec![
         event(1, 0, 0, call(1, (0, 10)), "f", (0, 10)),
         event(2, 1, 1, execution(0, (0, 10)), "f", (0, 10)),
         event(3, 2, 1, Kind::Wait { call: 1 }, "wait for f", (0, 10)),
@@ -307,10 +307,10 @@ fn a_wait_for_the_call_that_it_is_within_leads_nowhere() {
 }
 
 #[test]
-fn events_may_be_nested_deeper_than_a_stack_is() {
+fn events_may_be_nested_deeper_than_the_stack() {
     let depth = 100_000;
     let nested = (1..=depth).map(|n| event(n, n - 1, 0, Kind::Scope, "x", (n, 3 * depth - n)));
-    let profile = of(nested.collect());
+    let profile = profile_of(nested.collect());
     let step = profile.step().unwrap();
     assert_eq!(path(&step).len() as u64, 2 * depth - 1);
     assert_eq!(profile.steps("x").len(), 1);
@@ -319,7 +319,7 @@ fn events_may_be_nested_deeper_than_a_stack_is() {
         view(&profile)["events"]["start"].as_array().unwrap().len() as u64,
         depth
     );
-    // Names have the calls that led to them, but not thousands.
+    // Names contain the last nested calls only.
     let nested = (1..=5_000_u64).map(|n| {
         let kind = match n % 2 {
             1 => call(1, (n, 0)),
@@ -327,7 +327,7 @@ fn events_may_be_nested_deeper_than_a_stack_is() {
         };
         event(n, n - 1, 0, kind, "f", (n, 100_000 - n))
     });
-    let profile = of(nested.collect());
+    let profile = profile_of(nested.collect());
     assert_eq!(view(&profile)["events"]["start"].as_array().unwrap().len(), 5_000);
     let averages = profile.key_averages();
     let longest = averages.0.iter().map(|row| row.name.len()).max();
@@ -338,7 +338,7 @@ fn events_may_be_nested_deeper_than_a_stack_is() {
 }
 
 #[test]
-fn many_steps_are_found_in_the_time_that_one_takes() {
+fn thousands_of_steps_take_seconds() {
     let (count, workers) = (2000, 4);
     let mut events = Vec::new();
     for step in 0..count {
@@ -357,10 +357,10 @@ fn many_steps_are_found_in_the_time_that_one_takes() {
             events.push(event(number + n, number, worker, Kind::Operator, "op", times));
         }
     }
-    let profile = of(events);
+    let profile = profile_of(events);
     let begun = Instant::now();
     let steps = profile.steps("train step");
-    // Looking through all events for each would take minutes.
+    // Visiting all events for each step would take minutes.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     assert_eq!(steps.len() as u64, count);
     assert!(
@@ -371,13 +371,13 @@ fn many_steps_are_found_in_the_time_that_one_takes() {
 }
 
 #[test]
-fn workers_whose_events_are_not_known_do_not_count_as_idle() {
+fn workers_without_known_events_do_not_count_as_idle() {
     let (a, _): (Vec<_>, Vec<_>) = events().into_iter().partition(|event| event.worker == 0);
     let part = |events| Collected {
         events,
         ..Collected::default()
     };
-    // `b` was lost, `c` took part and had nothing to do.
+    // `b` was lost, `c` took part without events.
     let parts = vec![
         (0, "a".to_owned(), part(a.clone())),
         (1, "b".to_owned(), part(Vec::new())),
@@ -391,14 +391,14 @@ fn workers_whose_events_are_not_known_do_not_count_as_idle() {
     };
     assert_eq!(names(&profile), ("ac".to_owned(), 1.0 - 0.45 / 2.0));
     assert_eq!(
-        profile.worker(1),
+        profile.worker_name(1),
         "b",
         "it is named all the same: {:?}",
         profile.workers
     );
-    // Nor does one that is named and has never been asked.
+    // Workers that are only named do not count either.
     let mut alone = Profile::new(0, vec![(0, "a".to_owned(), part(a))], Vec::new());
-    alone.know([(0, "a".to_owned()), (1, "b".to_owned()), (2, "c".to_owned())]);
+    alone.add_named_workers([(0, "a".to_owned()), (1, "b".to_owned()), (2, "c".to_owned())]);
     let known: Vec<_> = alone
         .workers
         .iter()
@@ -410,80 +410,4 @@ fn workers_whose_events_are_not_known_do_not_count_as_idle() {
     assert_eq!(view["workers"][1]["known"], false);
     assert_eq!(view["workers"][2]["known"], true);
     assert_eq!(view["workers"][0]["dropped"], 0);
-}
-
-#[test]
-fn the_page_gets_the_steps_of_a_training_loop() {
-    let mut events = vec![event(1, 0, 0, Kind::Scope, "profile", (0, 1000))];
-    for n in 0..3 {
-        let start = 100 + n * 300;
-        let span = 10 + n * 10;
-        events.extend([
-            event(span, 1, 0, Kind::Scope, "train step", (start, start + 200)),
-            event(span + 1, span, 0, Kind::Scope, "forward", (start, start + 50)),
-            event(
-                span + 2,
-                span,
-                0,
-                Kind::Scope,
-                "forward",
-                (start + 50, start + 90),
-            ),
-            event(span + 3, 1, 0, Kind::Operator, "log", (start + 200, start + 210)),
-        ]);
-    }
-    let view = super::view(&of(events));
-    let steps = view["steps"].as_array().unwrap();
-    let found: Vec<_> = steps
-        .iter()
-        .map(|step| {
-            (
-                &step["name"],
-                &step["event"],
-                &step["start"],
-                &step["duration"],
-                &step["worker"],
-            )
-        })
-        .collect();
-    let expected = [(1, 100_000), (5, 400_000), (9, 700_000)].map(|(number, start)| {
-        [
-            "train step".into(),
-            number.into(),
-            start.into(),
-            200_000.into(),
-            "a".into(),
-        ]
-    });
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|[a, b, c, d, e]: &[Value; 5]| (a, b, c, d, e))
-        .collect();
-    assert_eq!(found, expected);
-    // Two forwards, and what the step did besides.
-    let critical = serde_json::json!({ "event": [2, 3, 1], "took": [50_000, 40_000, 110_000] });
-    assert_eq!(steps[0]["critical"], critical);
-    assert_eq!(view["step"]["critical"]["event"][0], 0);
-    assert_eq!(view["step"]["name"], "profile");
-    // What is within no event is part of none.
-    let apart = of(vec![
-        event(1, 0, 0, Kind::Scope, "x", (0, 10)),
-        event(2, 0, 0, Kind::Operator, "y", (20, 30)),
-    ]);
-    let view = super::view(&apart);
-    let critical = serde_json::json!({ "event": [0, -1, 1], "took": [10_000, 10_000, 10_000] });
-    assert_eq!(view["step"]["critical"], critical);
-    assert_eq!(view["steps"], serde_json::json!([]));
-}
-
-#[test]
-fn the_page_gets_no_more_steps_than_anybody_looks_at() {
-    let events = (1..=500).map(|n| event(n, 0, 0, Kind::Scope, "train step", (n * 10, n * 10 + 5)));
-    let view = view(&of(events.collect()));
-    let steps = view["steps"].as_array().unwrap();
-    assert_eq!((steps.len(), &view["all_steps"]), (200, &500.into()));
-    // They say which they are, from the first to the last.
-    for (step, number) in [(&steps[0], 1), (&steps[199], 500)] {
-        assert_eq!((&step["number"], &step["count"]), (&number.into(), &500.into()));
-    }
 }

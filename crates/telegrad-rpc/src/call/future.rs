@@ -129,17 +129,17 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
         // What it calls belongs to the context, and to the profile, that it was given in.
         let scope = layer::scope();
         let at = worker.recorder.here();
-        let span = at.map(|at| Span::ahead(&worker.recorder, at, "then", Kind::Scope, Cause::here()));
+        let span = at.map(|at| Span::pending(&worker.recorder, at, "then", Kind::Scope, Cause::capture()));
         let number = span.as_ref().map_or(0, |span| span.position().span);
         let since = span.as_ref().map_or(0, Span::now);
         let task = Box::new(move || {
             let entered = match &span {
                 Some(span) => {
                     span.start();
-                    span.waited(since, source);
+                    span.record_wait(since, source);
                     span.enter()
                 }
-                None => telegrad_trace::outside(|| Some(target.worker.recorder.clone())),
+                None => telegrad_trace::assign(|| Some(target.worker.recorder.clone())),
             };
             let result = self.take().unwrap_or(Err(Error::ShutDown));
             let value = layer::in_scope(scope, || guarded(f, result));

@@ -118,7 +118,7 @@ impl<'a> Asking<'a> {
             let is_time = last || Instant::now() < deadline;
             for (rank, answer) in answers {
                 match answer {
-                    Ok(told) if told.given_up => {
+                    Ok(told) if told.evicted => {
                         self.missing.insert(rank, GIVEN_UP.into());
                         self.ended.insert(rank);
                     }
@@ -197,7 +197,7 @@ impl<'a> Asking<'a> {
         let limit = deadline.saturating_duration_since(Instant::now()).max(LEAST);
         // For people: it is part of what is said of those that do not answer.
         let limit = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        let over_before = recorder.over_before(self.trace);
+        let over_before = recorder.oldest_open_before(self.trace);
         let world = self.world.within(limit);
         let asked = world.rpc_async(rank, collect, (self.trace, told, last, over_before));
         Ok(Asked::There(asked?))

@@ -1,4 +1,4 @@
-//! What becomes of profiles when workers are gone (S42).
+//! What becomes of profiles when workers are gone (S54).
 //!
 //! A worker hears of the end of a profile from the one that took it. When that one is gone, those who had a connection with
 //! it notice, and tell whom they have called on its behalf, who tell whom they have called. When it is one on the way that is gone,
@@ -24,8 +24,8 @@ const TIMES: u32 = 3;
 
 /// A worker is gone.
 pub(crate) fn lost(worker: &Arc<Worker>, gone: Rank) {
-    let over = worker.recorder.gone(gone);
-    let doubtful = worker.recorder.of_others();
+    let over = worker.recorder.forget_traces_of(gone);
+    let doubtful = worker.recorder.remote_traces();
     if over.is_empty() && doubtful.is_empty() {
         return;
     }

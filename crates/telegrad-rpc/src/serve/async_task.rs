@@ -68,7 +68,7 @@ impl AsyncTask {
         if let Some(span) = &self.context.span
             && let since @ 1.. = self.asleep_since.swap(0, SeqCst)
         {
-            span.waited(since, self.woken_by.swap(0, SeqCst));
+            span.record_wait(since, self.woken_by.swap(0, SeqCst));
         }
         let waker = Waker::from(self.clone());
         let result = loop {
@@ -114,7 +114,7 @@ impl Wake for AsyncTask {
             State::Asleep(future, destination) => {
                 *state = State::Scheduled(future, destination);
                 if let Some(span) = &self.context.span {
-                    self.woken_by.store(span.here(), SeqCst);
+                    self.woken_by.store(span.current_span(), SeqCst);
                 }
                 drop(state);
                 let task = self.clone();

@@ -229,7 +229,7 @@ fn a_peer_without_signatures_is_called_by_name_and_a_wrong_result_is_an_error() 
     let half = HalfWorld::new(vec![listener.address().clone()]);
     assert_eq!(half.world.rpc_sync("w1", add, (1, 1)).unwrap(), 4);
     let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
-    let text = "the result of `foreign::name` from worker `w1` cannot be read: expected a string, found an unsigned integer";
+    let text = "cannot read the result of `foreign::name` from worker `w1`: expected a string, found an unsigned integer";
     assert_eq!(error.to_string(), text);
 }
 
@@ -295,10 +295,7 @@ fn a_silent_server_in_place_of_a_worker_costs_no_more_than_the_time_limit() {
     let started = Instant::now();
     let limited = half.world.with_timeout(Duration::from_millis(200));
     let text = limited.rpc_sync("w1", name, ()).unwrap_err().to_string();
-    assert!(
-        text.contains("nothing but 0 bytes came within the time limit of the handshake"),
-        "{text}"
-    );
+    assert!(text.contains("the handshake timed out after 0 bytes"), "{text}");
     assert!(
         started.elapsed() < Duration::from_secs(5),
         "{:?}",

@@ -75,6 +75,6 @@ fn a_goodbye_is_the_reason_although_another_connection_ended_before() {
     }
     let error = value.to_here().unwrap_err();
     assert!(matches!(error, Error::OwnerLost { .. }), "{error:?}");
-    let end = "is gone, with its owner, worker `w1`: worker `w1` has left";
+    let end = "was lost with its owner, worker `w1`: worker `w1` has left";
     assert!(error.to_string().ends_with(end), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Profiles end on every worker, whatever happens to the workers that took part (S42, S45).
+//! Profiles end on every worker, whatever happens to the workers that took part (S45, S54).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Profiles of workers that are lost, stopped or busy, and over connections that break (S42).
+//! Profiles of workers that are lost, stopped or busy, and over connections that break (S54).
 
 use telegrad_rpc::ReferenceState;
 use telegrad_testkit::{break_connections, on_cluster, stop_process, wait_until};

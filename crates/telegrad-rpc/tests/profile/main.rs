@@ -498,7 +498,7 @@ fn recording_a_whole_world_writes_a_file_per_worker() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
         .run(|world| {
             if world.rank() == 0 {
                 record_function!("main");

@@ -78,8 +78,8 @@ fn record_whole_world(variable: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
-        .env(telegrad_trace::SHAPES, variable)
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
+        .env(telegrad_trace::SHAPES_ENV, variable)
         .run(|world| {
             if world.rank() == 0 {
                 world.rpc_sync(1, pass_on, (tensor(),)).unwrap();

@@ -1,4 +1,4 @@
-//! Time that a thread spends waiting is not busy time, whatever it waits for (S42).
+//! Time that a thread spends waiting is not busy time, whatever it waits for (S51).
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -187,7 +187,7 @@ fn a_worker_in_shutdown_is_idle() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
-        .env(telegrad_trace::FOLDER, &path.display().to_string())
+        .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
         .run(|world| {
             if world.rank() == 2 {
                 world.rpc_sync(1, leaf, (SUCCEED, 1)).unwrap();

@@ -146,7 +146,7 @@ fn assert_broken(error: &Error) {
     ) || matches!(remote, Some(RemoteErrorKind::NoValue | RemoteErrorKind::Failed));
     assert!(expected, "{error}");
     let text = error.to_string();
-    assert!(!text.contains("is gone, with its owner"), "{text}");
+    assert!(!text.contains("was lost with its owner"), "{text}");
     assert!(!text.contains("counts as gone"), "{text}");
 }
 

@@ -161,8 +161,8 @@ fn a_failed_method_appears_at_every_use_of_its_result(cluster: Cluster) {
 fn only_the_owner_has_local_access(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
-        let text = "the `references::Counter` that this reference refers to is on worker `w1`: \
-                    it can be used as a local value only there, not on `w0`";
+        let text = "the `references::Counter` of this reference is on worker `w1`, not here on `w0`: \
+                    get a copy with `to_here`, or call a function on it with `rpc_sync`";
         let error = counter.local_value().map(drop).unwrap_err();
         assert!(matches!(error, Error::NotOwner { .. }), "{error:?}");
         assert_eq!(error.to_string(), text);
@@ -192,7 +192,7 @@ fn a_reference_to_another_type_is_refused(cluster: Cluster) {
         assert_eq!(error.to_string(), format!("{start}{reason}"));
         let error = world.rpc_sync(1, disguise, ()).map(drop).unwrap_err();
         assert!(matches!(error, Error::Receive { .. }), "{error:?}");
-        let start = "the result of `references::errors::disguise` from worker `w1` cannot be read: ";
+        let start = "cannot read the result of `references::errors::disguise` from worker `w1`: ";
         assert_eq!(error.to_string(), format!("{start}{reason}"));
     });
 }
@@ -270,7 +270,8 @@ fn waiting_for_a_value_in_an_inline_function_is_an_error(cluster: Cluster) {
     on_rank_0(cluster.unix(), |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
         let text = "`references::errors::look_inline` failed on worker `w1`: \
-                    an inline function must not wait for other calls, nor a subscriber that is shown something";
+                    cannot wait here: inline functions and subscribers run on the thread that receives the reply. \
+                    Remove `inline` from the function, or make the call from another thread";
         let error = world.rpc_sync(1, look_inline, (slow.clone(),)).unwrap_err();
         assert_eq!(error.to_string(), text);
         let error = world.rpc_sync(1, fetch_inline, (slow.clone(),)).unwrap_err();
@@ -321,7 +322,7 @@ fn an_immediate_shutdown_fails_waits_for_values(cluster: Cluster) {
             let fetching = slow.to_here_async().unwrap();
             wait_until(&world, || world.debug_info().blocked == 1);
             world.shutdown_now();
-            let seen = "ShuttingDown: worker `w0` does not run `remote` any more";
+            let seen = "ShuttingDown: worker `w0` is shutting down and did not run `remote`";
             assert_eq!(board.read("seen"), seen);
             // To a pending call, the world that ended is a lost worker, also if the call was to itself.
             for (error, function) in [

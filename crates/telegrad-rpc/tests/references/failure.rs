@@ -91,8 +91,7 @@ fn the_references_of_a_killed_holder_are_released(cluster: Cluster) {
 #[track_caller]
 fn assert_owner_lost(error: &Error) {
     assert!(matches!(error, Error::OwnerLost { .. }), "{error:?}");
-    let start =
-        "the `references::Counter` that this reference refers to is gone, with its owner, worker `w1`: ";
+    let start = "the `references::Counter` of this reference was lost with its owner, worker `w1`: ";
     assert!(error.to_string().starts_with(start), "{error}");
 }
 
@@ -163,13 +162,13 @@ fn every_use_fails_at_once_after_the_death_of_the_owner(cluster: Cluster) {
         // A lost reference cannot be sent.
         let error = world.rpc_async(2, take, (counter.clone(),)).unwrap_err();
         let start = "cannot send the arguments of `references::failure::take` to worker `w2`: \
-                     a value of type `a reference` cannot be sent: the `references::Counter` that this \
-                     reference refers to is gone, with its owner, worker `w1`: ";
+                     a value of type `a reference` cannot be sent: the `references::Counter` of this \
+                     reference was lost with its owner, worker `w1`: ";
         assert!(error.to_string().starts_with(start), "{error}");
         // Uses fail in the same way on the worker that had received the reference.
         let error = world.rpc_sync(2, use_given, ()).unwrap_err();
         assert!(
-            error.to_string().contains("is gone, with its owner, worker `w1`"),
+            error.to_string().contains("was lost with its owner, worker `w1`"),
             "{error}"
         );
         assert_eq!(counter.owner_name(), "w1");
@@ -281,8 +280,8 @@ fn a_reference_is_lost_when_its_lender_dies_before_the_owner_knows_of_it(cluster
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         assert!(matches!(error, Error::ReferenceLost { .. }), "{error:?}");
-        let text = "worker `w1` no longer has the `references::Counter` that this reference refers to: \
-                    whoever handed the reference on was lost before the owner knew of it";
+        let text = "worker `w1` has freed the `references::Counter` of this reference: \
+                    the worker that passed the reference on was lost before the owner learnt of the new holder";
         assert_eq!(error.to_string(), text);
     });
 }
@@ -308,7 +307,7 @@ fn values_are_lost_when_their_owner_shuts_down(cluster: Cluster) {
                 // That call may have failed before the goodbye was processed.
                 wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
                 let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
-                let text = "the `references::Counter` that this reference refers to is gone, with its owner, \
+                let text = "the `references::Counter` of this reference was lost with its owner, \
                             worker `w1`: worker `w1` has dropped its world";
                 assert_eq!(error.to_string(), text);
                 drop(counter);

@@ -58,7 +58,7 @@ fn a_shutdown_can_fail_with_leaked_references(cluster: Cluster) {
             assert_eq!(leaks[0].holders[0].0.name, "w0");
             let one = "`i64` on `w1` (ready), held by `w0`";
             let text = format!(
-                "still referred to at the shutdown: {} and 2 more",
+                "references were left at the shutdown; drop them before: {} and 2 more",
                 [one; 8].join("; ")
             );
             assert_eq!(error.to_string(), text);

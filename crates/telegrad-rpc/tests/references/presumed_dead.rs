@@ -76,8 +76,7 @@ fn assert_lost_by_w0(world: &World, counter: &RRef<Counter>) {
     // In turn, w0 counts as lost here.
     wait_until(world, || world.references()[0].state == ReferenceState::Lost);
     let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
-    let start =
-        "the `references::Counter` that this reference refers to is gone, with its owner, worker `w0`: ";
+    let start = "the `references::Counter` of this reference was lost with its owner, worker `w0`: ";
     assert_refused(&error, start);
 }
 

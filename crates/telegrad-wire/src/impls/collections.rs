@@ -1,7 +1,6 @@
 //! Maps and sets.
 //!
-//! A key that comes twice is an error: to drop one of the two entries would change the value that
-//! was sent, and which of them wins differs between languages.
+//! Equal keys are an error: dropping an entry would change the value, and languages differ in which one they keep.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
@@ -94,7 +93,7 @@ fn encode_map<'a, K: Wire + 'a, V: Wire + 'a>(
     }
 }
 
-/// `insert` says whether the key was new.
+/// `insert` returns whether the key is new.
 fn decode_map<K: Wire, V: Wire>(
     len: usize,
     decoder: &mut Decoder<'_>,
@@ -106,7 +105,7 @@ fn decode_map<K: Wire, V: Wire>(
         if !insert(key, value) {
             return Err(WireError::mismatch(
                 "a map of distinct keys",
-                format!("a second one equal to key {i}"),
+                format!("a duplicate of key {i}"),
             ));
         }
     }
@@ -120,7 +119,7 @@ fn encode_set<'a, T: Wire + 'a>(len: usize, items: impl IntoIterator<Item = &'a 
     }
 }
 
-/// `insert` says whether the element was new.
+/// `insert` returns whether the element is new.
 fn decode_set<T: Wire>(
     len: usize,
     decoder: &mut Decoder<'_>,
@@ -129,7 +128,7 @@ fn decode_set<T: Wire>(
     for i in 0..len {
         let item = T::decode(decoder).map_err(|e| e.at(format!("element {i}")))?;
         if !insert(item) {
-            let found = format!("a second one equal to element {i}");
+            let found = format!("a duplicate of element {i}");
             return Err(WireError::mismatch("a set of distinct elements", found));
         }
     }

@@ -1,4 +1,4 @@
-//! Addresses, as text: that is how people read them in a trace and write them in other languages.
+//! Addresses, encoded as text: readable in traces and easy to write in other languages.
 
 use std::net::{IpAddr, SocketAddr};
 

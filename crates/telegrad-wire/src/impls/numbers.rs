@@ -14,7 +14,7 @@ impl Wire for bool {
     }
 }
 
-/// Reads an integer of any width and checks that it fits `T`, whose name and range the error shows.
+/// Reads an integer of any width that fits `T`. `name`, `min` and `max` are for the error.
 #[inline]
 fn integer<T>(decoder: &mut Decoder<'_>, name: &str, min: T, max: T) -> Result<T, WireError>
 where
@@ -52,7 +52,7 @@ integers! {
     isize as i64 by int,
 }
 
-/// Bytes are the only integers that form something else in a row: a sequence of them is one piece.
+/// A sequence of bytes is encoded as MessagePack bytes, not as an array.
 impl Wire for u8 {
     #[inline]
     fn encode(&self, encoder: &mut Encoder) {
@@ -86,8 +86,8 @@ impl Wire for u8 {
     }
 }
 
-/// MessagePack has no integers beyond 64 bits: these are 16 bytes, big-endian. Short ones are
-/// also understood as integers, which is what other languages write.
+/// MessagePack has integers of up to 64 bits, so these are 16 bytes, big-endian. Decoding also accepts integers, which other
+/// languages write.
 macro_rules! wide_integers {
     ($($ty:ident)*) => {$(
         impl Wire for $ty {
@@ -135,7 +135,7 @@ impl Wire for f64 {
     }
 }
 
-/// MessagePack has no floats below 32 bits: these are widened, which loses nothing.
+/// MessagePack has floats of 32 and 64 bits, so these are widened without loss.
 macro_rules! half_floats {
     ($($ty:ident)*) => {$(
         impl Wire for $ty {

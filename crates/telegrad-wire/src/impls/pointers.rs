@@ -1,4 +1,4 @@
-//! What holds another value, or only its type.
+//! Pointers, `PhantomData` and raw tensors.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

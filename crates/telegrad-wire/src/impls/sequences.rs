@@ -21,7 +21,7 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-/// Always an array, also of bytes: a queue's content lies in two pieces.
+/// Encoded as an array, also for bytes: a queue's content consists of two slices.
 impl<T: Wire> Wire for VecDeque<T> {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.array_len(self.len());

@@ -16,7 +16,7 @@ impl Wire for String {
     }
 }
 
-/// As the string. What arrives is owned.
+/// Encoded as a string. Decodes to an owned one.
 impl Wire for Cow<'static, str> {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.str(self);

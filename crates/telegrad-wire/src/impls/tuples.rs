@@ -1,4 +1,4 @@
-//! Tuples. A call's arguments are one, so twelve is also the most arguments that a call can have.
+//! Tuples of up to twelve elements. The arguments of a call are a tuple, so twelve limits them too.
 
 use crate::{Decoder, Encoder, Layout, Layouts, TypeNumber, Wire, WireError};
 

@@ -1,4 +1,4 @@
-//! The functions of a program, with the layouts of what they take and give.
+//! The functions of a program with their signatures.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::{Decoder, Encoder, Wire, WireError};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
     pub(super) table: Table,
-    /// Without a signature where the program has no layouts: it is written in another language.
+    /// `None` for a program in another language, which has no layouts.
     pub(super) functions: BTreeMap<String, Option<Signature>>,
 }
 
-/// Layouts of what a function takes and gives.
+/// Layouts of a function's arguments and value.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Signature {
-    /// Whether it is called on a reference to an object.
+    /// Whether the function is called on a reference to an object.
     pub is_method: bool,
     /// The arguments, as a tuple.
     pub arguments: TypeNumber,
-    /// The value; `None` when it cannot travel, only be referred to.
+    /// The value; `None` if it cannot be sent, only referred to.
     pub value: Option<TypeNumber>,
 }
 
 impl Catalogue {
-    /// Functions whose signatures `describe` enters into one table, in the order given.
+    /// A catalogue of functions; each `describe` adds its signature to one shared table.
     pub fn new<'a, D>(functions: impl IntoIterator<Item = (&'a str, D)>) -> Self
     where
         D: FnOnce(&mut Layouts) -> Option<Signature>,
@@ -46,13 +46,14 @@ impl Catalogue {
         digest(self)
     }
 
-    /// Whether it has a function of this name with a signature.
+    /// Whether the catalogue has a signature for the function.
     pub fn describes(&self, function: &str) -> bool {
         self.functions.get(function).is_some_and(Option::is_some)
     }
 
-    /// Functions that `theirs` lacks or has with another signature. Where either side has no signature, none is
-    /// compared. `parameters` gives the names of a function's parameters, for the text.
+    /// Functions that `theirs` lacks or has with another signature.
+    ///
+    /// Signatures are compared if both sides have one. `parameters` returns a function's parameter names, for the text.
     pub fn differences<'a>(
         &'a self,
         theirs: &'a Self,
@@ -79,7 +80,7 @@ impl Catalogue {
 pub enum Difference {
     /// There is no function of this name.
     Missing,
-    /// Its signature is another one; the first difference in words.
+    /// The signatures differ; a description of the first difference.
     Signature(String),
 }
 

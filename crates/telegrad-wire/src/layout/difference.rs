@@ -1,4 +1,4 @@
-//! Comparing layouts, and naming the first difference.
+//! Comparison of layouts: finds and describes the first difference.
 
 use std::collections::HashSet;
 
@@ -6,24 +6,24 @@ use super::table::Table;
 use super::text::quoted;
 use super::{Fields, Layout, Signature, TypeNumber};
 
-/// Most pairs of types that one comparison looks at, far beyond any program's: a peer's table could be made to take
-/// for ever.
+/// Largest number of pairs of types in one comparison. Far more than any program has; bounds the time that a hostile table
+/// can cost.
 const MAX_PAIRS: usize = 1 << 20;
 
-/// A pair of types, ours and theirs.
+/// A pair of types: ours and theirs.
 type Pair = (TypeNumber, TypeNumber);
 
-/// Comparison of two tables. Types are equal unless a difference can be found, so recursive types need no end.
+/// Comparison of two tables. Types are equal unless a difference is found, so recursive types terminate.
 pub(super) struct Comparison<'a> {
     ours: &'a Table,
     theirs: &'a Table,
-    /// Pairs that are known to be equal.
+    /// Pairs already found equal.
     equal: HashSet<Pair>,
-    /// How many more pairs are looked at.
-    left: usize,
+    /// Number of pairs that may still be compared.
+    budget: usize,
 }
 
-/// How the comparison got from a type into one of its parts.
+/// One step from a type into one of its components.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Argument(usize, Option<&'a str>),
@@ -34,8 +34,8 @@ enum Step<'a> {
     Each(&'static str),
 }
 
-/// The steps to a type, the last one first, as indices into a list of all steps made.
-type Place = Option<usize>;
+/// Path from the root to a type: the index of its last step in [`Walk::steps`], which links to the one before.
+type PathIndex = Option<usize>;
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(ours: &'a Table, theirs: &'a Table) -> Self {
@@ -43,7 +43,7 @@ impl<'a> Comparison<'a> {
             ours,
             theirs,
             equal: HashSet::new(),
-            left: MAX_PAIRS,
+            budget: MAX_PAIRS,
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Comparison<'a> {
         if let Some(difference) = self.of(walk) {
             return Some(difference);
         }
-        let stays = "a value that cannot travel";
+        let unsendable = "a value that cannot be sent";
         match (ours.value, theirs.value) {
             (None, None) => None,
             (Some(mine), Some(other)) => {
@@ -96,61 +96,67 @@ impl<'a> Comparison<'a> {
                 walk.enter(None, [(Step::Result, (mine, other))]);
                 self.of(walk)
             }
-            (Some(mine), None) => Some(format!("result: {stays} there, {} here", self.ours.text(mine))),
-            (None, Some(other)) => Some(format!("result: {} there, {stays} here", self.theirs.text(other))),
+            (Some(mine), None) => Some(format!(
+                "result: {unsendable} there, {} here",
+                self.ours.text(mine)
+            )),
+            (None, Some(other)) => Some(format!(
+                "result: {} there, {unsendable} here",
+                self.theirs.text(other)
+            )),
         }
     }
 
     fn of(&mut self, mut walk: Walk<'a>) -> Option<String> {
         let mut seen = HashSet::new();
-        while let Some((pair, place)) = walk.open.pop() {
+        while let Some((pair, path)) = walk.open.pop() {
             if self.equal.contains(&pair) || !seen.insert(pair) {
                 continue;
             }
-            if self.left == 0 {
-                return Some("its types are too many to be compared".into());
+            if self.budget == 0 {
+                return Some("it has too many types to compare".into());
             }
-            self.left -= 1;
-            if let Err(difference) = self.enter(pair, place, &mut walk) {
-                return Some(walk.describe(place, &difference));
+            self.budget -= 1;
+            if let Err(difference) = self.enter(pair, path, &mut walk) {
+                return Some(walk.describe(path, &difference));
             }
         }
         self.equal.extend(seen);
         None
     }
 
-    /// Compares two types up to their parts, which remain to be compared.
-    fn enter(&self, pair: Pair, place: Place, walk: &mut Walk<'a>) -> Result<(), String> {
+    /// Compares two types without their components, which are added to the walk.
+    fn enter(&self, pair: Pair, path: PathIndex, walk: &mut Walk<'a>) -> Result<(), String> {
         let (ours, theirs) = (&self.ours.0[pair.0.index()], &self.theirs.0[pair.1.index()]);
         match (ours, theirs) {
             (Layout::Named(mine), Layout::Named(other)) if mine == other => {}
             (Layout::Struct(mine, fields), Layout::Struct(other, others)) if mine == other => {
-                walk.enter_fields(place, mine, fields, others)?;
+                walk.enter_fields(path, mine, fields, others)?;
             }
             (Layout::Enum(mine, variants), Layout::Enum(other, others)) if mine == other => {
                 same_names(mine, "variant", names(variants), names(others))?;
                 for ((variant, fields), (_, others)) in variants.iter().zip(others).rev() {
-                    let place = walk.step(place, Step::Variant(variant));
-                    walk.enter_fields(place, &format!("{mine}::{variant}"), fields, others)?;
+                    let path = walk.step(path, Step::Variant(variant));
+                    walk.enter_fields(path, &format!("{mine}::{variant}"), fields, others)?;
                 }
             }
             (Layout::Tuple(mine), Layout::Tuple(other)) if mine.len() == other.len() => {
-                walk.enter_positions(place, "element", mine, other);
+                walk.enter_positions(path, "element", mine, other);
             }
             (Layout::Array(mine, len), Layout::Array(other, others)) if len == others => {
-                walk.enter(place, [(Step::Each("elements"), (*mine, *other))]);
+                walk.enter(path, [(Step::Each("elements"), (*mine, *other))]);
             }
             (Layout::List(mine), Layout::List(other)) | (Layout::Set(mine), Layout::Set(other)) => {
-                walk.enter(place, [(Step::Each("elements"), (*mine, *other))]);
+                walk.enter(path, [(Step::Each("elements"), (*mine, *other))]);
             }
             (Layout::Map(key, value), Layout::Map(other_key, other_value)) => walk.enter(
-                place,
+                path,
                 [
                     (Step::Each("keys"), (*key, *other_key)),
                     (Step::Each("values"), (*value, *other_value)),
                 ],
             ),
-            (Layout::Option(mine), Layout::Option(other)) => walk.open.push(((*mine, *other), place)),
+            (Layout::Option(mine), Layout::Option(other)) => walk.open.push(((*mine, *other), path)),
             _ => {
                 return Err(format!(
                     "{} there, {} here",
@@ -173,51 +179,51 @@ impl Table {
     }
 }
 
-/// The way through two tables. A list instead of recursion: its depth would be a peer's choice.
+/// Depth-first walk through two tables. A list instead of recursion, whose depth a peer could choose.
 #[derive(Default)]
 struct Walk<'a> {
-    /// What remains to be compared, the next one last.
-    open: Vec<(Pair, Place)>,
-    steps: Vec<(Place, Step<'a>)>,
+    /// Pairs that remain to be compared, the next one last.
+    open: Vec<(Pair, PathIndex)>,
+    steps: Vec<(PathIndex, Step<'a>)>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(open: Vec<(Pair, Place)>, steps: Vec<(Place, Step<'a>)>) -> Self {
+    fn new(open: Vec<(Pair, PathIndex)>, steps: Vec<(PathIndex, Step<'a>)>) -> Self {
         Self { open, steps }
     }
 
-    fn step(&mut self, from: Place, step: Step<'a>) -> Place {
+    fn step(&mut self, from: PathIndex, step: Step<'a>) -> PathIndex {
         self.steps.push((from, step));
         Some(self.steps.len() - 1)
     }
 
-    /// Adds parts of the types at `place`, the first of which is compared next.
-    fn enter<I>(&mut self, place: Place, parts: I)
+    /// Adds components of the types at `path`; the first one is compared next.
+    fn enter<I>(&mut self, path: PathIndex, parts: I)
     where
         I: IntoIterator<Item = (Step<'a>, Pair), IntoIter: DoubleEndedIterator>,
     {
         for (step, pair) in parts.into_iter().rev() {
-            let place = self.step(place, step);
-            self.open.push((pair, place));
+            let path = self.step(path, step);
+            self.open.push((pair, path));
         }
     }
 
     fn enter_positions(
         &mut self,
-        place: Place,
+        path: PathIndex,
         what: &'static str,
         ours: &[TypeNumber],
         theirs: &[TypeNumber],
     ) {
         let pairs = ours.iter().copied().zip(theirs.iter().copied()).enumerate();
         let parts: Vec<_> = pairs.map(|(i, pair)| (Step::Position(what, i), pair)).collect();
-        self.enter(place, parts);
+        self.enter(path, parts);
     }
 
-    /// Adds the fields of a struct or a variant called `of`.
+    /// Adds the fields of the struct or variant `of`.
     fn enter_fields(
         &mut self,
-        place: Place,
+        path: PathIndex,
         of: &str,
         ours: &'a Fields,
         theirs: &'a Fields,
@@ -225,7 +231,7 @@ impl<'a> Walk<'a> {
         match (ours, theirs) {
             (Fields::Unit, Fields::Unit) => {}
             (Fields::Unnamed(ours), Fields::Unnamed(theirs)) if ours.len() == theirs.len() => {
-                self.enter_positions(place, "field", ours, theirs);
+                self.enter_positions(path, "field", ours, theirs);
             }
             (Fields::Named(ours), Fields::Named(theirs)) => {
                 same_names(of, "field", names(ours), names(theirs))?;
@@ -233,7 +239,7 @@ impl<'a> Walk<'a> {
                 let parts: Vec<_> = pairs
                     .map(|((name, mine), (_, other))| (Step::Field(name), (*mine, *other)))
                     .collect();
-                self.enter(place, parts);
+                self.enter(path, parts);
             }
             _ => {
                 let (of, theirs, ours) = (quoted(of), number_of(theirs), number_of(ours));
@@ -243,11 +249,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn describe(&self, place: Place, difference: &str) -> String {
-        let steps = std::iter::successors(place, |&at| self.steps[at].0);
+    fn describe(&self, path: PathIndex, difference: &str) -> String {
+        let steps = std::iter::successors(path, |&at| self.steps[at].0);
         let mut steps: Vec<_> = steps.map(|at| self.steps[at].1.text()).collect();
         steps.reverse();
-        // Recursive types can be entered any number of times.
+        // A path through recursive types can be of any length.
         const SHOWN: usize = 16;
         if steps.len() > SHOWN {
             steps.splice(SHOWN / 2..steps.len() - SHOWN / 2, ["…".into()]);

@@ -1,4 +1,4 @@
-//! Building a table of layouts.
+//! Builder of a table of layouts.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -10,22 +10,22 @@ use super::{Layout, Name, TypeNumber};
 #[derive(Debug, Default)]
 pub struct Layouts {
     table: Vec<Layout>,
-    /// Types that may be recursive, entered before their fields.
+    /// Types that may be recursive, added before their fields.
     defined: HashMap<TypeId, TypeNumber>,
-    /// Everything else, by content.
+    /// All other types, by content.
     added: HashMap<Layout, TypeNumber>,
 }
 
 impl Layouts {
-    /// Enters a struct or an enum; `describe` runs once for each type.
+    /// Adds a struct or an enum; `describe` runs once for each type.
     ///
-    /// The type has its number before its fields are described, so that they may refer to it.
+    /// The number is assigned before the fields are described, so that they may refer to it.
     pub fn define<T: 'static>(&mut self, describe: impl FnOnce(&mut Self) -> Layout) -> TypeNumber {
         let id = TypeId::of::<T>();
         if let Some(&known) = self.defined.get(&id) {
             return known;
         }
-        // A place, until the layout is known.
+        // A placeholder until the layout is known.
         let number = self.push(Layout::Tuple(Vec::new()));
         self.defined.insert(id, number);
         let layout = describe(self);
@@ -33,7 +33,7 @@ impl Layouts {
         number
     }
 
-    /// Enters the layout of anything else; equal ones share a number.
+    /// Adds the layout of any other type; equal layouts share a number.
     pub fn add(&mut self, layout: Layout) -> TypeNumber {
         if let Some(&known) = self.added.get(&layout) {
             return known;
@@ -43,7 +43,7 @@ impl Layouts {
         number
     }
 
-    /// Enters a type that is compared by this name alone.
+    /// Adds a type that is compared by this name alone.
     pub fn named(&mut self, name: impl Into<Name>) -> TypeNumber {
         self.add(Layout::Named(name.into()))
     }

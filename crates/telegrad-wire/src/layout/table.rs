@@ -1,15 +1,15 @@
-//! Finished tables of layouts, as they travel.
+//! Complete tables of layouts.
 
 use super::difference::Comparison;
 use super::{Layout, Layouts, TypeNumber};
 use crate::{Decoder, Encoder, Wire, WireError};
 
-/// Layouts that refer to each other by number. Every number in it is one of its own.
+/// Layouts that refer to each other by number. Every number is an index into the same table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table(pub(super) Vec<Layout>);
 
 impl Table {
-    /// Refuses the number of a type that is not in the table.
+    /// Rejects the number of a type that is not in the table.
     pub(super) fn check(&self, number: TypeNumber) -> Result<(), WireError> {
         if number.index() < self.0.len() {
             return Ok(());
@@ -58,7 +58,7 @@ impl TypeLayout {
         digest(self)
     }
 
-    /// First place where `theirs` differs, in words; `None` when the layouts are equal.
+    /// Describes the first difference; `None` if the layouts are equal.
     pub fn difference(&self, theirs: &Self) -> Option<String> {
         Comparison::new(&self.table, &theirs.table).of_types(self.root, theirs.root)
     }
@@ -80,7 +80,7 @@ impl Wire for TypeLayout {
     }
 }
 
-/// FNV-1a of the encoded value: short, and the same in every build, unlike the hashes of the standard library.
+/// FNV-1a of the encoded value: simple, and the same in every build, unlike the standard library's hashes.
 pub(super) fn digest(value: &impl Wire) -> u64 {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);

@@ -1,13 +1,13 @@
-//! Layouts in words.
+//! Layouts as text.
 
 use super::table::Table;
 use super::{Layout, TypeNumber};
 use crate::printable;
 
-/// Longest text of a layout or a name: what a peer sends could be of any length.
+/// Longest text of a layout or a name, in characters. A peer's names can be of any length.
 const LIMIT: usize = 96;
 
-/// A type's name without the paths in it: `a::B<c::D>` is `B<D>`.
+/// Removes the paths from a type's name: `a::B<c::D>` becomes `B<D>`.
 pub(crate) fn short(type_name: &str) -> String {
     let ends_path = |c: char| !(c.is_alphanumeric() || c == '_' || c == ':');
     type_name
@@ -16,18 +16,18 @@ pub(crate) fn short(type_name: &str) -> String {
         .collect()
 }
 
-/// A name in quotes, escaped and cut.
+/// Quotes, escapes and truncates a name.
 pub(super) fn quoted(name: &str) -> String {
     format!("`{}`", shown(name))
 }
 
 fn shown(name: &str) -> String {
-    let (start, end) = cut(name);
+    let (start, end) = truncate(name);
     format!("{}{end}", printable(start))
 }
 
-/// The text up to the limit, and a sign that there is more.
-fn cut(text: &str) -> (&str, &'static str) {
+/// The text up to the limit, and an ellipsis if there is more.
+fn truncate(text: &str) -> (&str, &'static str) {
     match text.char_indices().nth(LIMIT) {
         None => (text, ""),
         Some((end, _)) => (&text[..end], "…"),
@@ -35,15 +35,15 @@ fn cut(text: &str) -> (&str, &'static str) {
 }
 
 impl Table {
-    /// A type as people write it.
+    /// A type in Rust's notation.
     pub(super) fn text(&self, number: TypeNumber) -> String {
         let mut out = String::new();
         self.append(&mut out, number);
-        let (start, end) = cut(&out);
+        let (start, end) = truncate(&out);
         format!("{start}{end}")
     }
 
-    /// Ends soon after the limit, which a table that refers to itself would otherwise pass by any length.
+    /// Stops soon after the limit, because a table that refers to itself has no end.
     fn append(&self, out: &mut String, number: TypeNumber) {
         let mut list = |open: &str, parts: &[TypeNumber], close: &str| {
             out.push_str(open);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_refers_to_itself_is_shown_up_to_the_limit() {
+    fn the_text_of_a_recursive_table_ends_at_the_limit() {
         let endless = Table(vec![Layout::List(TypeNumber(0))]);
         assert_eq!(endless.text(TypeNumber(0)), "Vec<".repeat(LIMIT / 4) + "…");
         let wide = Table(vec![Layout::Tuple(vec![TypeNumber(0); 100_000])]);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_peer_are_escaped_and_cut() {
+    fn a_peers_names_are_escaped_and_truncated() {
         assert_eq!(quoted("a\n\u{1b}[31m"), "`a␊␛[31m`");
         assert!(quoted(&"x".repeat(1 << 20)).len() < 2 * LIMIT);
     }

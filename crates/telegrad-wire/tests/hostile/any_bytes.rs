@@ -1,6 +1,6 @@
-//! Any bytes at all into everything that reads bytes.
+//! Decodes arbitrary bytes as every type.
 //!
-//! The suite runs this on bounded input, the fuzzer on whatever it comes up with.
+//! The tests run this on chosen input, the fuzzer on generated input.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use telegrad_wire::{
     TypeLayout, Wire, WireError,
 };
 
-/// A type that holds a bit of everything and itself.
+/// A recursive type with a field of every kind.
 #[derive(Wire)]
 pub(crate) enum Anything {
     Nothing,
@@ -34,7 +34,7 @@ pub(crate) enum Anything {
     Deep(Arc<Anything>),
 }
 
-/// Decodes the bytes as everything. A panic is the only failure: an error is as good as a value.
+/// Decodes the bytes as every type. Values and errors are both fine; only a panic fails.
 pub(crate) fn into_everything(data: &[u8]) {
     header(data);
     table(data);
@@ -75,7 +75,7 @@ fn header(data: &[u8]) {
     }
 }
 
-/// A layout that was accepted can be compared.
+/// Compares every accepted layout.
 fn layouts(data: &[u8]) {
     value::<TypeLayout>(data);
     value::<Catalogue>(data);
@@ -93,29 +93,29 @@ fn layouts(data: &[u8]) {
 }
 
 fn table(data: &[u8]) {
-    // The first bytes choose what the header around the table would have said.
+    // The first bytes stand for the fields of the header around the table.
     let [count, size, rest @ ..] = data else { return };
     if let Ok(metas) = TensorTable::read(rest, u16::from(*count), u64::from(*size)) {
         let mut again = Vec::new();
         for meta in &metas {
             TensorTable::push(&mut again, meta.dtype, &meta.shape).expect("what was read can be written");
         }
-        assert_eq!(again, rest, "a table that was accepted is written as it was read");
+        assert_eq!(again, rest, "an accepted table is encoded as it was read");
     }
 }
 
-/// What was accepted must survive the way out and in again, and look the same on the wire.
+/// Checks that an accepted value encodes and decodes to itself.
 fn value<T: Wire>(data: &[u8]) {
     let Ok(value) = decode::<T>(data) else { return };
     let first = encode(&value);
-    // Tensors are numbered anew on the way out, so all of them are offered again.
+    // Encoding renumbers the tensors, so decoding gets all of them again.
     let again = decode::<T>(&first).unwrap_or_else(|error| {
         panic!(
             "{} does not read what it wrote: {error}: {first:02x?}",
             std::any::type_name::<T>()
         )
     });
-    // The order inside a hash map is its own; the length is not.
+    // The order within a hash map may differ, the length may not.
     assert_eq!(
         encode(&again).len(),
         first.len(),

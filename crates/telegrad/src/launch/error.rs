@@ -1,4 +1,4 @@
-//! How a launch ends when it does not end well.
+//! Errors of a launch.
 
 use std::fmt;
 use std::io;
@@ -6,29 +6,29 @@ use std::io;
 use signal_hook::low_level::signal_name;
 use thiserror::Error;
 
-/// Why a world did not start, or did not end well.
+/// Why a world could not be started, or which of its workers failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A world without workers.
+    /// The launch has no workers.
     #[error("a world needs at least one worker")]
     NoWorkers,
-    /// A name that no worker can have.
+    /// A worker name is not valid.
     #[error("worker name `{name}` {problem}")]
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         problem: String,
     },
-    /// Two workers with one name.
+    /// Two workers have the same name.
     #[error("worker name `{name}` is used twice, for ranks {first} and {second}")]
     DuplicateName {
         /// The name.
         name: String,
-        /// The rank that has it.
+        /// The first rank with the name.
         first: usize,
-        /// The rank that wants it too.
+        /// The second rank with the name.
         second: usize,
     },
     /// The program could not be started.
@@ -39,35 +39,35 @@ pub enum LaunchError {
     Start {
         /// The program.
         program: String,
-        /// The worker it was to be.
+        /// The name of the worker.
         name: String,
-        /// The rank of that worker.
+        /// The rank of the worker.
         rank: usize,
-        /// What the system said.
-        source: io::Error,
+        /// The system's error, part of this error's text and not returned by `source()`.
+        r#source: io::Error,
     },
-    /// A worker failed; with [`Launch::keep_going`](super::Launch::keep_going), perhaps several.
-    #[error("{}{}", Failures(failures), Stubborn(stubborn))]
+    /// A worker failed; several may with [`Launch::keep_going`](super::Launch::keep_going).
+    #[error("{}{}", Failures(failures), Killed(stubborn))]
     Failed {
-        /// The workers that failed, in the order of their ends.
+        /// The workers that failed, in the order in which they ended.
         failures: Vec<Failure>,
-        /// The workers that were asked to end and had to be killed.
+        /// The workers killed because they did not end when asked.
         stubborn: Vec<String>,
     },
-    /// The launcher was told to end by a signal, and the workers did not all end well.
-    #[error("ended by signal {signal}{}{}", SignalName(*signal), Stubborn(stubborn))]
+    /// A signal ended the launcher, and a worker failed or had to be killed.
+    #[error("ended by signal {signal}{}{}", SignalName(*signal), Killed(stubborn))]
     Interrupted {
-        /// The signal that the launcher got.
+        /// The signal.
         signal: i32,
-        /// The workers that were asked to end and had to be killed.
+        /// The workers killed because they did not end when asked.
         stubborn: Vec<String>,
     },
-    /// This process is part of a world that is not the one its program describes.
+    /// This process belongs to another world than its program describes.
     #[error("{0}")]
     OtherWorld(String),
-    /// The system refused something that the launcher itself needs.
+    /// A system call of the launcher failed. The text contains the system's error, which `source()` does not return.
     #[error("the launcher cannot go on: {0}")]
-    System(#[source] io::Error),
+    System(io::Error),
 }
 
 impl From<LaunchError> for crate::Error {
@@ -77,8 +77,9 @@ impl From<LaunchError> for crate::Error {
 }
 
 impl LaunchError {
-    /// What a command that launched this world should exit with: the status of the first worker that
-    /// failed if it has one, 128 + n after signal n as shells do, otherwise 1.
+    /// The exit code for a command that launched this world.
+    ///
+    /// The status of the first worker that failed if it has one, 128 + n after signal n as in shells, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let code = match self {
@@ -96,7 +97,7 @@ impl LaunchError {
     }
 }
 
-/// Why a program does not start; the system's own words do not say where it was looked for.
+/// Why a program did not start; the system's own text does not mention `PATH`.
 fn reason(program: &str, source: &io::Error) -> String {
     if source.kind() == io::ErrorKind::NotFound && !program.contains('/') {
         "there is no such program in PATH".into()
@@ -125,9 +126,9 @@ impl fmt::Display for Failure {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this status.
+    /// The process exited with this status.
     Status(i32),
-    /// This signal ended it.
+    /// This signal ended the process.
     Signal(i32),
 }
 
@@ -168,10 +169,10 @@ impl fmt::Display for Failures<'_> {
     }
 }
 
-/// The end of an error text that says who had to be killed, if anybody.
-struct Stubborn<'a>(&'a [String]);
+/// The list of killed workers at the end of an error text; nothing if there are none.
+struct Killed<'a>(&'a [String]);
 
-impl fmt::Display for Stubborn<'_> {
+impl fmt::Display for Killed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, name) in self.0.iter().enumerate() {
             let before = if i == 0 {

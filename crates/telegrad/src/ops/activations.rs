@@ -1,7 +1,7 @@
 //! Activations with derivatives made of candle's operations, for builds without the kernels of `telegrad-nn`.
 
 use candle_core::{Result, Tensor};
-use telegrad_autograd::candle::{operation, recorded};
+use telegrad_autograd::candle::{operation, traced};
 
 use super::derivative::unary;
 
@@ -25,7 +25,7 @@ pub(super) fn sigmoid(x: &Tensor) -> Result<Tensor> {
 }
 
 pub(super) fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
-    recorded("softmax", &[x], || {
+    traced("softmax", &[x], || {
         let data = x.detach();
         let exp = data.broadcast_sub(&data.max_keepdim(dim)?)?.exp()?;
         let value = exp.broadcast_div(&exp.sum_keepdim(dim)?)?;

@@ -84,7 +84,7 @@ fn span(name: &'static str, operands: [&RawTensor; 2]) -> Scope {
             .collect()
     };
     let scope = telegrad_trace::scope_with(Kind::Operator, || name.into(), shapes);
-    scope.made(|| operands[0].bytes().len() as u64);
+    scope.add_tensor_bytes(|| operands[0].bytes().len() as u64);
     scope
 }
 

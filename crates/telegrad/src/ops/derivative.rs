@@ -1,7 +1,7 @@
 //! Derivatives of the operators. Only requested gradients are computed, each once.
 
 use candle_core::{DType, Error, Result, Shape, Tensor};
-use telegrad_autograd::candle::{Derivatives, Pass, operation, recorded, strided_operation};
+use telegrad_autograd::candle::{Derivatives, Pass, operation, strided_operation, traced};
 
 /// Applies an operator to one tensor. `derivative` returns the gradient of the operand.
 pub(super) fn unary(
@@ -10,7 +10,7 @@ pub(super) fn unary(
     value: impl Fn(&Tensor) -> Result<Tensor>,
     derivative: fn(&Pass) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    recorded(name, &[x], || {
+    traced(name, &[x], || {
         if !is_tracked(x) {
             return value(x);
         }
@@ -27,7 +27,7 @@ pub(super) fn binary(
     value: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
     derivative: fn(Pass) -> Derivatives,
 ) -> Result<Tensor> {
-    recorded(name, &[a, b], || {
+    traced(name, &[a, b], || {
         if !is_tracked(a) && !is_tracked(b) {
             return value(a, b);
         }
@@ -69,7 +69,7 @@ where
         // `with_derivative` records itself.
         return Ok(with_derivative(x)?);
     }
-    Ok(recorded(name, &[x], || value(x))?)
+    Ok(traced(name, &[x], || value(x))?)
 }
 
 pub(super) fn add(pass: Pass) -> Derivatives {

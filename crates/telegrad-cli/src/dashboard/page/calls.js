@@ -1,6 +1,6 @@
-// Calls under way: between whom, the oldest, and the chains of those who wait for each other.
+// Calls in flight: by pair of workers, the oldest, and the chains of waits.
 
-/** The end of a path: where there is little room, the modules that all have in common say the least. */
+/** The last two segments of a path, for narrow columns. */
 const lastOf = (name) => name.includes("<") ? name : name.split("::").slice(-2).join("::");
 const MOST_CALLS = 60, MOST_CHAINS = 60;
 function showCalls() {
@@ -8,20 +8,20 @@ function showCalls() {
   const words = byId("call-filter").value.trim().toLowerCase();
   const texts = (call) => `${call.name}\n${nameOf(call.caller)} → ${nameOf(call.callee)}\n${call.state}`.toLowerCase();
   const kept = words === "" ? calls : calls.filter((call) => texts(call).includes(words));
-  const make = () => el("tr", {}, el("td", { class: "number" }), el("td", { class: "function" }, el("code"), " ", el("small", { class: "quiet" })), el("td"), el("td"));
+  const make = () => el("tr", {}, el("td", { class: "number" }), el("td", { class: "function" }, el("code"), " ", el("small", { class: "muted" })), el("td"), el("td"));
   fill(byId("calls").tBodies[0], kept.slice(0, MOST_CALLS), make, ({ cells }, { age, name, caller, callee, call, state, within, makes }) => {
     write(cells[0], span(age));
     write(cells[1].firstElementChild, lastOf(String(name ?? "?")));
-    write(cells[1].lastElementChild, `call ${call ?? "?"}${makes ? ", makes a value" : ""}${within.length === 2 ? `, made within ${within[1]} of ${nameOf(within[0])}` : ""}`);
+    write(cells[1].lastElementChild, `call ${call ?? "?"}${makes ? ", creates a value" : ""}${within.length === 2 ? `, made within ${within[1]} of ${nameOf(within[0])}` : ""}`);
     cells[1].title = `${name ?? "?"}, ${cells[1].lastElementChild.textContent}`;
     write(cells[2], `${nameOf(caller)} → ${nameOf(callee)}`);
     write(cells[3], state);
-    cells[3].className = state === "runs" ? "quiet" : state === "unknown there" ? "bad" : "";
+    cells[3].className = state === "runs" ? "muted" : state === "unknown to the callee" ? "bad" : "";
   });
   byId("calls").hidden = kept.length === 0;
   byId("no-calls").hidden = kept.length > 0;
-  write(byId("no-calls"), calls.length > 0 ? "No call under way is like that." : "No call is under way.");
-  // Only the oldest are told one by one.
+  write(byId("no-calls"), calls.length > 0 ? "No call matches the filter." : "No call is in flight.");
+  // Only the oldest calls are listed.
   const all = words === "" ? allCalls : kept.length, shown = Math.min(kept.length, MOST_CALLS);
   write(byId("calls-note"), all > shown ? `${shown} of ${grouped(all)}` : all > 0 ? counted(all, "call") : "");
 }
@@ -29,9 +29,9 @@ byId("call-filter").addEventListener("input", showCalls);
 
 let matrixKind = "calls", matrixKey = "";
 const cells = new Map();
-choice(byId("matrix-kind"), [["calls", "calls under way"], ["latency", "latency"]], matrixKind, (kind) => { matrixKind = kind; showMatrix(); });
-const map = heatMap(byId("map"), { describe: (pair) => pair?.said ?? (matrixKind === "calls" ? "no call under way" : "no call since the last look") });
-/** Rebuilds the table of who calls whom when there are others than before. */
+choice(byId("matrix-kind"), [["calls", "calls in flight"], ["latency", "latency"]], matrixKind, (kind) => { matrixKind = kind; showMatrix(); });
+const map = heatMap(byId("map"), { describe: (pair) => pair?.text ?? (matrixKind === "calls" ? "no call in flight" : "no call since the last update") });
+/** Rebuilds the table of calls by pair when the workers have changed. */
 function layMatrix(ranks) {
   const key = JSON.stringify(ranks.map((rank) => [rank, nameOf(rank), latest.world.has(rank)]));
   if (key === matrixKey) return;
@@ -45,21 +45,21 @@ function layMatrix(ranks) {
     return cell;
   }))));
 }
-/** How deep the colour of a length of time is: on a logarithmic scale, from none at `from` to all at `to`. */
+/** The colour depth of a duration, on a logarithmic scale from `from` to `to`. */
 const depth = (seconds, from, to) => Math.min(Math.max(Math.log(Math.max(seconds, from) / from) / Math.log(to / from), 0.06), 1);
-/** For each pair of workers, what there is to show of it. */
+/** The values to show for each pair of workers. */
 function pairsOf() {
   const pairs = new Map();
   if (matrixKind === "calls") {
     for (const [from, to, weight, age] of latest.pairs) {
-      pairs.set(`${from}:${to}`, { from, to, weight, strong: grouped(weight), small: span(age), part: depth(age, 1e-3, 60), said: `${counted(weight, "call")}, the oldest ${span(age)}` });
+      pairs.set(`${from}:${to}`, { from, to, weight, strong: grouped(weight), small: span(age), part: depth(age, 1e-3, 60), text: `${counted(weight, "call")}, the oldest ${span(age)}` });
     }
     return pairs;
   }
   for (const [from, { recent }] of latest.world) {
     for (const [to, counts] of recent) {
       const [p50, p99, weight] = [percentile(counts, 0.5), percentile(counts, 0.99), sumOf(counts)];
-      pairs.set(`${from}:${to}`, { from, to, weight, strong: span(p99), small: span(p50), part: depth(p99, 1e-5, 1), said: `p50 ${span(p50)}, p99 ${span(p99)} of ${counted(weight, "call")}` });
+      pairs.set(`${from}:${to}`, { from, to, weight, strong: span(p99), small: span(p50), part: depth(p99, 1e-5, 1), text: `p50 ${span(p50)}, p99 ${span(p99)} of ${counted(weight, "call")}` });
     }
   }
   return pairs;
@@ -73,15 +73,15 @@ function showMatrix() {
   byId("no-pairs").hidden = ranks.length > 0;
   byId("matrix").hidden = isMany || ranks.length === 0;
   byId("map").hidden = !isMany;
-  const said = ranks.length === 0 ? "" : matrixKind === "calls" ? (isMany ? "the deeper, the older the oldest call; bars: how many" : "how many, and how old the oldest is") : isMany ? "the deeper, the higher the p99 since the last look" : "p99, and p50, since the last look";
-  write(byId("matrix-note"), said);
+  const note = ranks.length === 0 ? "" : matrixKind === "calls" ? (isMany ? "colour: age of the oldest call; bars: number of calls" : "number of calls, and age of the oldest") : isMany ? "colour: p99 since the last update" : "p99 and p50 since the last update";
+  write(byId("matrix-note"), note);
   const stuck = matrixKind === "calls" ? stuckPairs() : new Set();
   if (isMany) {
     const place = new Map(ranks.map((rank, at) => [rank, at]));
     map.show(ranks.map(nameOf), [...pairs.values()].filter(({ from, to }) => place.has(from) && place.has(to)).map((pair) => ({
       ...pair, row: place.get(pair.from), column: place.get(pair.to), isBad: stuck.has(`${pair.from}:${pair.to}`),
     })));
-    byId("map").setAttribute("aria-label", `Who calls whom: ${counted(pairs.size, "pair")} of ${ranks.length} workers. The arrow keys go from pair to pair.`);
+    byId("map").setAttribute("aria-label", `Calls by pair: ${counted(pairs.size, "pair")} of ${ranks.length} workers. The arrow keys move between pairs.`);
     return;
   }
   layMatrix(ranks);
@@ -99,14 +99,14 @@ function showMatrix() {
   }
 }
 
-/** Pairs of workers of which one waits for the other in a circle. */
+/** Pairs of workers that wait for each other in a cycle. */
 function stuckPairs() {
   return new Set(latest.chains.flatMap(({ calls }) => calls).filter(({ isStuck }) => isStuck).map(({ caller, on }) => `${caller}:${on}`));
 }
-/** The chains that were opened, to be read in full. */
+/** The expanded chains. */
 const openChains = new Set();
 function showChains() {
-  const { chains, moreChains, meetings, suspects } = latest, notes = [...meetings.map(String), ...suspects.map((text) => `Possible cycle: ${text}`)];
+  const { chains, moreChains, barriers, suspects } = latest, notes = [...barriers.map(String), ...suspects.map((text) => `Possible cycle: ${text}`)];
   byId("notes").hidden = notes.length === 0;
   fill(byId("notes"), notes, () => el("li"), (item, text) => {
     if (item.text === text) return;
@@ -132,5 +132,5 @@ function showChains() {
   });
   const all = chains.length + moreChains, shown = Math.min(chains.length, MOST_CHAINS);
   byId("no-chains").hidden = all + notes.length > 0;
-  write(byId("chains-note"), all > shown ? `${grouped(shown)} of ${grouped(all)}: circles first, then those that wait for longest` : all > 0 ? "for more than a second: circles first, then the longest" : "");
+  write(byId("chains-note"), all > shown ? `${grouped(shown)} of ${grouped(all)}: cycles first, then the longest waits` : all > 0 ? "longer than a second: cycles first, then the longest waits" : "");
 }

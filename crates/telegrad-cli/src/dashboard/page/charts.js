@@ -1,10 +1,10 @@
-// The charts: what all workers do, over time.
+// The charts: values of all workers over time.
 
 const LEFT = 62, BOTTOM = 20, TOP = 8, RIGHT = 6;
-/** Up to so many workers have a part of their own in every chart; of more, the busiest, and the rest together. */
+/** Up to FEW workers are drawn separately in each chart; of more, the BUSIEST, and the others as one. */
 const FEW = 8, BUSIEST = 6;
 let range = 300, isStacked = null, drawsAll = false, emphasised = null;
-/** Where the pointer, or the arrow keys, are: the chart, the number of the point, and the height. */
+/** The position of the pointer or the arrow keys: chart, index of the point, and height. */
 let cursor = null;
 
 const charts = [
@@ -18,8 +18,8 @@ for (const chart of charts) {
   chart.over = el("canvas", { "aria-hidden": "true" });
   chart.plot = el("div", { class: "plot" }, chart.lines, chart.over);
   chart.now = el("output", {});
-  chart.legend = el("div", { class: "legend", role: "group", "aria-label": `${chart.title}: workers. Press one to let it stand out.` });
-  const kinds = el("div", { class: "choice push", role: "group", "aria-label": `${chart.title}: which` });
+  chart.legend = el("div", { class: "legend", role: "group", "aria-label": `${chart.title}: workers. Press one to emphasise it.` });
+  const kinds = el("div", { class: "choice push", role: "group", "aria-label": `${chart.title}: metric` });
   choice(kinds, chart.kinds, chart.metric, (metric) => { chart.metric = metric; showCharts(); });
   chart.card = el("div", { class: "card chart", "data-testid": `chart-${chart.id}` }, el("div", { class: "bar" }, el("h3", {}, chart.title), chart.now, kinds), chart.plot, chart.legend);
   byId("charts").append(chart.card);
@@ -41,7 +41,7 @@ for (const chart of charts) {
   });
 }
 
-/** Decides who has a part of its own in a chart, and in which colour. Whoever has one keeps it while others are not much busier. */
+/** Chooses the workers to draw separately, and their colours. A drawn worker stays until others are much busier. */
 function pick(chart, from) {
   const everyone = byRank();
   let drawn = everyone;
@@ -67,34 +67,34 @@ function pick(chart, from) {
   const anyChosen = drawn.some((worker) => worker.isChosen);
   chart.stands = (worker) => emphasised ? worker === emphasised : !anyChosen || worker.isChosen;
 }
-/** The colour that the fewest have in any chart: whoever gets it has it in all of them, where it can. */
+/** The colour with the fewest uses in all charts. A worker has the same colour in all charts if possible. */
 function rarestHue() {
   const drawn = new Set(charts.flatMap((chart) => chart.drawn)), uses = new Array(HUES).fill(0);
   for (const worker of workers.values()) if (drawn.has(worker) && worker.hue !== undefined) uses[worker.hue]++;
   return uses.indexOf(Math.min(...uses));
 }
-/** How a worker's line is dashed: by its colour, in another way with every round of colours. */
+/** The dash pattern of a worker's line: by colour, different each time the colours repeat. */
 const dashOf = (chart, worker) => DASHES[(chart.hues.get(worker) + (chart.drawn.length > HUES ? Math.floor(worker.rank / HUES) : 0)) % DASHES.length];
 const colourOf = (chart, worker) => theme.hues[chart.hues.get(worker)];
 const othersName = (chart) => `${chart.others.length} others`;
-/** What a chart has at a moment, the largest first: workers, and the others together. */
+/** The values at a point in time, the largest first: single workers, and the others as one. */
 function partsAt(chart, at) {
   const parts = chart.drawn.map((worker) => ({ worker, name: worker.name, value: worker.series[chart.metric][at] })).filter(({ value }) => isNumber(value)).sort((a, b) => b.value - a.value);
   const rest = othersAt(chart, at);
   return isNumber(rest) ? [...parts, { worker: null, name: othersName(chart), value: rest }] : parts;
 }
-/** The sum of those that have no part of their own. */
+/** The sum of the workers that are not drawn separately. */
 function othersAt(chart, at) {
-  if (chart.others.length === 0 || !isNumber(everybody.series[chart.metric][at])) return NaN;
+  if (chart.others.length === 0 || !isNumber(totals.series[chart.metric][at])) return NaN;
   return chart.others.reduce((sum, { series }) => sum + (series[chart.metric][at] || 0), 0);
 }
 
-/** A step between the lines of an axis, such that there are few, at round numbers. */
+/** The distance between the lines of an axis: a round number that gives few lines. */
 function stepOf(most, isWhole) {
   const power = 10 ** Math.floor(Math.log10(most / 3)), step = power * ([1, 2, 2.5, 5].find((factor) => factor * power >= most / 4) ?? 10);
   return isWhole ? Math.max(Math.ceil(step), 1) : step;
 }
-/** A number of an axis, without zeros that say nothing. */
+/** Formats a number of an axis without trailing zeros. */
 const rounded = (text) => text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
 const TIME_STEPS = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 const stacks = () => isStacked ?? workers.size > FEW;
@@ -105,7 +105,7 @@ function paintChart(chart) {
   const pen = penOf(chart.lines, width, height), { start, end, from } = recent(range, 30);
   pick(chart, from);
   const highest = (series) => { let most = 0; for (let at = from; at < length; at++) if (series[chart.metric][at] > most) most = series[chart.metric][at]; return most; };
-  const most = stacks() ? highest(everybody.series) : Math.max(0, ...[...workers.values()].map(({ series }) => highest(series)));
+  const most = stacks() ? highest(totals.series) : Math.max(0, ...[...workers.values()].map(({ series }) => highest(series)));
   const step = stepOf(most || 1, chart.isWhole), top = Math.max(Math.ceil(most / step - 1e-6), 1) * step;
   chart.toX = (time) => LEFT + (time - start) / (end - start) * (width - LEFT - RIGHT);
   chart.toY = (value) => height - BOTTOM - value / top * (height - BOTTOM - TOP);
@@ -124,9 +124,9 @@ function paintChart(chart) {
       if (x > LEFT + 12 && x < width - 26) pen.fillText(clock(time, every < 60), x, height - 8);
     }
   }
-  if (!everybody.series[chart.metric].subarray(from, length).some(isNumber)) {
+  if (!totals.series[chart.metric].subarray(from, length).some(isNumber)) {
     pen.textAlign = "center";
-    pen.fillText("nothing known yet", (width + LEFT) / 2, height / 2);
+    pen.fillText("no data yet", (width + LEFT) / 2, height / 2);
   }
   pen.save();
   pen.beginPath();
@@ -135,15 +135,15 @@ function paintChart(chart) {
   Object.assign(pen, { lineJoin: "round", lineCap: "butt" });
   const points = (stacks() ? paintStack : paintLines)(pen, chart, from);
   pen.restore();
-  const total = newest(everybody.series, chart.metric);
+  const total = newest(totals.series, chart.metric);
   write(chart.now, chart.format(total));
-  chart.lines.setAttribute("aria-label", `${chart.title}, ${chart.kinds.find(([kind]) => kind === chart.metric)[1]}, by worker. Now ${chart.format(total)} in all. The arrow keys go from moment to moment.`);
+  chart.lines.setAttribute("aria-label", `${chart.title}, ${chart.kinds.find(([kind]) => kind === chart.metric)[1]}, by worker. Now ${chart.format(total)} in all. The arrow keys move in time.`);
   chart.card.dataset.drawn = chart.drawn.length;
   chart.card.dataset.others = chart.others.length;
   chart.card.dataset.points = points;
   showLegend(chart);
 }
-/** A line for each worker; those that have none lie somewhere in a grey band. Gives how many points the lines have. */
+/** Draws a line per worker; the others lie within a grey band. Returns the number of points drawn. */
 function paintLines(pen, chart, from) {
   const { metric, drawn, others } = chart;
   let points = 0;
@@ -169,7 +169,7 @@ function paintLines(pen, chart, from) {
   pen.globalAlpha = 1;
   return points;
 }
-/** Areas on top of each other: together they are as high as the sum of all. Gives how many points that sum has. */
+/** Draws stacked areas, whose total height is the sum of all. Returns the number of points of that sum. */
 function paintStack(pen, chart, from) {
   const { metric, drawn, others } = chart;
   for (const [first, stop] of stretches(metric, from)) {
@@ -184,18 +184,18 @@ function paintStack(pen, chart, from) {
   }
   Object.assign(pen, { strokeStyle: theme.text, lineWidth: 1.4 });
   pen.setLineDash([]);
-  return trace(pen, everybody.series[metric], from, chart.toX, chart.toY);
+  return trace(pen, totals.series[metric], from, chart.toX, chart.toY);
 }
-/** The parts of the history, from a point on, in which something is known without a gap: `[first, stop]` of each. */
+/** The ranges `[first, stop]` without gaps, from a point on. */
 function stretches(metric, from) {
-  const found = [], known = everybody.series[metric];
+  const found = [], known = totals.series[metric];
   for (let at = from; at < length; at++) {
     if (!isNumber(known[at])) continue;
     if (at > from && isNumber(known[at - 1]) && !isAfterGap(at)) found.at(-1)[1] = at + 1; else found.push([at, at + 1]);
   }
   return found;
 }
-/** What lies between two lines that begin with the point `first`. */
+/** The area between two lines that start at the point `first`. */
 function area(pen, { toX, toY }, first, low, high, colour, alpha) {
   const x = (at) => toX(times[first + at]);
   pen.beginPath();
@@ -213,7 +213,7 @@ function paintOver() {
     if (x < LEFT) continue;
     pen.fillStyle = theme.muted;
     pen.fillRect(Math.round(x), TOP, 1, chart.plot.clientHeight - TOP - BOTTOM);
-    const dots = stacks() ? [[theme.text, everybody.series[chart.metric][cursor.at]]] : chart.drawn.map((worker) => [colourOf(chart, worker), worker.series[chart.metric][cursor.at]]);
+    const dots = stacks() ? [[theme.text, totals.series[chart.metric][cursor.at]]] : chart.drawn.map((worker) => [colourOf(chart, worker), worker.series[chart.metric][cursor.at]]);
     for (const [fillStyle, value] of dots) {
       if (!isNumber(value)) continue;
       Object.assign(pen, { fillStyle, strokeStyle: theme.surface, lineWidth: 1.5 });
@@ -225,12 +225,12 @@ function paintOver() {
   }
   if (!cursor) { tooltip.hidden = true; return; }
   const { chart, at, y } = cursor, parts = partsAt(chart, at), box = chart.plot.getBoundingClientRect(), some = parts.slice(0, 14), rest = parts.length - some.length;
-  const sum = everybody.series[chart.metric][at];
+  const sum = totals.series[chart.metric][at];
   const row = (name, value, ...key) => el("tr", {}, el("th", {}, ...key, name), el("td", { class: "number" }, chart.format(value)));
   const rows = some.map(({ worker, name, value }) => row(name, value, keyOf(chart, worker)));
-  if (isNumber(sum) && parts.length > 1) rows.push(el("tr", { class: "sum" }, el("th", {}, "all together"), el("td", { class: "number" }, chart.format(sum))));
+  if (isNumber(sum) && parts.length > 1) rows.push(el("tr", { class: "sum" }, el("th", {}, "total"), el("td", { class: "number" }, chart.format(sum))));
   showTooltip(box.left + chart.toX(times[at]), box.top + y, el("b", {}, clock(times[at])), el("table", {}, el("tbody", {}, rows)),
-    ...(rest > 0 ? [el("span", { class: "quiet" }, `and ${rest} more`)] : []), ...(parts.length === 0 ? [el("div", { class: "quiet" }, "nothing known")] : []));
+    ...(rest > 0 ? [el("span", { class: "muted" }, `and ${rest} more`)] : []), ...(parts.length === 0 ? [el("div", { class: "muted" }, "no data")] : []));
 }
 function moveCursor(chart, at, y) {
   if (!chart && !cursor) return;
@@ -245,14 +245,14 @@ choice(byId("range"), [[60, "1 min"], [300, "5 min"], [1800, "30 min"], [Infinit
 const pressLook = choice(byId("look"), [[true, "Stacked"], [false, "Lines"]], null, (stacked) => { isStacked = stacked; showCharts(); });
 choice(byId("which"), [[false, `Busiest ${BUSIEST}`], [true, "All"]], drawsAll, (all) => { drawsAll = all; showCharts(); });
 
-/** A piece of a worker's part of a chart, or of that of the others. */
+/** A sample of the style of a worker, or of the others. */
 function keyOf(chart, worker) {
   const colour = worker ? `var(--hue-${chart.hues.get(worker)})` : "var(--muted)";
   const key = stacks() || !worker ? svg("rect", { x: 1, y: 0, width: 12, height: 10, rx: 2, fill: colour, "fill-opacity": worker ? 0.78 : 0.4 })
     : svg("path", { d: "M1 5H23", "stroke-width": 2.4, stroke: colour, "stroke-dasharray": dashOf(chart, worker).join(" ") });
   return svg("svg", { width: stacks() ? 14 : 24, height: 10, "aria-hidden": "true" }, key);
 }
-/** Lets a worker stand out in the charts, or no longer. */
+/** Toggles the emphasis of a worker in the charts. */
 function toggleChosen(worker) {
   worker.isChosen = !worker.isChosen;
   showChosen();
@@ -265,7 +265,7 @@ function showChosen() {
   showCharts();
 }
 byId("clear-chosen").addEventListener("click", () => { for (const worker of workers.values()) worker.isChosen = false; showChosen(); });
-/** Who has which part of a chart, with what it has now. */
+/** The legend of a chart, with current values. */
 function showLegend(chart) {
   const make = () => {
     const button = el("button", {

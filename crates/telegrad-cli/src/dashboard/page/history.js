@@ -1,14 +1,14 @@
-// The history: what every answer has said, as far back as there is room for it.
+// The history of all answers, up to a fixed capacity.
 
-/** As many points are kept; when there are more, the older half is thinned: the further back, the coarser. */
+/** Maximum number of points. Beyond it, the older half is thinned, so older points are coarser. */
 const CAPACITY = 1800;
 const METRICS = ["made", "served", "sent", "received", "out", "in", "p50", "p99"];
-/** What only grows, and is shown as a rate: the metric, and its counter. */
+/** Counters that are shown as rates: the metric, and its counter. */
 const RATES = [["made", "calls_made"], ["served", "calls_served"], ["sent", "bytes_out"], ["received", "bytes_in"]];
-/** Colours of lines, and how they are dashed, so that the colours need not be told apart. */
+/** Number of line colours, and dash patterns that distinguish lines without colour. */
 const HUES = 8;
 const DASHES = [[], [9, 3], [5, 3], [9, 3, 2, 3], [3, 3], [14, 4], [6, 3, 2, 3, 2, 3], [2, 3]];
-/** After so many seconds without an answer, lines have a gap, unless the points around are as far apart from having been thinned. */
+/** Seconds without an answer that leave a gap in the lines, unless thinning has spread the points that far. */
 const GAP = 5;
 function isAfterGap(at) {
   const step = times[at] - times[at - 1], usual = at > 1 ? times[at - 1] - times[at - 2] : times[at + 1] - times[at];
@@ -17,11 +17,11 @@ function isAfterGap(at) {
 
 const times = new Float64Array(CAPACITY);
 let length = 0;
-/** Every worker that was ever heard of, by rank, with its history. */
+/** All workers seen so far, by rank, with their history. */
 const workers = new Map();
-/** All of them together. */
-const everybody = { series: newSeries() };
-let latest = { id: null, time: NaN, world: new Map(), silent: [], calls: [], allCalls: 0, pairs: [], chains: [], moreChains: 0, meetings: [], cycles: [], suspects: [], size: 0 };
+/** The totals of all workers. */
+const totals = { series: newSeries() };
+let latest = { id: null, time: NaN, world: new Map(), silent: [], calls: [], allCalls: 0, pairs: [], chains: [], moreChains: 0, barriers: [], cycles: [], suspects: [], size: 0 };
 
 function newSeries() {
   return Object.fromEntries(METRICS.map((metric) => [metric, new Float32Array(CAPACITY).fill(NaN)]));
@@ -36,9 +36,9 @@ function workerOf(rank) {
 }
 const nameOf = (rank) => workers.get(rank)?.name ?? unnamed(rank);
 const byRank = () => [...workers.values()].sort((a, b) => a.rank - b.rank);
-const allSeries = () => [everybody, ...workers.values()].map((worker) => worker.series);
+const allSeries = () => [totals, ...workers.values()].map((worker) => worker.series);
 
-/** Makes one point of two in the older half: of a rate the mean, of all else the peak. */
+/** Merges pairs of points in the older half: the mean of rates, the maximum of other values. */
 function thin() {
   const half = CAPACITY / 2, kept = half / 2;
   for (let at = 0; at < kept; at++) times[at] = times[2 * at + 1];
@@ -55,7 +55,7 @@ function thin() {
   }
   length -= kept;
 }
-/** Adds a point that has no values yet. */
+/** Adds a point without values. */
 function addPoint(time) {
   if (length === CAPACITY) thin();
   times[length++] = time;
@@ -66,19 +66,19 @@ function forgetHistory() {
   for (const worker of workers.values()) worker.before = null;
 }
 
-/** How many calls took how long: counts by the longest time that each is for. */
+/** Latency counts, by the upper bound of each bucket. */
 function addCounts(sums, counts) {
   for (const [longest, count] of counts) sums.set(longest, (sums.get(longest) ?? 0) + count);
   return sums;
 }
-/** The calls that were counted since; null when there are fewer than before, for then they were counted anew. */
+/** The calls counted since; null if a count is lower than before, because the counter has restarted. */
 function countsSince(now, before) {
   const since = new Map([...now].map(([longest, count]) => [longest, count - (before?.get(longest) ?? 0)]).filter(([, count]) => count !== 0));
   const isLess = [...since.values()].some((count) => count < 0) || [...before?.keys() ?? []].some((longest) => !now.has(longest));
   return isLess ? null : since;
 }
 const sumOf = (counts) => [...counts.values()].reduce((sum, count) => sum + count, 0);
-/** A time that this share of the calls did not exceed. */
+/** The latency that this share of the calls did not exceed. */
 function percentile(counts, share) {
   const wanted = Math.max(Math.ceil(sumOf(counts) * share), 1);
   let seen = 0;
@@ -88,22 +88,22 @@ function percentile(counts, share) {
   }
   return NaN;
 }
-/** The calls of a worker so far, by where they went. */
+/** The latency counts of a worker, by callee. */
 function readLatency(latency) {
   const counts = (one) => addCounts(new Map(), listOf(one.counts).filter((pair) => isNumber(pair?.[0]) && pair[1] > 0));
   return new Map(listOf(latency).filter((one) => isNumber(one?.to)).map((one) => [one.to, counts(one)]));
 }
-/** A chain of waits that is whole, whatever was missing. */
+/** Parses a wait chain; missing parts get defaults. */
 const readChain = ({ from, age, is_cycle: isCycle, text, calls }) => ({
   from, age: isNumber(age) ? age : NaN, isCycle: isCycle === true, text: typeof text === "string" ? text : "",
   calls: listOf(calls).filter((call) => isNumber(call?.on)).map((call) => ({ name: String(call.function ?? "?"), caller: call.caller, on: call.on, state: String(call.state ?? ""), isStuck: call.is_stuck === true })),
 });
-/** A call that somebody knows of. */
+/** Parses a call in flight. */
 const readCall = ({ caller, callee, call, function: name, age, within, makes, state }) => ({
   caller, callee, call, name: String(name ?? "?"), age: isNumber(age) ? age : 0, within: listOf(within), makes: makes === true, state: String(state ?? ""),
 });
 
-/** Takes an answer in: makes it whole where parts are missing, and adds it to the history. */
+/** Parses an answer, with defaults for missing parts, and adds it to the history. */
 function take(answer) {
   const time = isNumber(answer?.time) ? answer.time : Date.now() / 1e3;
   const entries = listOf(answer?.world).filter((entry) => isNumber(entry?.rank));
@@ -112,31 +112,31 @@ function take(answer) {
     recent: new Map(),
   }]));
   const silent = listOf(answer?.silent).filter((rank) => isNumber(rank) && !world.has(rank));
-  // Another world has workers of the same ranks, but nothing else in common.
+  // Workers of another world have the same ranks, but no common history.
   const id = answer?.id ?? latest.id;
   if (latest.id !== null && id !== latest.id) forgetHistory();
   const calls = listOf(answer?.calls).filter((call) => call).map(readCall);
   latest = {
     id, time, world, silent, calls, allCalls: answer?.all_calls > calls.length ? answer.all_calls : calls.length,
     pairs: listOf(answer?.pairs).filter((pair) => listOf(pair).length === 4 && pair.every(isNumber)),
-    meetings: listOf(answer?.meetings), cycles: listOf(answer?.cycles), suspects: listOf(answer?.suspects), size: Math.max(world.size + silent.length, ...entries.map((entry) => entry.size || 0)),
+    barriers: listOf(answer?.barriers), cycles: listOf(answer?.cycles), suspects: listOf(answer?.suspects), size: Math.max(world.size + silent.length, ...entries.map((entry) => entry.size || 0)),
     chains: listOf(answer?.chains).filter((chain) => isNumber(chain?.from)).map(readChain), moreChains: answer?.more_chains > 0 ? answer.more_chains : 0,
   };
-  // A clock that was set back would make the lines run backwards.
+  // A clock that was set back would reverse the lines.
   if (length > 0 && time < times[length - 1] - 1) forgetHistory();
   if (length === 0 || time > times[length - 1]) addPoint(time);
   const at = length - 1, ended = new Map();
-  for (const metric of METRICS) everybody.series[metric][at] = NaN;
+  for (const metric of METRICS) totals.series[metric][at] = NaN;
   for (const [rank, entry] of world) {
     record(workerOf(rank), entry, at);
     for (const counts of entry.recent.values()) addCounts(ended, counts);
   }
-  [everybody.series.p50[at], everybody.series.p99[at]] = [percentile(ended, 0.5), percentile(ended, 0.99)];
+  [totals.series.p50[at], totals.series.p99[at]] = [percentile(ended, 0.5), percentile(ended, 0.99)];
   for (const rank of silent) workerOf(rank);
   for (const [rank, worker] of workers) {
     if (world.has(rank)) continue;
     worker.before = null;
-    // Whoever left is forgotten when the last of its points is gone.
+    // A departed worker is removed with its last point.
     if (!silent.includes(rank) && worker.series.out.every(Number.isNaN)) workers.delete(rank);
   }
 }
@@ -145,11 +145,11 @@ function record(worker, entry, at) {
   worker.name = entry.name ? String(entry.name) : worker.name;
   const now = { out: counters.calls_out, in: counters.calls_in };
   if (before && before.process === entry.process && time === before.time) {
-    // What was seen the last time, again: nothing has changed since.
+    // The same status as last time.
     entry.recent = before.recent;
     Object.assign(now, before.rates);
   } else {
-    // Counters that are lower than before, or of another process, have begun anew: nothing is known of the time between.
+    // Counters that are lower than before, or of another process, have restarted: there is no rate.
     const isSame = before && before.process === entry.process && time > before.time && RATES.every(([, name]) => !(counters[name] < before.counters[name]));
     const rates = Object.fromEntries(RATES.map(([metric, name]) => [metric, isSame ? (counters[name] - before.counters[name]) / (time - before.time) : NaN]));
     if (isSame) for (const [to, counts] of entry.latency) {
@@ -162,11 +162,11 @@ function record(worker, entry, at) {
     worker.before = { process: entry.process, time, counters, latency: entry.latency, recent: entry.recent, rates };
   }
   for (const metric of METRICS) {
-    const value = now[metric] ?? NaN, sum = everybody.series[metric];
+    const value = now[metric] ?? NaN, sum = totals.series[metric];
     series[metric][at] = value;
-    // Percentiles cannot be added up: those of everybody come from all of the calls.
+    // Percentiles do not add up: those of the totals come from all calls.
     if (isNumber(value) && !metric.startsWith("p")) sum[at] = isNumber(sum[at]) ? sum[at] + value : value;
   }
 }
-/** The newest value of a metric. */
+/** The latest value of a metric. */
 const newest = (series, metric) => length > 0 ? series[metric][length - 1] : NaN;

@@ -1,4 +1,4 @@
-// What all pictures of the history have in common: colours, lines, and the part of it that they show.
+// Shared by all charts: colours, lines, and the visible range of the history.
 
 let theme = {};
 function readTheme() {
@@ -7,8 +7,8 @@ function readTheme() {
   theme.hues = hues.map((name) => theme[name]);
 }
 /**
- * Draws `values` from a point on: at most the least and the most of each column of pixels, and nothing where nothing is known.
- * Gives how many it has drawn.
+ * Draws `values` from a point on: at most the minimum and maximum of each pixel column, with gaps for missing values.
+ * Returns the number of points drawn.
  */
 function trace(pen, values, from, toX, toY) {
   let column = -1, low = 0, high = 0, isOpen = false, isDot = false, lastX = 0, lastY = 0, points = 0;
@@ -31,7 +31,7 @@ function trace(pen, values, from, toX, toY) {
   pen.stroke();
   return points;
 }
-/** The part of the history that the last so many seconds are. */
+/** The range of the history in the last seconds. */
 function recent(seconds, least) {
   const end = length > 0 ? times[length - 1] : 0, first = length > 0 ? times[0] : 0;
   const start = Math.max(end - seconds, Math.min(first, end - least));

@@ -1,24 +1,24 @@
-// The table of workers, each with small charts of its own.
+// The table of workers, with a small chart per cell.
 
 const SMALL = 300;
-/** More than so many workers have a line of text each, unless it is asked for otherwise. */
+/** With more workers, rows are compact by default. */
 const MOST_ROOMY = 12;
 let isCompact = null;
 byId("worker-filter").addEventListener("input", () => showWorkers());
 byId("compact").addEventListener("click", () => { isCompact = byId("compact").getAttribute("aria-pressed") !== "true"; showWorkers(); });
-/** The columns: a heading, what to sort by, and the text; or two lines with a small chart. */
+/** The columns: heading, sort key, and text; or two values with a small chart. */
 const count = (name) => ({ counters }) => counters[name];
 const pair = (a, b) => ({ counters }) => `${grouped(counters[a])} / ${grouped(counters[b])}`;
 const columns = [
   { title: "Worker", by: null },
-  { title: "In\u00a0flight", by: count("calls_out"), text: ({ counters }) => grouped(counters.calls_out), hint: "calls made that are under way" },
+  { title: "In\u00a0flight", by: count("calls_out"), text: ({ counters }) => grouped(counters.calls_out), hint: "calls made that are in flight" },
   { title: "Calls per second", by: "made", duo: [["made", "made"], ["served", "served"]], format: perSecond },
   { title: "Bytes per second", by: "received", duo: [["received", "in"], ["sent", "out"]], format: bytesPerSecond },
-  { title: "Latency", by: "p99", duo: [["p50", "p50"], ["p99", "p99"]], format: span, isLog: true, hint: "of all calls that have ended since the last look: half of them took no longer than the one, 99 of 100 no longer than the other" },
+  { title: "Latency", by: "p99", duo: [["p50", "p50"], ["p99", "p99"]], format: span, isLog: true, hint: "median and 99th percentile of the calls that have ended since the last update" },
   { title: "Queued", by: count("queued"), text: ({ counters }) => grouped(counters.queued), warns: ({ counters }) => counters.queued > 0 && counters.idle_threads === 0, hint: "calls that wait for a thread" },
   { title: "Running / blocked", by: count("blocked"), text: pair("running", "blocked"), warns: ({ counters }) => counters.blocked > 0 && counters.blocked >= counters.threads },
   { title: "Idle / threads", by: count("idle_threads"), text: pair("idle_threads", "threads") },
-  { title: "References owned\u00a0/\u00a0held", by: count("references_held"), text: pair("references_owned", "references_held"), hint: "to objects that it owns, and that it holds of others" },
+  { title: "References owned\u00a0/\u00a0held", by: count("references_held"), text: pair("references_owned", "references_held"), hint: "to its own values, and held to values of any worker" },
   { title: "Contexts", by: count("contexts"), text: ({ counters }) => grouped(counters.contexts), hint: "autograd contexts" },
 ];
 let sorting = { column: columns[0], isDown: false };
@@ -35,7 +35,7 @@ for (const column of columns) {
 }
 function makeRow(worker) {
   const button = el("button", { class: "name", "aria-expanded": false, onclick() { worker.isOpen = !worker.isOpen; showWorkers(); } });
-  const pin = el("button", { class: "pin", title: "Stands out in the charts", onclick() { toggleChosen(worker); } });
+  const pin = el("button", { class: "pin", title: "Emphasise in the charts", onclick() { toggleChosen(worker); } });
   const cells = columns.slice(1).map((column) => {
     if (!column.duo) return el("td", { class: "number" }, el("div", { class: "cell" }));
     const parts = column.duo.flatMap(([, label], at) => [el("span", { class: at === 1 ? "two" : null }, label), el("b")]);
@@ -59,7 +59,7 @@ function showMore(worker, entry) {
 function showWorkers() {
   const { world, silent } = latest, { by } = sorting.column;
   const key = (worker) => typeof by === "string" ? newest(worker.series, by) : by(world.get(worker.rank) ?? { counters: {} });
-  // Whoever is silent comes last, and so does what is not known.
+  // Silent workers and unknown values come last.
   const words = byId("worker-filter").value.trim().toLowerCase();
   const all = byRank().filter(({ rank }) => world.has(rank) || silent.includes(rank));
   const shown = all.filter(({ name, rank }) => words === "" || name.toLowerCase().includes(words) || String(rank) === words);
@@ -76,7 +76,7 @@ function showWorkers() {
     const entry = world.get(worker.rank), row = worker.row ??= makeRow(worker), [head, ...cells] = row.cells, [pin, name, under] = head.children;
     row.classList.toggle("silent", !entry);
     pin.setAttribute("aria-pressed", worker.isChosen);
-    pin.setAttribute("aria-label", `${worker.name} stands out in the charts`);
+    pin.setAttribute("aria-label", `Emphasise ${worker.name} in the charts`);
     write(name, worker.name);
     name.setAttribute("aria-expanded", worker.isOpen);
     write(under, entry ? `rank ${worker.rank}${entry.process === undefined ? "" : ` · ${entry.process}`}` : "✕ no answer");
@@ -97,17 +97,17 @@ function showWorkers() {
   }
   byId("workers").hidden = rows.length === 0;
   byId("no-workers").hidden = rows.length > 0;
-  write(byId("no-workers"), all.length > 0 ? "No worker has such a name." : "No worker answers: none has joined yet, or all have left.");
+  write(byId("no-workers"), all.length > 0 ? "No worker matches the filter." : "No worker answers: none has joined yet, or all have left.");
   write(byId("workers-note"), shown.length < all.length ? `${shown.length} of ${all.length}` : "");
   const isDense = isCompact ?? all.length > MOST_ROOMY;
   byId("workers").classList.toggle("dense", isDense);
   byId("compact").setAttribute("aria-pressed", isDense);
   later("small", paintSmall);
 }
-/** The small charts of the rows that are in sight. */
+/** Draws the small charts of the visible rows. */
 function paintSmall() {
   const { start, end, from } = recent(SMALL, 30);
-  // One scale of latencies for all, of whole powers of ten.
+  // One scale of latencies for all rows, in powers of ten.
   let [low, high] = [Infinity, 0];
   for (const { series } of workers.values()) {
     for (let at = from; at < length; at++) {

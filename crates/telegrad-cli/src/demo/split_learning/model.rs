@@ -1,4 +1,4 @@
-//! Who has which layers.
+//! The network and the placement of its layers.
 
 use telegrad::nn::{
     self, AnyModule, Conv2d, Conv2dOptions, Dropout, Flatten, Func, Linear, MaxPool2d, Relu, Rng, Sequential,
@@ -10,15 +10,14 @@ use super::LabelSide;
 /// Rows and columns of an image.
 const SIDE: usize = 8;
 const CLASSES: usize = 10;
-/// What the client's layers look for.
+/// Output channels of the client's convolution.
 const CHANNELS: usize = 16;
 
-/// Widths between the blocks that servers have: first what the client gives, of each channel a quarter of the
-/// places.
+/// Widths between the blocks of the servers. The first is the client's output: a quarter of the pixels per channel.
 const BLOCKS: [usize; 4] = [CHANNELS * SIDE * SIDE / 4, 128, 64, 64];
 
-/// A network of which the client, this worker, has the first layers and the servers the rest; with labels on the
-/// client, it has the last layer too.
+/// A network with the first layers on the client, this worker, and the others on servers. With labels on the client,
+/// the last layer is there too.
 pub(super) struct Model {
     first: Sequential,
     middle: RemoteSequential,
@@ -26,14 +25,14 @@ pub(super) struct Model {
 }
 
 enum Last {
-    Here(Linear),
-    There(RRef<Head>),
+    Local(Linear),
+    Remote(RRef<Head>),
 }
 
-/// Loss, and how many were right.
+/// The loss and the number of correct predictions.
 pub(super) struct Outcome {
     pub(super) loss: Tensor,
-    pub(super) right: u32,
+    pub(super) correct: u32,
 }
 
 #[remote]
@@ -84,16 +83,16 @@ impl Head {
     }
 }
 
-/// The loss, and how many were right.
+/// Returns the loss and the number of correct predictions.
 fn outcome(linear: &Linear, x: &Tensor, labels: &Tensor) -> Result<(Tensor, u32)> {
     let logits = linear.forward(x)?;
-    let right = logits.detach().argmax(1)?.eq(labels)?;
-    let right = right.to_dtype(DType::U32)?.sum_all()?.to_scalar()?;
-    Ok((nn::cross_entropy(&logits, labels)?, right))
+    let correct = logits.detach().argmax(1)?.eq(labels)?;
+    let correct = correct.to_dtype(DType::U32)?.sum_all()?.to_scalar()?;
+    Ok((nn::cross_entropy(&logits, labels)?, correct))
 }
 
 impl Model {
-    /// Makes the layers, each on its worker.
+    /// Creates the layers, each on its worker.
     pub(super) fn new(world: &World, labels: LabelSide, seed: u64) -> Result<Self> {
         let mut seeds = Rng::new(seed);
         let servers = world.size() - 1;
@@ -102,15 +101,15 @@ impl Model {
         let blocks = BLOCKS.windows(2);
         let (count, width) = (blocks.len(), BLOCKS[BLOCKS.len() - 1]);
         for (nth, pair) in blocks.enumerate() {
-            // The last server has the head, if any has.
+            // With labels on a server, the last server has the head.
             let server = 1 + nth * servers / (count + usize::from(labels == LabelSide::Server));
             let args = (pair[0], pair[1], seeds.next_u64());
             middle = middle.push(RemoteModule::new(world, server as u32, block, args)?);
         }
         let seed = seeds.next_u64();
         let last = match labels {
-            LabelSide::Client => Last::Here(Linear::new(width, CLASSES, &mut Rng::new(seed))?),
-            LabelSide::Server => Last::There(world.remote(servers as u32, Head::new, (width, seed))?),
+            LabelSide::Client => Last::Local(Linear::new(width, CLASSES, &mut Rng::new(seed))?),
+            LabelSide::Server => Last::Remote(world.remote(servers as u32, Head::new, (width, seed))?),
         };
         Ok(Self { first, middle, last })
     }
@@ -120,25 +119,25 @@ impl Model {
         let mut all = nn::share(world, &self.first)?;
         all.extend(self.middle.remote_parameters()?);
         all.extend(match &self.last {
-            Last::Here(linear) => nn::share(world, linear)?,
-            Last::There(head) => head.rpc_sync(Head::parameters, ())?,
+            Last::Local(linear) => nn::share(world, linear)?,
+            Last::Remote(head) => head.rpc_sync(Head::parameters, ())?,
         });
         Ok(all)
     }
 
-    /// Whether it is to learn.
+    /// Switches between training and evaluation.
     pub(super) fn set_training(&self, training: bool) {
-        // The client alone has a layer that does something else then.
+        // Only the client has a layer that differs in training: the dropout.
         self.first.set_training(training);
     }
 
-    /// Applies the whole network. What leaves this worker is what its own layers have made of the images.
+    /// Applies the whole network. Only the activations of the client's layers leave this worker.
     pub(super) fn forward(&self, pixels: &Tensor, labels: &Tensor) -> Result<Outcome> {
         let hidden = self.middle.forward(&self.first.forward(pixels)?)?;
-        let (loss, right) = match &self.last {
-            Last::Here(linear) => outcome(linear, &hidden, labels)?,
-            Last::There(head) => head.rpc_sync(Head::loss, (hidden, labels.clone()))?,
+        let (loss, correct) = match &self.last {
+            Last::Local(linear) => outcome(linear, &hidden, labels)?,
+            Last::Remote(head) => head.rpc_sync(Head::loss, (hidden, labels.clone()))?,
         };
-        Ok(Outcome { loss, right })
+        Ok(Outcome { loss, correct })
     }
 }

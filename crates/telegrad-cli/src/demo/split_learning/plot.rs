@@ -1,10 +1,11 @@
-//! Losses and accuracies as a picture.
+//! The plot of losses and accuracies.
 
 use std::error::Error as StdError;
 use std::path::Path;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use telegrad_cli::cannot_write;
 
 use super::report::Epoch;
 use crate::Error;
@@ -13,23 +14,11 @@ const SIZE: (u32, u32) = (900, 380);
 const LOSS: RGBColor = RGBColor(31, 119, 180);
 const ACCURACY: RGBColor = RGBColor(214, 100, 20);
 
-/// Whether a picture can be written there. What is there stays.
-pub(super) fn check(path: &Path) -> Result<(), Error> {
-    let mut options = std::fs::OpenOptions::new();
-    let opened = options.append(true).create(true).open(path);
-    opened.map_err(|error| cannot_write(path, &error))?;
-    Ok(())
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write `{}`: {error}", path.display())
-}
-
 /// Draws the epochs into an SVG file.
 pub(super) fn write(path: &Path, epochs: &[Epoch], test_accuracy: f64) -> Result<(), Error> {
-    let mut picture = String::new();
-    draw(&mut picture, epochs, test_accuracy).map_err(|error| error.to_string())?;
-    std::fs::write(path, picture).map_err(|error| cannot_write(path, &error))?;
+    let mut svg = String::new();
+    draw(&mut svg, epochs, test_accuracy).map_err(|error| error.to_string())?;
+    std::fs::write(path, svg).map_err(|error| cannot_write(path, &error))?;
     Ok(())
 }
 
@@ -89,7 +78,7 @@ fn panel(
     Ok(())
 }
 
-/// plotters' errors hold on to what is drawn on.
+/// Errors of plotters borrow the drawing area.
 fn text(error: impl StdError) -> Box<dyn StdError> {
     error.to_string().into()
 }

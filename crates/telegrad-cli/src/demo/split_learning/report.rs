@@ -1,4 +1,4 @@
-//! What a run shows: a bar on a terminal, lines elsewhere, JSON where it is asked for.
+//! The output of a run: a progress bar on a terminal, lines elsewhere, or JSON.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Args;
 
-/// An epoch, so far.
+/// Values of an epoch so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Epoch {
     pub(super) loss: f64,
@@ -35,7 +35,7 @@ impl Report {
         let shows_bar = !args.json && std::io::stderr().is_terminal();
         let bar = shows_bar.then(|| {
             let bar = ProgressBar::new((total * steps_per_epoch) as u64);
-            // The template is this one, so it is right.
+            // The template is valid.
             if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {percent:>3}%  {msg}") {
                 bar.set_style(style);
             }
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// A step has been made.
+    /// Reports a step.
     pub(super) fn step(&mut self, current: Epoch) {
         self.steps += 1;
         self.current = current;
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// An epoch is over.
+    /// Reports the end of an epoch.
     pub(super) fn epoch(&mut self) {
         let epoch = self.current;
         self.epochs.push(epoch);
@@ -81,12 +81,12 @@ impl Report {
         }
     }
 
-    /// All epochs that are over.
+    /// All finished epochs.
     pub(super) fn epochs(&self) -> &[Epoch] {
         &self.epochs
     }
 
-    /// The run is over.
+    /// Reports the end of the run.
     pub(super) fn end(&self, test_accuracy: f64) {
         let seconds = self.started.elapsed().as_secs_f64();
         if self.json {
@@ -125,7 +125,7 @@ impl Report {
     }
 }
 
-/// A reader that has seen enough ends the output, not the run.
+/// Prints a line. A closed pipe ends the output, not the run.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

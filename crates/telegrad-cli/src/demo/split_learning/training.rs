@@ -1,12 +1,12 @@
-//! The run.
+//! The training loop.
 
 use std::time::Instant;
 
 use telegrad::data::Images;
 use telegrad::nn::Rng;
 use telegrad::optim::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, CosineAnnealingLr, DistributedOptimizer, RMSprop, Rprop, Sgd,
-    Travels,
+    Adadelta, Adagrad, Adam, AdamW, Adamax, CosineAnnealingLr, DistributedOptimizer, RMSprop,
+    RemoteAlgorithm, Rprop, Sgd,
 };
 use telegrad::prelude::{AutogradWorld, Context, RRef, World};
 use telegrad::{Param, Result, record_function};
@@ -15,7 +15,7 @@ use super::model::Model;
 use super::report::{Epoch, Report};
 use super::{Args, Method};
 
-/// A model on its way.
+/// A model in training.
 pub(super) struct Training<'a> {
     world: &'a World,
     model: Model,
@@ -25,7 +25,7 @@ pub(super) struct Training<'a> {
     step: Box<Step>,
 }
 
-/// Moves the parameters by the gradients of a context.
+/// Updates the parameters by the gradients of a context.
 type Step = dyn Fn(&Context) -> Result<()>;
 
 impl<'a> Training<'a> {
@@ -39,7 +39,7 @@ impl<'a> Training<'a> {
             model,
             data,
             batch,
-            // Another sequence than that of the weights.
+            // Independent of the random numbers of the weights.
             rng: Rng::new(args.seed ^ 0x5eed),
         })
     }
@@ -48,11 +48,11 @@ impl<'a> Training<'a> {
         self.data.len().div_ceil(self.batch)
     }
 
-    /// Goes through the training data once.
+    /// Runs one epoch.
     pub(super) fn epoch(&mut self, report: &mut Report) -> Result<()> {
         let order = self.order();
         let (started, bytes) = (Instant::now(), self.traffic());
-        let (mut loss, mut right, mut seen, mut steps) = (0.0, 0, 0, 0);
+        let (mut loss, mut correct, mut seen, mut steps) = (0.0, 0, 0, 0);
         for numbers in order.chunks(self.batch) {
             record_function!("train step");
             let images = self.data.batch(numbers)?;
@@ -63,12 +63,12 @@ impl<'a> Training<'a> {
                 Ok(outcome)
             })?;
             loss += f64::from(outcome.loss.to_scalar::<f32>()?) * numbers.len() as f64;
-            right += outcome.right as usize;
+            correct += outcome.correct as usize;
             seen += numbers.len();
             steps += 1;
             report.step(Epoch {
                 loss: loss / seen as f64,
-                accuracy: right as f64 / seen as f64,
+                accuracy: correct as f64 / seen as f64,
                 steps_per_s: f64::from(steps) / started.elapsed().as_secs_f64(),
                 bytes_per_step: (self.traffic() - bytes) as f64 / f64::from(steps),
             });
@@ -77,15 +77,15 @@ impl<'a> Training<'a> {
         Ok(())
     }
 
-    /// The share of images that are recognised.
+    /// The share of correctly classified images.
     pub(super) fn accuracy(&self, test: &Images) -> Result<f64> {
         record_function!("evaluation");
         self.model.set_training(false);
         let outcome = self.model.forward(&test.pixels, &test.labels)?;
-        Ok(f64::from(outcome.right) / test.len() as f64)
+        Ok(f64::from(outcome.correct) / test.len() as f64)
     }
 
-    /// The images in a new order.
+    /// A random order of the images.
     fn order(&mut self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.data.len() as u32).collect();
         for last in (1..order.len()).rev() {
@@ -95,14 +95,14 @@ impl<'a> Training<'a> {
         order
     }
 
-    /// Bytes that have left or reached this worker.
+    /// Bytes sent and received by this worker.
     fn traffic(&self) -> u64 {
         let info = self.world.debug_info();
         info.bytes_in + info.bytes_out
     }
 }
 
-/// The optimiser that was asked for, with a learning rate that ends at zero.
+/// Creates the optimiser with a learning rate that decays to zero.
 fn optimizer(world: &World, params: Vec<RRef<Param>>, args: &Args, steps: u64) -> Result<Box<Step>> {
     macro_rules! method {
         ($algorithm:ident, $lr:literal) => {{
@@ -143,7 +143,7 @@ fn optimizer(world: &World, params: Vec<RRef<Param>>, args: &Args, steps: u64) -
     }
 }
 
-fn stepping<A: Travels>(
+fn stepping<A: RemoteAlgorithm>(
     world: &World,
     params: Vec<RRef<Param>>,
     options: A,

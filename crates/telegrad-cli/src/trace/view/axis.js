@@ -1,6 +1,6 @@
-// The axis of time: round numbers, as many as there is room for.
+// The time axis: round numbers, as many as fit.
 
-/** The moments of the axis of what is shown, so many pixels wide, with what stands at them; and how far they are apart. */
+/** The ticks of the axis for a range of this width in pixels, with their texts and their distance. */
 function axisTicks(shown, width) {
   const least = (shown.end - shown.start) / width * 100;
   const power = 10 ** Math.floor(Math.log10(least));

@@ -1,20 +1,20 @@
-// The recording, as the rest of the page needs it: made of the columns in which it comes. Nothing here touches the page.
+// Reads the columns of the recording into the objects that the page uses. Independent of the page.
 
 const KINDS = ["scope", "operator", "layer", "autograd", "optimizer", "wait", "codec", "call", "execution"];
-/** The phases of a call, each with the kind whose colour it has, and when it is over. */
+/** The phases of a call, each with the kind that gives its colour, and its end. */
 const PHASES = [
-  ["encode", "optimizer", "until its request is handed over to the link"], ["wire", "call", "until it is at the callee"], ["queue", "scope", "until its function begins"],
-  ["execute", "execution", "until that returns"], ["reply", "autograd", "until the answer is at the caller"],
+  ["encode", "optimizer", "until the link has the request"], ["wire", "call", "until the request is at the callee"], ["queue", "scope", "until the function begins"],
+  ["execute", "execution", "until the function returns"], ["reply", "autograd", "until the reply is at the caller"],
 ];
 
 const isBad = (event) => event.status !== "ok";
 const duration = (event) => event.end - event.start;
 const childrenOf = (event) => event.children ?? [];
 
-/** All times are in microseconds from here on; those of the data, in nanoseconds. */
+/** Times in the data are in nanoseconds; all others are in microseconds. */
 const inMicros = (thing, fields) => ({ ...thing, ...Object.fromEntries(fields.map((field) => [field, thing[field] / 1e3])) });
 
-/** Everything that is known of a recording; of parts that it does not have, nothing. */
+/** Reads a recording; missing parts become empty. */
 function readProfile(data) {
   const workers = (data.workers ?? []).map(newWorker), workerByRank = new Map(workers.map((worker) => [worker.rank, worker]));
   const nameOf = (rank) => workerByRank.get(rank)?.name ?? unnamed(rank);
@@ -23,7 +23,7 @@ function readProfile(data) {
   const bounds = { start: 0, end: (data.duration ?? 0) / 1e3 };
   for (const event of events) {
     if (!workerByRank.has(event.worker)) {
-      // Nothing else is known of it.
+      // No other data of this worker exists.
       workers.push(newWorker({ rank: event.worker, name: nameOf(event.worker) }));
       workerByRank.set(event.worker, workers.at(-1));
     }
@@ -48,8 +48,8 @@ function readProfile(data) {
     title: data.title ?? "Telegrad trace", duration: (data.duration ?? 0) / 1e3, bounds, workers, workerByRank, nameOf, events, eventsByLink, eventsByKey,
     lanes: workers.flatMap((worker) => worker.rows.flatMap((row) => row.lanes)), failures: events.filter(isBad).length,
     averages: (data.averages ?? []).map((average) => inMicros(average, ["self", "total", "mean", "p50", "p99"])),
-    traffic: data.traffic ?? [], missing: data.missing ?? [], doubts: data.doubts ?? [], steps: readSteps(data, events, nameOf),
-    /** How many steps there are that are not on this page. */
+    traffic: data.traffic ?? [], missing: data.missing ?? [], doubts: data.clock_warnings ?? [], steps: readSteps(data, events, nameOf),
+    /** Number of steps that are not on this page. */
     leftOut: Math.max((data.all_steps ?? 0) - (data.steps ?? []).length, 0),
   };
 }
@@ -57,7 +57,7 @@ function readProfile(data) {
 const newWorker = ({ rank, name, rows = [], dropped = 0, known = true }) => ({ rank, name, dropped, isKnown: known, rowNames: rows, rows: [], isCollapsed: false, showsAll: false });
 const newRow = () => ({ events: [], lanes: [], isPinned: false });
 
-/** What the columns say of every event, by when it began. */
+/** Reads the events, sorted by start. */
 function readEvents({ start = [], ...columns }, strings) {
   let now = 0;
   const events = start.map((passed, index) => {
@@ -80,7 +80,7 @@ function readEvents({ start = [], ...columns }, strings) {
       tensorBytes: columns.tensor_bytes[index],
       phases: null,
       parent: null,
-      /** Whether there was a parent that is not recorded. */
+      /** Whether its parent was not recorded. */
       isOrphan: columns.parent[index] === -2,
       children: null,
       lane: null,
@@ -94,29 +94,29 @@ function readEvents({ start = [], ...columns }, strings) {
   return events;
 }
 
-/** Tells calls where their time went. */
+/** Adds the phases to the calls. */
 function readPhases(events, { event: numbers = [], ...columns }) {
   numbers.forEach((number, at) => {
     events[number].phases = Object.fromEntries(PHASES.map(([name]) => [name, columns[name][at] / 1e3]));
   });
 }
 
-/** Where the time of a call went: its phases, and what is left of it, if anything is. */
+/** The phases of a call, and the rest of its duration, if any. */
 function partsOf(call) {
   const parts = PHASES.map(([name, kind, until]) => ({ name, kind, until, took: call.phases[name] }));
   const rest = parts.reduce((left, { took }) => left - took, duration(call));
-  // Less than a nanosecond is none.
-  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", until: "after the answer was there", took: rest }];
+  // Ignores rounding below a nanosecond.
+  return rest < 1e-3 ? parts : [...parts, { name: "rest", kind: "wait", until: "after the reply has arrived", took: rest }];
 }
 
-/** What can be looked at as a step: first the whole, if there is anything, and then what was done again and again, by time. */
+/** The steps to select from: the whole recording, if it has events, then repeated spans by start. */
 function readSteps({ step: whole, steps = [] }, events, nameOf) {
   const all = [...(whole ? [{ ...whole, isWhole: true }] : []), ...[...steps].sort((a, b) => a.start - b.start)].map((step) => {
     let now = step.start;
     const critical = step.critical.event.map((number, at) => {
       const start = now / 1e3, event = events[number] ?? null;
       now += step.critical.took[at];
-      // Where it is within no event, nobody is known to have done anything.
+      // A piece without an event has no known work.
       return { event, start, end: now / 1e3, worker: event ? nameOf(event.worker) : "", name: event?.key ?? "nothing recorded" };
     });
     const usages = step.workers.map((usage) => inMicros(usage, ["busy", "waiting", "idle"]));
@@ -124,7 +124,7 @@ function readSteps({ step: whole, steps = [] }, events, nameOf) {
   });
   const workersOf = new Map();
   for (const { name, worker } of steps) workersOf.set(name, (workersOf.get(name) ?? new Set()).add(worker));
-  // The third of five of a name, and on whom, where several have some.
+  // For example the third of five of a name, with the worker if several have some.
   for (const step of all) {
     const which = `${grouped(step.number)} of ${grouped(step.count)}${workersOf.get(step.name)?.size > 1 ? ` on ${step.worker}` : ""}`;
     Object.assign(step, step.isWhole ? { which: "", label: "whole recording" } : { which, label: `${step.name} ${which}` });

@@ -1,6 +1,6 @@
 // Pointer and keys.
 
-/** The event at a place of the canvas; narrow ones can be missed by a little. */
+/** The event at a point of the canvas, with tolerance for narrow ones. */
 function eventAt(x, y) {
   const height = y + scroller.scrollTop, lane = placed[lowerBound(placedAt, height + 1e-6) - 1];
   if (!lane || x < gutter || y < AXIS || height >= lane.y + LANE) return null;
@@ -18,14 +18,14 @@ function pointAt(event, x, y) {
   showTooltip(x, y, el("b", {}, labelOf(event)), facts.join(" · "), ...(isBad(event) ? [el("div", { class: "bad" }, event.status)] : []));
 }
 
-/** What goes on at a place where rows are drawn as one, in words. */
-function crowdAt(x, y) {
+/** Describes the density at a point where rows are drawn as one. */
+function densityAt(x, y) {
   const height = y + scroller.scrollTop, worker = x < gutter || y < AXIS ? undefined : workers.find((worker) => height >= worker.y && height < worker.bottom);
   const isWhole = worker?.isCollapsed ?? false;
   if (!worker || !isWhole && (worker.restY === null || height < worker.restY)) return null;
-  const { all: { starts, ends, most } } = crowdsOf(worker, isWhole), at = toTime(x), pixel = (view.end - view.start) / plotWidth();
+  const { all: { starts, ends, most } } = densitiesOf(worker, isWhole), at = toTime(x), pixel = (view.end - view.start) / plotWidth();
   const count = lowerBound(starts, at + pixel / 2) - lowerBound(ends, at - pixel / 2);
-  return { worker, said: `${counted(count, "event")} at once here, ${grouped(most)} at most, in ${counted(isWhole ? worker.rows.length : worker.restCount, "row")}` };
+  return { worker, text: `${counted(count, "event")} at once here, ${grouped(most)} at most, in ${counted(isWhole ? worker.rows.length : worker.restCount, "row")}` };
 }
 
 canvas.addEventListener("pointerdown", ({ button, pointerId, offsetX, offsetY }) => {
@@ -45,8 +45,8 @@ canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y, clientX, clien
   hovered = drag?.hasMoved ? null : eventAt(x, y);
   canvas.style.cursor = drag?.hasMoved ? "grabbing" : hovered ? "pointer" : "grab";
   pointAt(hovered, clientX, clientY);
-  const crowd = hovered || drag?.hasMoved ? null : crowdAt(x, y);
-  if (crowd) showTooltip(clientX, clientY, el("b", {}, crowd.worker.name), crowd.said);
+  const density = hovered || drag?.hasMoved ? null : densityAt(x, y);
+  if (density) showTooltip(clientX, clientY, el("b", {}, density.worker.name), density.text);
   redraw();
 });
 
@@ -79,7 +79,7 @@ function moveByOverview({ buttons, pointerId, offsetX }) {
 overview.addEventListener("pointerdown", moveByOverview);
 overview.addEventListener("pointermove", moveByOverview);
 
-/** From the selected event to a neighbour in its lane, or to the lane above or below it. */
+/** Moves the selection to a neighbour in the lane, or to the lane above or below. */
 function selectBeside(key) {
   const { lane, slot, start } = selected ?? {};
   const within = (depth) => { const other = lane.row.lanes[depth]; return other?.events[lowerBound(other.ends, start + duration(selected) * 1e-6)]; };

@@ -1,8 +1,7 @@
-// Which events have a place beside each other, and which of these have a place of their own.
+// Lays events into lanes, and chooses the lanes to show.
 
 /**
- * Rows of one name, of which one is over before the next begins, as one: threads that come and go would fill the page. They are given
- * by when they begin, and so are their events.
+ * Joins consecutive rows of the same name, since short-lived threads would fill the page. Rows and their events are sorted by start.
  */
 function joinRows(rows) {
   const joined = [], byName = new Map();
@@ -34,7 +33,7 @@ function layLanes(worker, row) {
     const count = lane.events.length;
     lane.starts = Float64Array.from(lane.events, (event) => event.start);
     lane.ends = Float64Array.from(lane.events, (event) => event.end);
-    // Sums over all events before one, so that a merged run of any length is judged at once.
+    // Prefix sums, so that a merged run of any length takes constant time.
     Object.assign(lane, { failed: new Uint32Array(count + 1), matched: new Uint32Array(count + 1), spent: new Float64Array(count + 1) });
     lane.events.forEach((event, slot) => {
       lane.failed[slot + 1] = lane.failed[slot] + (isBad(event) ? 1 : 0);
@@ -43,24 +42,24 @@ function layLanes(worker, row) {
   }
 }
 
-/** So many lanes of a worker are shown, of each row no more than so many, and the rest as one crowd, until all are asked for. */
+/** Maximum number of lanes per worker and per row; the rest is shown as density until the user expands it. */
 const MOST_LANES = 32, DEEPEST = 16;
-/** Which of the calls of a thread that overlap are in a row: the first, the second, and so on. */
+/** The number of a row among those for overlapping calls of a thread. */
 const layerOf = (row) => Number(/ \((\d+)\)$/.exec(row.name)?.[1] ?? 1);
-/** Decides which lanes of a worker have a place of their own: first of all those that show what its threads do one after the other. */
+/** Chooses the lanes of a worker to show: rows of threads first, then rows of overlapping calls. */
 function chooseLanes(worker) {
   const depthOf = (row) => worker.showsAll || row.isPinned ? row.lanes.length : Math.min(row.lanes.length, DEEPEST);
-  let room = MOST_LANES;
+  let space = MOST_LANES;
   const first = new Set([...worker.rows].sort((a, b) => layerOf(a) - layerOf(b)).filter((row) => {
-    const had = room;
-    room -= Math.max(depthOf(row), 1);
+    const had = space;
+    space -= Math.max(depthOf(row), 1);
     return had > 0;
   }));
   worker.shown = worker.isCollapsed ? [] : worker.rows.filter((row) => worker.showsAll || row.isPinned || first.has(row));
   for (const row of worker.rows) for (const lane of row.lanes) lane.isPlaced = false;
   for (const row of worker.shown) row.depth = depthOf(row);
   const isShown = new Set(worker.shown);
-  /** Of the lanes of each row that have no place, the outermost. */
+  /** The outermost hidden lane of each row. */
   worker.rest = worker.isCollapsed ? [] : worker.rows.flatMap((row) => row.lanes[isShown.has(row) ? row.depth : 0] ?? []);
   worker.restCount = worker.rest.reduce((sum, lane) => sum + lane.row.lanes.length - lane.depth, 0);
 }

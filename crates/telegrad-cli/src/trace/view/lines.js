@@ -1,8 +1,8 @@
-// Paints what a lane has, and what a crowd does.
+// Paints the events of a lane, and the density of rows without lanes.
 
 /**
- * Paints what a lane has between two moments, and returns how many events that is. What is too narrow to be seen is
- * merged by pixel, without a look at each: the work is bounded by the width, not by the number of events.
+ * Paints the events of a lane in a time range, and returns their number. Narrow events are merged by pixel without visiting
+ * each: the work is bounded by the width, not by the number of events.
  */
 function paintLane(pen, lane, shown, left, width, y, height) {
   const { starts, ends } = lane;
@@ -19,7 +19,7 @@ function paintLane(pen, lane, shown, left, width, y, height) {
       at++;
       continue;
     }
-    // All that begins within the pixel; pixels are counted from zero, so that they stay the same while panning.
+    // All events that start in the pixel. Pixels are counted from time zero, so that they are stable while panning.
     const pixel = Math.floor(starts[at] / perPixel);
     let end = lowerBound(starts, (pixel + 1) * perPixel, at + 1, stop);
     if (end - 1 > at && isWide(end - 1)) end--;
@@ -37,7 +37,7 @@ function paintLane(pen, lane, shown, left, width, y, height) {
   return stop - first;
 }
 
-/** One event that is wide enough to be a box, with its name from where the box, or the plot, begins. */
+/** Paints an event as a box, with its name from the start of the box or of the plot. */
 function paintBox(pen, event, from, to, y, height, left) {
   const style = styleOf(event);
   const isDim = standsOut !== null && !standsOut[event.index];
@@ -58,18 +58,18 @@ function paintBox(pen, event, from, to, y, height, left) {
   const textFrom = Math.max(from, left) + 5;
   const text = isDim ? "" : fitted(pen, labelOf(event, shortOf(event)), to - textFrom - 4);
   if (text === "") return;
-  // Calm ground, so that the hatching does not disturb the text.
+  // A plain background keeps the text legible over the hatching.
   if (isBad(event)) block(pen, style.fill, textFrom - 2, y + 2, Math.min(pen.measureText(text).width + 4, to - textFrom), height - 4);
   pen.fillStyle = theme.text;
   pen.fillText(text, textFrom, y + height / 2 + 0.5);
 }
 
-/** How much goes on at once, as an area, or as a shade where there is no room for one; what does not stand out is paler. */
-function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height) {
+/** Paints the density as an area, or as a shade in low rows; events that are not emphasised are paler. */
+function paintDensity(pen, { all, found, failures }, shown, left, width, y, height) {
   if (all.starts.length === 0) return;
-  const counts = crowdIn(all, shown, width), most = counts.reduce((most, count) => Math.max(most, count), 1e-9);
+  const counts = densityIn(all, shown, width), most = counts.reduce((most, count) => Math.max(most, count), 1e-9);
   pen.fillStyle = theme.accent;
-  for (const [values, alpha] of [[counts, found ? 0.2 : 0.6], [found && crowdIn(found, shown, width), 0.9]]) {
+  for (const [values, alpha] of [[counts, found ? 0.2 : 0.6], [found && densityIn(found, shown, width), 0.9]]) {
     if (!values) continue;
     pen.beginPath();
     pen.moveTo(left, y + height);
@@ -80,7 +80,7 @@ function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height
         if (isSome) pen.fillRect(left + pixel, y, 1, height);
         return;
       }
-      // However little it is, it is seen.
+      // At least one visible pixel.
       const top = y + height - (isSome ? Math.max(share * height, 1) : 0);
       pen.lineTo(left + pixel, top);
       pen.lineTo(left + pixel + 1, top);
@@ -90,7 +90,7 @@ function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height
     if (height >= 5) pen.fill();
   }
   pen.globalAlpha = 1;
-  // What did not go well is seen however much goes on around it.
+  // Failures are visible at any density.
   const perPixel = (shown.end - shown.start) / width;
   for (let at = lowerBound(failures, shown.start); failures[at] < shown.end;) {
     const pixel = Math.floor((failures[at] - shown.start) / perPixel);
@@ -99,7 +99,7 @@ function paintCrowd(pen, { all, found, failures }, shown, left, width, y, height
   }
 }
 
-/** How wide texts are, which takes long to find out. */
+/** A cache of text widths, which are slow to measure. */
 const textWidths = new Map();
 function widthOf(pen, text) {
   if (!textWidths.has(text)) {
@@ -108,15 +108,15 @@ function widthOf(pen, text) {
   }
   return textWidths.get(text);
 }
-/** As much of a text as there is room for. */
-function fitted(pen, text, room) {
-  if (room < 12) return "";
+/** Truncates a text to a width. */
+function fitted(pen, text, space) {
+  if (space < 12) return "";
   const width = widthOf(pen, text);
-  if (width <= room) return text;
-  // Letters are of different widths: what is thought to fit may not.
-  for (let letters = Math.floor(text.length * room / width); letters > 1; letters--) {
+  if (width <= space) return text;
+  // Letters differ in width, so the estimate is checked.
+  for (let letters = Math.floor(text.length * space / width); letters > 1; letters--) {
     const cut = `${text.slice(0, letters)}…`;
-    if (widthOf(pen, cut) <= room) return cut;
+    if (widthOf(pen, cut) <= space) return cut;
   }
   return "";
 }

@@ -1,4 +1,4 @@
-// Tabs and the address, and how all of it begins.
+// Tabs, the address, and the start of the page.
 
 const tabs = [...document.querySelectorAll("[role=tab]")];
 
@@ -12,7 +12,7 @@ function openTab(name) {
   }
   tooltip.hidden = true;
   if (name === "timeline") { measure(); redraw(); }
-  // What had the focus cannot be seen any more.
+  // The focused element is hidden now.
   if (left?.hidden) byId(name === "timeline" ? "canvas" : `panel-${name}`).focus();
   if (name === "table") fillAverages();
 }
@@ -29,14 +29,14 @@ tabs.forEach((tab, at) => {
   });
 });
 
-/** Keeps the tab, the step and the selected event in the address, so that it can be passed on. */
+/** Keeps the tab, the step and the selected event in the address, so that it can be shared. */
 function writeFragment() {
   const open = tabs.find((tab) => tab.getAttribute("aria-selected") === "true")?.dataset.tab ?? "timeline";
   const fragment = new URLSearchParams({ ...(open !== "timeline" && { tab: open }), ...(steps.indexOf(step) > 0 && { step: steps.indexOf(step) }), ...(selected && { select: selected.index }) });
   if (`#${fragment}` !== (location.hash || "#")) history.replaceState(null, "", `#${fragment}`);
 }
 
-/** A number in the address. It may be anything that somebody has typed; what is no number is nothing. */
+/** Parses a number of the address, which users may edit; null if invalid. */
 const numberIn = (fragment, name) => /^\d+$/.test(fragment.get(name) ?? "") ? Number(fragment.get(name)) : null;
 function readFragment() {
   const fragment = new URLSearchParams(location.hash.slice(1));
@@ -53,7 +53,7 @@ addEventListener("hashchange", readFragment);
 document.title = `${profile.title} – Telegrad`;
 byId("title").textContent = profile.title;
 byId("facts").textContent = [time(profile.duration), counted(workers.length, "worker"), counted(events.length, "event"), ...(profile.failures > 0 ? [`${grouped(profile.failures)} not ok`] : [])].join(" · ");
-/** Says what the recording leaves out: whoever reads it must not take it for all there was. */
+/** Shows a note about missing data, so that the recording is not taken for complete. */
 function showLack(list, headline) {
   if (list.length === 0) return;
   byId("missing").hidden = false;
@@ -62,10 +62,10 @@ function showLack(list, headline) {
 const { missing } = profile;
 const unknown = workers.filter(({ isKnown, name }) => !isKnown && !missing.some(([worker]) => worker === name));
 const dropping = workers.filter(({ dropped }) => dropped > 0), dropped = dropping.reduce((sum, worker) => sum + worker.dropped, 0);
-showLack(missing.map(([worker, why]) => [worker, `: ${why}`]), `Not all events of ${counted(missing.length, "worker")} are there`);
-showLack(unknown.map(({ name }) => [name, ""]), `No events are known of ${counted(unknown.length, "worker")}`);
-showLack(dropping.map((worker) => [worker.name, `: ${grouped(worker.dropped)}`]), `${counted(dropped, "event")} ${dropped === 1 ? "was" : "were"} dropped: there were too many to keep`);
-showLack(profile.doubts.map((doubt) => ["", doubt]), "Some clocks are not on one with the others'");
+showLack(missing.map(([worker, why]) => [worker, `: ${why}`]), `Events of ${counted(missing.length, "worker")} are missing`);
+showLack(unknown.map(({ name }) => [name, ""]), `The events of ${counted(unknown.length, "worker")} are unknown`);
+showLack(dropping.map((worker) => [worker.name, `: ${grouped(worker.dropped)}`]), `${counted(dropped, "event")} ${dropped === 1 ? "was" : "were"} dropped: the buffer was full`);
+showLack(profile.doubts.map((doubt) => ["", doubt]), "Some clocks could not be aligned");
 readTheme();
 measure();
 layOut();

@@ -1,4 +1,4 @@
-// Paints the timeline: what is in sight of it, the axis, the critical path, arrows, and all of it in small.
+// Paints the timeline: visible events, the axis, the critical path, arrows, and the overview.
 
 function draw() {
   const { width, height, ratio } = size;
@@ -14,7 +14,7 @@ function draw() {
   for (const { at } of axis.ticks) block(pen, theme.line, Math.round(toX(at)), AXIS, 1, height, 0.6);
   let painted = 0;
   const paint = (lane, y, high) => { if (y < height && y + high > AXIS) painted += paintLane(pen, lane, view, gutter, plotWidth(), y, high); };
-  const crowd = (crowds, y, high) => { painted += crowds.all.starts.length; paintCrowd(pen, crowds, view, gutter, plotWidth(), y, high); };
+  const density = (densities, y, high) => { painted += densities.all.starts.length; paintDensity(pen, densities, view, gutter, plotWidth(), y, high); };
   const inSight = [];
   for (const worker of workers) {
     const y = worker.y - scroll;
@@ -23,7 +23,7 @@ function draw() {
     pen.fillStyle = theme.muted;
     if (!worker.isCollapsed || !worker.isKnown) pen.fillText(lackOf(worker).join(", "), gutter + 8, y + HEADER / 2);
     if (worker.isCollapsed) {
-      crowd(crowdsOf(worker, true), y + 4, HEADER - 7);
+      density(densitiesOf(worker, true), y + 4, HEADER - 7);
       continue;
     }
     for (let at = Math.max(lowerBound(worker.shownAt, scroll + AXIS) - 1, 0); at < worker.shown.length && worker.shown[at].y - scroll < height; at++) {
@@ -35,7 +35,7 @@ function draw() {
     }
     if (worker.restY !== null && worker.restY - scroll < height) {
       block(pen, theme.line, gutter, worker.restY - scroll, plotWidth(), 1);
-      crowd(crowdsOf(worker, false), worker.restY - scroll + 6, REST - 10);
+      density(densitiesOf(worker, false), worker.restY - scroll + 6, REST - 10);
     }
   }
   labelRows(inSight);
@@ -66,7 +66,7 @@ function paintAxis({ ticks, distance }) {
   for (const { at, text } of ticks) {
     block(pen, theme.muted, Math.round(toX(at)), AXIS - 9, 1, 8);
     const from = Math.round(toX(at)) + 5;
-    // Half a number would be another one.
+    // A truncated number would be wrong.
     if (from + widthOf(pen, text) <= size.width) pen.fillText(text, from, 13);
   }
 }
@@ -80,16 +80,16 @@ function outline(event, colour, thickness) {
   pen.stroke();
 }
 
-/** The critical path: a bar under each piece, and lines from piece to piece. */
+/** The critical path: a bar under each piece, and lines between pieces. */
 function paintCritical() {
   const lines = new Path2D();
   const seen = criticalPieces.filter(({ start, end }) => end >= view.start && start <= view.end);
-  // When there are too many, lines would hide all else.
+  // Too many lines would hide the events.
   const hasLines = seen.length < plotWidth() / 5;
   let last = null;
   for (const { event, start, end } of seen) {
     const from = toX(start), to = Math.max(toX(end), from + 1), y = middleOf(event) + (event.lane.isPlaced ? BOX / 2 : 8);
-    // What falls into the same pixel of the same lane is already there.
+    // The same pixel of the same lane is painted already.
     if (!(last?.y === y && Math.floor(to) === Math.floor(last.to))) block(pen, theme.critical, from, y - 2, to - from, 4);
     if (hasLines && last && last.y !== y) { lines.moveTo(from, last.y); lines.lineTo(from, y); }
     last = { y, to };
@@ -98,7 +98,7 @@ function paintCritical() {
   pen.stroke(lines);
 }
 
-/** The arrows of an event: from a call to its execution and back, and along its links. */
+/** The arrows of an event: between a call and its execution, and along its links. */
 function arrowsOf(event) {
   const arrows = [];
   const call = event.kind === "execution" && event.parent?.kind === "call" ? event.parent : event;
@@ -136,7 +136,7 @@ function paintArrow({ from, fromTime, to, toTime, colour, dash }) {
   pen.restore();
 }
 
-/** The whole profile in small, with a window of what is seen. The former is painted anew only when it looks different. */
+/** The overview of the whole profile, with the visible range. The overview is repainted only when it changes. */
 let overviewImage = null;
 function paintOverview() {
   const { ratio } = size, width = overview.clientWidth || 1000, height = 38;
@@ -150,7 +150,7 @@ function paintOverview() {
     if (high >= 1) rows.forEach((lane, number) => paintLane(brush, lane, whole, 0, width, 5 + number * high, Math.max(high > 2.5 ? high - 1 : high, 0.5)));
     else {
       const each = (height - 8) / workers.length;
-      workers.forEach((worker, number) => paintCrowd(brush, crowdsOf(worker, true), whole, 0, width, 4 + number * each, each > 2 ? each - 1 : each));
+      workers.forEach((worker, number) => paintDensity(brush, densitiesOf(worker, true), whole, 0, width, 4 + number * each, each > 2 ? each - 1 : each));
     }
   }
   const small = overview.getContext("2d");

@@ -1,4 +1,4 @@
-// The recording that this page is of, and the step that is looked at.
+// The recording of this page, and the selected step.
 
 async function unpackData() {
   try {
@@ -10,7 +10,7 @@ async function unpackData() {
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) text += decoder.decode(piece.value, { stream: true });
     return JSON.parse(text);
   } catch (error) {
-    return { title: "No profile", missing: [["this page", `it holds no profile that could be read: ${error.message}`]] };
+    return { title: "No profile", missing: [["this page", `it has no readable profile: ${error.message}`]] };
   } finally {
     byId("data").remove();
   }
@@ -19,7 +19,7 @@ async function unpackData() {
 const profile = readProfile(await unpackData());
 const { workers, workerByRank, nameOf, events, lanes, steps } = profile;
 
-/** The step that is looked at, the pieces of its critical path of which the event is known, and those events. */
+/** The selected step, the pieces of its critical path with a known event, and those events. */
 let step = null, criticalPieces = [], criticalEvents = new Set();
 function takeStep(number) {
   step = steps[number] ?? steps[0] ?? null;

@@ -1,25 +1,25 @@
-// Steps, one at a time: how the workers spent it, and its critical path.
+// A step: the time of the workers, and its critical path.
 
 const section = (heading, ...children) => el("section", {}, el("h2", {}, heading), ...children);
-/** A table whose columns from the third on are numbers. */
+/** A table with numbers from the third column on. */
 const tableOf = (columns, body) => el("div", { class: "card limited", tabindex: 0 }, el("table", {},
   el("thead", {}, el("tr", {}, columns.map((name, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, name)))), body));
 
-/** Looks at another step, by its number. */
+/** Selects a step by its number. */
 function chooseStep(number) {
   takeStep(number);
   markCritical(showsCritical);
   fillCritical();
   writeFragment();
 }
-/** Shows the step that is looked at in the timeline, with its critical path. */
+/** Shows the selected step in the timeline, with its critical path. */
 function showStep() {
   openTab("timeline");
   moveTo(step.start - step.duration * 0.02, step.end + step.duration * 0.02);
   markCritical(true);
   writeFragment();
 }
-/** What chooses a step; nothing where the whole is all there is. */
+/** The selection of a step; empty if there is only the whole recording. */
 function stepBar() {
   const at = steps.indexOf(step);
   const go = (by) => () => { chooseStep(at + by); byId(by < 0 ? "step-before" : "step-after").focus(); };
@@ -29,19 +29,19 @@ function stepBar() {
   const button = (id, label, by) => el("button", { class: "button", id, "aria-label": label, onclick: go(by), ...(steps[at + by] ? {} : { disabled: "" }) }, by < 0 ? "‹" : "›");
   const choice = steps.length < 2 ? [] : [el("label", { for: "step" }, "Step"), select, el("div", { class: "group" }, button("step-before", "Previous step", -1), button("step-after", "Next step", 1))];
   return el("div", { class: "bar toolbar" }, choice, el("button", { class: "button", id: "step-timeline", "data-testid": "step-timeline", onclick: showStep }, "Show in the timeline"),
-    profile.leftOut === 0 ? null : el("span", { class: "quiet", "data-testid": "steps-note" }, leftOutNote()));
+    profile.leftOut === 0 ? null : el("span", { class: "muted", "data-testid": "steps-note" }, leftOutNote()));
 }
-/** Says which steps are not there, so that nobody takes the rest for all. */
+/** The note about steps that are not on the page. */
 function leftOutNote() {
   const here = steps.filter(({ isWhole }) => !isWhole).length;
-  return `${grouped(here)} of ${grouped(here + profile.leftOut)} steps are on this page: the longest, the first, the last, and others between them, as many of each worker.`;
+  return `${grouped(here)} of ${grouped(here + profile.leftOut)} steps are on this page: the longest, the first, the last, and a sample of the others from each worker.`;
 }
 
 function fillCritical() {
   const page = byId("critical-inner");
   page.replaceChildren();
   if (!step) {
-    page.append(section("Critical path", el("p", { class: "card padded quiet" }, "There is no step to look at: nothing was recorded.")));
+    page.append(section("Critical path", el("p", { class: "card padded muted" }, "There is no step: the recording has no events.")));
     return;
   }
   const { critical, usages } = step, list = el("ol", { class: "path", "data-testid": "critical" });
@@ -51,19 +51,19 @@ function fillCritical() {
   page.append(stepBar(), el("dl", { class: "stats", "data-testid": "step-facts" },
     stat("Step", step.name, `${step.isWhole ? "" : `${step.which}, `}${counted(critical.length, "piece")} on its critical path`),
     stat("Duration", time(step.duration), "from its start to its end"),
-    stat("Bubble", percent(step.bubble ?? NaN), "of the workers' time was not worked"),
-    longest?.waiting > 0 ? stat("Waits most", longest.worker, `${time(longest.waiting)}, ${percent(longest.waiting / full)} of the step`) : stat("Waits most", "nobody", "no worker waited for another")));
+    stat("Bubble", percent(step.bubble ?? NaN), "of the workers' time was idle or waiting"),
+    longest?.waiting > 0 ? stat("Longest wait", longest.worker, `${time(longest.waiting)}, ${percent(longest.waiting / full)} of the step`) : stat("Longest wait", "none", "no worker waited for another")));
 
-  const SHARES = { busy: "something ran", waiting: "for other workers", idle: "nothing that is recorded ran" };
+  const SHARES = { busy: "recorded work ran", waiting: "for other workers", idle: "no recorded work ran" };
   const usageRow = (usage) => el("tr", {}, el("th", { scope: "row" }, usage.worker),
     el("td", {}, el("div", { class: "usage", "aria-hidden": true }, Object.keys(SHARES).map((name) => el("span", { class: name, style: { width: `${100 * usage[name] / full}%` } })))),
     Object.keys(SHARES).map((name) => el("td", { class: "number", title: time(usage[name]) }, percent(usage[name] / full))));
-  // Of those of which nothing is known it cannot be said that they had nothing to do.
-  const unknownRow = ({ name }) => el("tr", { class: "quiet" }, el("th", { scope: "row" }, name), el("td", { colspan: 4 }, "no events of it are known"));
-  page.append(section("How the workers spent it",
+  // Workers without known events are not idle but unknown.
+  const unknownRow = ({ name }) => el("tr", { class: "muted" }, el("th", { scope: "row" }, name), el("td", { colspan: 4 }, "its events are unknown"));
+  page.append(section("Time of the workers",
     el("div", { class: "legend" }, Object.entries(SHARES).map(([name, what]) => el("span", {}, el("span", { class: `swatch ${name}` }), `${name}: ${what}`))),
     tableOf(["worker", "share of the step", ...Object.keys(SHARES)], el("tbody", { "data-testid": "usage" }, usages.map(usageRow), workers.filter(({ isKnown }) => !isKnown).map(unknownRow)))));
-  if (critical.some(({ worker }) => worker !== "")) page.append(section("The path from worker to worker", stairs(critical)));
+  if (critical.some(({ worker }) => worker !== "")) page.append(section("Workers on the path", stairs(critical)));
 
   const sums = new Map();
   for (const { worker, name, start, end } of critical) {
@@ -72,7 +72,7 @@ function fillCritical() {
     sums.get(key).spent += end - start;
     sums.get(key).pieces++;
   }
-  const link = (name, worker, onclick) => worker === "" ? el("span", { class: "quiet" }, name) : el("button", { class: "link", title: name, onclick }, breakable(splitName(name).what));
+  const link = (name, worker, onclick) => worker === "" ? el("span", { class: "muted" }, name) : el("button", { class: "link", title: name, onclick }, breakable(splitName(name).what));
   const body = el("tbody"), bodyMore = el("div"), listMore = el("div");
   const ranked = [...sums.values()].sort((a, b) => b.spent - a.spent);
   paged(ranked, 12, body, bodyMore, ({ name, worker, pieces, spent }) => el("tr", {},
@@ -80,13 +80,13 @@ function fillCritical() {
     el("td", { class: "number" }, grouped(pieces)), el("td", { class: "number" }, time(spent)),
     el("td", { class: "number share", style: { "--part": spent / (ranked[0].spent || 1) } }, percent(spent / full))));
   paged(critical, 100, list, listMore, ({ event, name, worker, start, end }, at) => el("li", {},
-    el("span", { class: "quiet number" }, `${at + 1}.`), el("span", {}, worker || "–"), link(name, worker, () => select(event, true)), el("span", { class: "number" }, time(end - start))));
+    el("span", { class: "muted number" }, `${at + 1}.`), el("span", {}, worker || "–"), link(name, worker, () => select(event, true)), el("span", { class: "number" }, time(end - start))));
   page.append(el("div", { class: "columns" },
-    section("What it consists of", tableOf(["name", "worker", "pieces", "time", "share"], body), bodyMore),
-    section("Piece by piece", el("div", { class: "card" }, list), listMore)));
+    section("Path by name", tableOf(["name", "worker", "pieces", "time", "share"], body), bodyMore),
+    section("Path by piece", el("div", { class: "card" }, list), listMore)));
 }
 
-/** A small picture of which worker the path was on at what time. The list says the same in words. */
+/** A chart of the worker of the path over time. The list has the same information as text. */
 function stairs(path) {
   const critical = path.filter(({ worker }) => worker !== ""), onPath = new Set(critical.map(({ worker }) => worker));
   const names = [...new Set([...workers.map((worker) => worker.name), ...onPath])].filter((name) => onPath.has(name));
@@ -98,12 +98,12 @@ function stairs(path) {
     svg("svg", { viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", height }, picture));
 }
 
-/** How long a path was on each worker in turn, and lines from one to the next. */
+/** The consecutive workers of a path with their durations, connected by lines. */
 function boxes(critical, heights, from, span) {
   const x = (at) => Number(((at - from) / span * 1000).toFixed(2));
   let pieces = "", lines = "";
   for (let at = 0; at < critical.length;) {
-    // All that follows on the same worker without a gap, as one.
+    // Joins consecutive pieces on the same worker.
     const { worker } = critical[at], y = heights.get(worker), left = x(critical[at].start);
     if (at > 0) lines += `M${left} ${heights.get(critical[at - 1].worker) + 5.5}V${y + 5.5}`;
     while (critical[at + 1]?.worker === worker && critical[at + 1].start === critical[at].end) at++;
@@ -113,7 +113,7 @@ function boxes(critical, heights, from, span) {
   return [svg("path", { d: lines, stroke: "var(--critical)", "stroke-opacity": 0.5, "vector-effect": "non-scaling-stroke" }), svg("path", { d: pieces, fill: "var(--critical)" })];
 }
 
-/** The same where it goes to and fro more often than could be seen: the deeper the colour, the larger the share of the time that the path was on the worker. */
+/** The same for a path with too many changes: deeper colours mean a larger share of time on the worker. */
 function shades(critical, heights, from, span) {
   const COLUMNS = 250, LEVELS = 8, width = 1000 / COLUMNS;
   const shares = new Map([...heights.keys()].map((name) => [name, new Float64Array(COLUMNS)]));

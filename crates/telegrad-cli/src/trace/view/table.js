@@ -6,15 +6,15 @@ const COLUMNS = [
   { name: "calls", show: grouped }, { name: "failed", show: (count) => count > 0 ? `✕ ${grouped(count)}` : "", looks: "bad" },
   { name: "self", show: time, hasShare: true }, { name: "total", show: time, hasShare: true },
   { name: "mean", show: time }, { name: "p50", show: time }, { name: "p99", show: time },
-  { name: "bytes", show: someBytes, hint: "of requests and answers" },
-  ...(profile.averages.some((average) => average.tensor_bytes > 0) ? [{ name: "tensor_bytes", title: "tensors", show: someBytes, hint: "bytes of tensors that came of it, or that it carried" }] : []),
+  { name: "bytes", show: someBytes, hint: "of requests and replies" },
+  ...(profile.averages.some((average) => average.tensor_bytes > 0) ? [{ name: "tensor_bytes", title: "tensors", show: someBytes, hint: "bytes of tensors that it created or carried" }] : []),
 ];
 let order = { column: "total", isAscending: false };
 
-/** Whether each worker has rows of its own: what 64 workers do alike is easier to read together. */
+/** Whether rows are per worker. Equal work of 64 workers is easier to read as one row. */
 let isByWorker = workers.length <= 8;
 
-/** The averages of all workers together, by what was done. */
+/** The averages of all workers together, by name. */
 let merged = null;
 function mergedAverages() {
   if (merged) return merged;
@@ -69,7 +69,7 @@ function fillAverages() {
   });
   const largest = all.reduce((most, { self, total }) => ({ self: Math.max(most.self, self), total: Math.max(most.total, total) }), { self: 0, total: 0 });
   paged(kept, 300, body, byId("averages-more"), (average) => averageRow(average, largest));
-  if (kept.length === 0) body.append(el("tr", {}, el("td", { colspan: COLUMNS.length, class: "quiet" }, all.length === 0 ? "There are no events." : "Nothing matches the filter.")));
+  if (kept.length === 0) body.append(el("tr", {}, el("td", { colspan: COLUMNS.length, class: "muted" }, all.length === 0 ? "There are no events." : "Nothing matches the filter.")));
   byId("shown").textContent = words === "" ? counted(all.length, "row") : `${grouped(kept.length)} of ${counted(all.length, "row")}`;
 }
 byId("filter").addEventListener("input", fillAverages);

@@ -1,4 +1,4 @@
-// The state of the timeline, and where in it everything is.
+// The state and layout of the timeline.
 
 const AXIS = 30, HEADER = 26, LANE = 20, BOX = 17, PADDING = 5, REST = 52;
 /** Events narrower than this many pixels are merged with their neighbours. */
@@ -12,18 +12,18 @@ const prefersCalm = matchMedia("(prefers-reduced-motion: reduce)");
 
 const margin = (profile.bounds.end - profile.bounds.start) * 0.01;
 const whole = { start: profile.bounds.start - margin, end: profile.bounds.end + margin };
-/** What is seen, and where that is on its way to. */
+/** The visible range, and the target of its animation. */
 let view = { ...whole }, goal = { ...whole };
 let size = { width: 1000, height: 600, ratio: 1 };
-/** How much of the width the names of rows take. */
+/** The width of the row names. */
 let gutter = 168;
 let selected = null, hovered = null, drag = null;
-/** Where the pointer is on the canvas, as a share of the plot's width. */
+/** The position of the pointer, as a share of the plot's width. */
 let pointerShare = 0.5;
-/** Which events are highlighted: `{ label, test, average }`, or null for all. */
+/** The highlight: `{ label, test, average }`, or null. */
 let highlight = null;
 let showsCritical = false;
-/** For each event whether it stands out; null when all do. */
+/** For each event whether it is emphasised; null if all are. */
 let standsOut = null;
 let theme = {};
 
@@ -42,21 +42,21 @@ function readTheme() {
 
 const styleOf = (event) => isBad(event) ? theme.kinds.failed : theme.kinds[event.kind] ?? theme.kinds.scope;
 const markOf = (event) => isBad(event) ? `${{ "timed out": "!", cancelled: "–" }[event.status] ?? "✕"} ` : "";
-/** What is called, without the modules that it is in: there is little room in the timeline, and more of them at the front. */
+/** The name of a function without its modules, for the narrow boxes of the timeline. */
 const shortOf = ({ name, kind }) => ["call", "execution", "wait"].includes(kind) && !name.includes("<") ? name.replace(/\b(?:[a-z_]\w*::)+/g, "") : name;
 const labelOf = (event, name = event.name) => markOf(event) + name + (event.peer !== null ? ` ${event.kind === "call" ? "→" : "←"} ${nameOf(event.peer)}` : "");
 
-/** More workers than this are collapsed at first. */
+/** With more workers, all are collapsed initially. */
 const MOST_OPEN = 12;
 if (workers.length > MOST_OPEN) for (const worker of workers) worker.isCollapsed = true;
 
-/** The lanes that have a place, from top to bottom, and where that is. */
+/** The visible lanes, from top to bottom, with their positions. */
 let placed = [], placedAt = new Float64Array(0);
-/** What a worker's events leave out, in words. */
-const lackOf = ({ isKnown, dropped }) => [...(isKnown ? [] : ["no events are known"]), ...(dropped > 0 ? [`${counted(dropped, "event")} dropped`] : [])];
-/** Changes whenever places do. */
+/** Describes the missing events of a worker. */
+const lackOf = ({ isKnown, dropped }) => [...(isKnown ? [] : ["events unknown"]), ...(dropped > 0 ? [`${counted(dropped, "event")} dropped`] : [])];
+/** The version of the layout. */
 let layout = 0;
-/** Gives every lane its place, and rebuilds the buttons beside them. */
+/** Lays out all lanes, and rebuilds their buttons. */
 function layOut() {
   const buttons = [];
   let y = AXIS;
@@ -100,33 +100,33 @@ function layOut() {
   byId("fold").disabled = workers.length === 0;
   redraw();
 }
-/** Collapses all workers, or expands them when all are. */
+/** Collapses all workers, or expands all if all are collapsed. */
 function fold() {
   const isAnyOpen = workers.some((worker) => !worker.isCollapsed);
   for (const worker of workers) worker.isCollapsed = isAnyOpen;
   layOut();
 }
 
-/** Writes the names of the rows that are in sight; others have none, so that thousands of rows take no time. */
+/** Writes the names of the visible rows only, so that thousands of rows are cheap. */
 let labelled = "";
 function labelRows(rows) {
   const now = rows.length === 0 ? "" : `${layout} ${rows[0].y} ${rows.at(-1).y}`;
   if (now === labelled) return;
   labelled = now;
-  byId("row-labels").replaceChildren(...rows.map((row) => el("div", { title: row.threads > 1 ? `${row.name}: ${row.threads} of this name, one after the other` : row.name, style: { top: `${row.y}px` } }, row.name)));
+  byId("row-labels").replaceChildren(...rows.map((row) => el("div", { title: row.threads > 1 ? `${row.name}: ${row.threads} consecutive threads of this name` : row.name, style: { top: `${row.y}px` } }, row.name)));
 }
 
-/** What goes on in all rows of a worker, or only in what has no place of its own: of all events, and of those that stand out. */
-function crowdsOf(worker, isWhole) {
-  const name = isWhole ? "wholeCrowd" : "restCrowd", state = isWhole ? 0 : layout, known = worker[name]?.state === state ? worker[name] : null;
+/** The density in all rows of a worker, or in the rows without lanes: of all events, and of emphasised ones. */
+function densitiesOf(worker, isWhole) {
+  const name = isWhole ? "wholeDensity" : "restDensity", state = isWhole ? 0 : layout, known = worker[name]?.state === state ? worker[name] : null;
   if (known?.standsOut === standsOut) return known;
   const lanes = isWhole ? worker.rows.flatMap((row) => row.lanes[0] ?? []) : worker.rest;
-  worker[name] = { state, standsOut, all: known?.all ?? crowdOf(lanes), failures: known?.failures ?? failuresOf(lanes), found: standsOut && crowdOf(lanes, (event) => standsOut[event.index] === 1) };
+  worker[name] = { state, standsOut, all: known?.all ?? densityOf(lanes), failures: known?.failures ?? failuresOf(lanes), found: standsOut && densityOf(lanes, (event) => standsOut[event.index] === 1) };
   return worker[name];
 }
 
 const plotWidth = () => Math.max(size.width - gutter, 1);
 const toX = (at) => gutter + (at - view.start) / (view.end - view.start) * plotWidth();
 const toTime = (x) => view.start + (x - gutter) / plotWidth() * (view.end - view.start);
-/** The vertical middle of an event in the window. */
+/** The vertical centre of an event in the window. */
 const middleOf = ({ lane }) => (lane.isPlaced ? lane.y + BOX / 2 : lane.worker.isCollapsed ? lane.worker.y + HEADER / 2 : lane.worker.restY + REST / 2) - scroller.scrollTop;

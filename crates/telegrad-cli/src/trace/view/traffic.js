@@ -1,7 +1,7 @@
-// Who called whom, and how much went there and back.
+// Calls and bytes between workers.
 
 const { traffic } = profile;
-/** The calls of a flow; where it has none, those that its bytes are answers to. */
+/** The calls of a flow; without calls, those that its bytes are replies to. */
 function callsBetween({ from, to, calls }) {
   const [caller, callee] = calls > 0 ? [from, to] : [to, from];
   return { label: `calls ${nameOf(caller)} → ${nameOf(callee)}`, test: (event) => event.kind === "call" && event.worker === caller && event.peer === callee };
@@ -16,8 +16,8 @@ function fillTraffic() {
   byId("no-traffic").hidden = traffic.length > 0;
   byId("traffic-card").hidden = traffic.length === 0;
   byId("traffic-bar").hidden = !isMany || traffic.length === 0;
-  byId("traffic-note").textContent = traffic.length === 0 ? "" : isMany ? "The deeper the colour, the more went from the one of the row to the one of the column. Bars: all of a row, and all of a column."
-    : "Bytes of requests and answers, and the number of calls. The deeper the colour, the larger the share of all bytes. Choose a pair to highlight its calls in the timeline.";
+  byId("traffic-note").textContent = traffic.length === 0 ? "" : isMany ? "Deeper colours: more traffic from the worker of the row to the worker of the column. Bars: sums of rows and columns."
+    : "Bytes of requests and replies, and number of calls. Deeper colours: a larger share of all bytes. Choose a pair to highlight its calls in the timeline.";
   byId("traffic-columns").classList.toggle("map", isMany);
   byId("traffic").hidden = isMany;
   byId("traffic-map").hidden = !isMany;
@@ -28,7 +28,7 @@ function fillTraffic() {
   fillFlows("bytes");
 }
 
-/** Who called whom, in numbers. */
+/** The table of traffic by pair. */
 function fillMatrix() {
   const flows = new Map(traffic.map((flow) => [`${flow.from} ${flow.to}`, flow])), largest = traffic.reduce((most, flow) => Math.max(most, flow.bytes), 1);
   const cell = (looks, flow) => {
@@ -46,27 +46,27 @@ function fillMatrix() {
     el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "all"), ranks.map((rank) => cell("sum", addUp(traffic.filter(({ to }) => to === rank)))), cell("sum", allTraffic))));
 }
 
-/** The same of many, as a picture. */
+/** The heat map of traffic, for many workers. */
 function fillMap() {
-  const said = (flow) => flow ? `${bytes(flow.bytes)}, ${callsIn(flow)}, ${percent(flow.bytes / (allTraffic.bytes || 1))} of all bytes` : "nothing";
-  const map = heatMap(byId("traffic-map"), { describe: said, choose: (flow) => showHighlight(callsBetween(flow)) });
+  const describe = (flow) => flow ? `${bytes(flow.bytes)}, ${callsIn(flow)}, ${percent(flow.bytes / (allTraffic.bytes || 1))} of all bytes` : "nothing";
+  const map = heatMap(byId("traffic-map"), { describe, choose: (flow) => showHighlight(callsBetween(flow)) });
   const place = new Map(ranks.map((rank, at) => [rank, at]));
   const show = (what) => {
     const largest = traffic.reduce((most, flow) => Math.max(most, flow[what]), 1), some = traffic.filter((flow) => flow[what] > 0);
-    // By the root, so that what is small can be seen beside what is large.
+    // By the square root, so that small values are visible beside large ones.
     map.show(ranks.map(nameOf), some.map((flow) => ({ ...flow, row: place.get(flow.from), column: place.get(flow.to), weight: flow[what], part: Math.sqrt(flow[what] / largest) })));
-    byId("traffic-map").setAttribute("aria-label", `Who called whom: ${counted(some.length, "pair")} of ${ranks.length} workers. The arrow keys go from pair to pair, Enter highlights its calls.`);
+    byId("traffic-map").setAttribute("aria-label", `Traffic by pair: ${counted(some.length, "pair")} of ${ranks.length} workers. The arrow keys move between pairs, Enter highlights its calls.`);
     fillFlows(what);
   };
   choice(byId("traffic-kind"), [["bytes", "bytes"], ["calls", "calls"]], "bytes", show);
   show("bytes");
 }
 
-/** Who sent how much to whom, the most first. */
+/** The pairs with the most traffic. */
 function fillFlows(what) {
   const ranked = traffic.filter((flow) => flow[what] > 0).sort((a, b) => b[what] - a[what]);
   paged(ranked, 18, byId("flows").tBodies[0], byId("flows-more"), (flow) => el("tr", {},
     el("td", {}, el("button", { class: "link", onclick: () => showHighlight(callsBetween(flow)) }, `${nameOf(flow.from)} → ${nameOf(flow.to)}`)),
-    el("td", { class: "number" }, flow.calls > 0 ? grouped(flow.calls) : el("span", { class: "quiet" }, "answers")), el("td", { class: "number" }, bytes(flow.bytes)),
+    el("td", { class: "number" }, flow.calls > 0 ? grouped(flow.calls) : el("span", { class: "muted" }, "answers")), el("td", { class: "number" }, bytes(flow.bytes)),
     el("td", { class: "number share", style: { "--part": flow[what] / ranked[0][what] } }, percent(flow[what] / (allTraffic[what] || 1)))));
 }

@@ -1,3 +1,5 @@
+//! Tests of wait chains.
+
 use super::*;
 
 const OLD: Duration = Duration::from_secs(10);
@@ -42,7 +44,7 @@ fn served(caller: u32, call: u64, object: Option<u64>, stage: Stage) -> Served {
     }
 }
 
-/// A method on an object that calls another one on the same object, which has come so far.
+/// A method that calls another method of the same object, which is in this stage.
 fn nested(stage: Stage) -> [Status; 2] {
     let there = vec![served(0, 1, Some(7), Stage::Begun), served(1, 2, Some(7), stage)];
     [
@@ -52,8 +54,8 @@ fn nested(stage: Stage) -> [Status; 2] {
 }
 
 #[test]
-fn what_many_wait_for_is_told_once() {
-    // Each of many waits for its turn at an object, whose user waits for many others, and those for the next object.
+fn a_shared_wait_is_reported_once() {
+    // Many calls wait for an object. Its user waits for many calls, which wait for the next object.
     let (levels, many) = (8, 200);
     let (mut calls, mut there) = (Vec::new(), Vec::new());
     for level in 0..levels {
@@ -68,7 +70,7 @@ fn what_many_wait_for_is_told_once() {
     }
     let workers = [worker(0, calls, Vec::new()), worker(1, Vec::new(), there)];
     let waits = Chains::new(&workers).older(SECOND);
-    assert_eq!(waits.chains.len(), SHOWN);
+    assert_eq!(waits.chains.len(), MAX_CHAINS);
     let calls = levels * many;
     assert!(
         (waits.chains.len() + waits.more) as u64 <= 2 * calls,
@@ -79,7 +81,7 @@ fn what_many_wait_for_is_told_once() {
 }
 
 #[test]
-fn a_call_to_an_object_that_waits_for_itself_is_a_cycle() {
+fn an_object_that_waits_for_its_own_method_is_a_cycle() {
     let workers = nested(Stage::Turn);
     let waits = Chains::new(&workers).older(SECOND);
     let expected = "`f1` on `w1` waits for `f2` on `w1`, which cannot begin before the first has returned";
@@ -91,17 +93,17 @@ fn a_call_to_an_object_that_waits_for_itself_is_a_cycle() {
         .iter()
         .map(|link| (link.state.name(), link.caller, link.is_stuck))
         .collect();
-    // Whoever has called the first of them waits for the circle, but is no part of it.
+    // The caller of the first call waits for the cycle, but is not part of it.
     assert_eq!(states, [("waits", 0, false), ("has not begun", 1, true)]);
-    // It has only just come to that, and may have gone on since.
+    // A young cycle may have ended since.
     assert!(Chains::new(&workers).older(2 * OLD).cycles.is_empty());
 }
 
 #[test]
-fn a_call_that_does_not_wait_for_the_object_is_no_cycle() {
+fn a_call_that_does_not_wait_for_the_object_is_not_a_cycle() {
     for (stage, why) in [
         (Stage::Thread, "it waits for a thread"),
-        (Stage::References, "the owners of the references"),
+        (Stage::References, "owners have confirmed its references"),
         (Stage::Begun, "which runs"),
         (Stage::Returned, "which has returned"),
     ] {
@@ -116,7 +118,7 @@ fn a_call_that_does_not_wait_for_the_object_is_no_cycle() {
 }
 
 #[test]
-fn whoever_has_left_an_object_does_not_keep_it_busy() {
+fn a_returned_call_does_not_occupy_its_object() {
     let workers = [
         worker(0, vec![made(1, 1, None)], Vec::new()),
         worker(
@@ -132,7 +134,7 @@ fn whoever_has_left_an_object_does_not_keep_it_busy() {
 }
 
 #[test]
-fn those_who_wait_for_their_turn_are_no_possible_cycle() {
+fn a_queue_at_an_object_is_not_a_possible_cycle() {
     let many = 300;
     let made = (0..2 * many).map(|call| made(call, 1, None)).collect();
     let stage = |call| if call < many { Stage::Begun } else { Stage::Turn };
@@ -147,16 +149,16 @@ fn those_who_wait_for_their_turn_are_no_possible_cycle() {
         "{:?}",
         waits.suspects
     );
-    let last = &waits.chains[SHOWN - 1].to_string();
+    let last = &waits.chains[MAX_CHAINS - 1].to_string();
     assert!(
-        last.contains("waits for the object") && last.contains("which runs"),
+        last.contains("waits for its turn at the object") && last.contains("which runs"),
         "{last}"
     );
 }
 
 #[test]
-fn many_that_may_be_cycles_are_told_as_one() {
-    // Each comes back to its worker by way of another, with the same functions.
+fn equal_possible_cycles_are_reported_once() {
+    // Each chain returns to its worker through another one, with the same functions.
     let (mut calls, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
     let mut back = Vec::new();
     for call in 0..300 {
@@ -183,7 +185,7 @@ fn many_that_may_be_cycles_are_told_as_one() {
 }
 
 #[test]
-fn cycles_are_shown_before_what_only_takes_long() {
+fn cycles_come_before_long_waits() {
     let mut workers = nested(Stage::Turn);
     for call in 100..300 {
         let mut long = made(call, 1, None);
@@ -196,7 +198,7 @@ fn cycles_are_shown_before_what_only_takes_long() {
 }
 
 #[test]
-fn what_is_old_is_told_however_new_those_are_who_wait_for_it() {
+fn an_old_wait_is_reported_even_if_its_waiters_are_young() {
     let mut young = made(2, 1, None);
     young.age = Duration::ZERO;
     let there = vec![
@@ -217,8 +219,8 @@ fn what_is_old_is_told_however_new_those_are_who_wait_for_it() {
 }
 
 #[test]
-fn an_object_with_many_users_is_looked_at_in_no_time() {
-    // A hundred million pairs of one that waits and one that uses the object.
+fn the_walk_is_linear_in_the_users_of_an_object() {
+    // A hundred million pairs of a waiting call and a user of the object.
     let many = 10_000;
     let (mut calls, mut there) = (Vec::new(), Vec::new());
     for call in 0..2 * many {
@@ -234,12 +236,12 @@ fn an_object_with_many_users_is_looked_at_in_no_time() {
         .walk(chains.starts(SECOND), |path, _| steps += path.len());
     assert!(steps as u64 <= 8 * many, "{steps}");
     let waits = chains.older(SECOND);
-    assert_eq!((waits.cycles.len(), waits.chains.len()), (0, SHOWN));
+    assert_eq!((waits.cycles.len(), waits.chains.len()), (0, MAX_CHAINS));
 }
 
 #[test]
-fn every_circle_is_named_and_nothing_that_leads_to_one() {
-    // Two calls of one function come back to its object, and somebody else waits for the object, too.
+fn every_cycle_is_reported_without_the_calls_that_lead_to_it() {
+    // Two calls of one function return to its object, and an unrelated call waits for the object too.
     let mut workers = nested(Stage::Turn);
     workers[1].made.push(made(3, 1, Some((0, 1))));
     workers[1].served.push(served(1, 3, Some(7), Stage::Turn));
@@ -252,9 +254,9 @@ fn every_circle_is_named_and_nothing_that_leads_to_one() {
     assert_eq!(waits.cycles, [cycle("f2"), cycle("f3")]);
 }
 
-/// A function on 1 that has an object and waits for one on 0, which cannot send what it wants to have done on 1: the room there is
-/// taken by requests of 0, of which one waits for the object and one has come so far.
-fn full(stage: Stage) -> [Status; 2] {
+/// A function on 1 that occupies an object and waits for a function on 0, which waits for credit to call 1: requests of 0 use up the
+/// credit. One of them waits for the object, another one is in this stage.
+fn without_credit(stage: Stage) -> [Status; 2] {
     let mut held_up = made(3, 1, Some((1, 2)));
     held_up.is_held_up = true;
     let on_0 = vec![made(1, 1, None), made(4, 1, None), made(5, 1, None), held_up];
@@ -270,8 +272,8 @@ fn full(stage: Stage) -> [Status; 2] {
 }
 
 #[test]
-fn calls_that_take_each_others_room_are_a_cycle() {
-    let workers = full(Stage::Turn);
+fn calls_that_wait_for_each_others_credit_are_a_cycle() {
+    let workers = without_credit(Stage::Turn);
     let cycle = |last: &str| {
         format!(
             "`f1` on `w1` waits for `f2` on `w0` waits for `f3` on `w1` waits for `{last}` on `w1`, which cannot begin before the \
@@ -282,16 +284,21 @@ fn calls_that_take_each_others_room_are_a_cycle() {
         Chains::new(&workers).older(SECOND).cycles,
         [cycle("f4"), cycle("f5")]
     );
-    // One that only waits for a thread makes room when it has one.
-    assert!(Chains::new(&full(Stage::Thread)).older(SECOND).cycles.is_empty());
-    // So may one that has only just come.
-    let mut young = full(Stage::Turn);
+    // A request that waits for a thread will return its credit.
+    assert!(
+        Chains::new(&without_credit(Stage::Thread))
+            .older(SECOND)
+            .cycles
+            .is_empty()
+    );
+    // So may a young one.
+    let mut young = without_credit(Stage::Turn);
     (young[0].made[2].age, young[1].served[2].age) = (Duration::ZERO, Duration::ZERO);
     assert!(Chains::new(&young).older(SECOND).cycles.is_empty());
 }
 
 #[test]
-fn calls_that_nobody_waits_for_any_more_are_seen_where_they_run() {
+fn calls_given_up_are_reported_from_their_callees() {
     let workers = [
         worker(0, Vec::new(), Vec::new()),
         worker(
@@ -301,19 +308,19 @@ fn calls_that_nobody_waits_for_any_more_are_seen_where_they_run() {
         ),
     ];
     let waits = Chains::new(&workers).older(SECOND);
-    let said: Vec<_> = waits.chains.iter().map(ToString::to_string).collect();
+    let texts: Vec<_> = waits.chains.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        texts,
         [
-            "`w0` has made a call 10.0 s ago, and given it up\n  for `f1` on `w1`, called 10.0 s ago, which runs",
-            "`rank 2`, which does not answer, has made a call 10.0 s ago\n  for `f9` on `w1`, called 10.0 s ago, which runs",
+            "`w0` made a call 10.0 s ago and gave it up\n  for `f1` on `w1`, called 10.0 s ago, which runs",
+            "`rank 2`, which does not answer, made a call 10.0 s ago\n  for `f9` on `w1`, called 10.0 s ago, which runs",
         ]
     );
 }
 
-/// Calls that are parts in a gathering on rank 0, to which these have come.
-fn gathering(came: &[u32]) -> [Status; 3] {
-    let is_here = |rank: u32| came.contains(&rank);
+/// A gather on rank 0 at which these members have arrived.
+fn gather(arrived: &[u32]) -> [Status; 3] {
+    let is_here = |rank: u32| arrived.contains(&rank);
     let mut workers = [0, 1, 2].map(|rank| {
         let mut part = made(5, 0, None);
         part.is_gathering = true;
@@ -323,40 +330,40 @@ fn gathering(came: &[u32]) -> [Status; 3] {
             Vec::new(),
         )
     });
-    for rank in came {
+    for rank in arrived {
         let mut part = served(*rank, 5, None, Stage::Begun);
         part.is_gathering = true;
         workers[0].served.push(part);
     }
-    workers[0].gatherings = vec![came.to_vec()];
+    workers[0].gatherings = vec![arrived.to_vec()];
     workers
 }
 
 #[test]
-fn who_waits_at_a_barrier_is_told_and_for_whom() {
-    let workers = gathering(&[0, 2]);
+fn a_barrier_is_reported_with_its_missing_members() {
+    let workers = gather(&[0, 2]);
     let waits = Chains::new(&workers).older(SECOND);
-    let expected = "`w0`, `w2` have been waiting for all others, at a barrier or in a gathering, for 10.0 s: `w1` has not come";
-    assert_eq!(waits.meetings, [expected]);
+    let expected = "`w0`, `w2` have waited at a barrier or in a gather for 10.0 s: `w1` has not arrived";
+    assert_eq!(waits.barriers, [expected]);
     assert!(waits.chains.is_empty() && !waits.is_empty());
     assert!(Chains::new(&workers).older(2 * OLD).is_empty());
-    // Without rank 0, nobody knows who has come.
+    // Without rank 0, the members that have arrived are unknown.
     let waits = Chains::new(&workers[1..]).older(SECOND);
     assert!(
-        waits.meetings[0].starts_with("`w2` has been waiting"),
+        waits.barriers[0].starts_with("`w2` has waited"),
         "{:?}",
-        waits.meetings
+        waits.barriers
     );
     assert!(
-        waits.meetings[0].ends_with("since `rank 0` does not answer"),
+        waits.barriers[0].ends_with("because `rank 0` does not answer"),
         "{:?}",
-        waits.meetings
+        waits.barriers
     );
 }
 
 #[test]
-fn a_shutdown_is_not_shown_as_waiting() {
-    let mut workers = gathering(&[0, 2]);
+fn a_shutdown_is_not_reported_as_a_wait() {
+    let mut workers = gather(&[0, 2]);
     workers[0].gatherings.clear();
     workers[0].made.push(made(6, 1, None));
     let call_of_shutdown = |function: &mut String| *function = "telegrad::done".into();
@@ -368,10 +375,10 @@ fn a_shutdown_is_not_shown_as_waiting() {
     }
     let functions = |workers: &[Status]| -> Vec<String> {
         let chains = Chains::new(workers);
-        let calls = chains.under_way().into_iter();
+        let calls = chains.in_flight().into_iter();
         calls.map(|call| call.function.to_owned()).collect()
     };
-    // However old the others are, and whichever side knows of them.
+    // Independent of their age, and of the side that reports them.
     assert_eq!(functions(&workers), ["f6"]);
     assert_eq!(functions(&workers[..1]), ["f6"]);
     workers[0].made.pop();
@@ -381,11 +388,11 @@ fn a_shutdown_is_not_shown_as_waiting() {
 }
 
 #[test]
-fn calls_are_told_once_wherever_they_are_known() {
+fn calls_known_to_both_sides_are_reported_once() {
     let mut making = served(0, 5, None, Stage::Thread);
     (making.makes, making.age) = (Some((0, 1)), 2 * OLD);
     let workers = [
-        // The second is on its way, and the last nobody waits for any more.
+        // The second call is on its way, and the last one was given up.
         worker(
             0,
             vec![made(4, 1, None), made(6, 1, None)],
@@ -402,13 +409,13 @@ fn calls_are_told_once_wherever_they_are_known() {
         ),
     ];
     let chains = Chains::new(&workers);
-    let told: Vec<_> = chains
-        .under_way()
+    let calls: Vec<_> = chains
+        .in_flight()
         .iter()
         .map(|call| (call.caller, call.callee, call.call, call.makes, call.state.name()))
         .collect();
     assert_eq!(
-        told,
+        calls,
         [
             (0, 1, 5, true, "has not begun"),
             (0, 1, 4, false, "runs"),
@@ -419,7 +426,7 @@ fn calls_are_told_once_wherever_they_are_known() {
 }
 
 #[test]
-fn what_waits_for_room_is_told() {
+fn a_wait_for_credit_is_reported() {
     let mut held_up = made(1, 1, None);
     held_up.is_held_up = true;
     let workers = [
@@ -431,7 +438,7 @@ fn what_waits_for_room_is_told() {
     assert!(
         waits.chains[0]
             .to_string()
-            .ends_with("there is no room for more calls there")
+            .ends_with("it waits for credit from the callee")
     );
-    assert_eq!(chains.under_way()[0].state.name(), "waits for room");
+    assert_eq!(chains.in_flight()[0].state.name(), "waits for credit");
 }

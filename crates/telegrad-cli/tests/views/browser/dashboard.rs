@@ -12,9 +12,9 @@ fn the_dashboard_draws_the_workers() {
     let mut running = Running::start(&["--dashboard"]);
     let address = running.dashboard();
     until(|| {
-        let (_, seen) = get(&address, "/status.json");
-        let has_both = seen.contains("\"client\"") && seen.contains("\"server\"");
-        has_both.then_some(()).ok_or(seen)
+        let (_, status) = get(&address, "/status.json");
+        let has_both = status.contains("\"client\"") && status.contains("\"server\"");
+        has_both.then_some(()).ok_or(status)
     });
     let Some((page, console)) = loaded(&format!("http://{address}/")) else {
         return;
@@ -33,24 +33,24 @@ fn the_dashboard_draws_the_workers() {
     assert!(number(chart, "points") > 1.0, "{chart}");
 }
 
-/// Serves the page of a dashboard, with a status for each time that somebody asks, until the process ends.
-fn serve_made_up(page: String, status: impl Fn(u64) -> Value + Send + 'static) -> String {
+/// Serves the page of a dashboard with a generated status per request, until the process ends.
+fn serve_with_status(page: String, status: impl Fn(u64) -> Value + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let mut answers = 0;
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut asked = String::new();
-            BufReader::new(&stream).read_line(&mut asked).unwrap();
-            let (kind, body) = if asked.contains("/status.json") {
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
+            let (kind, body) = if request.contains("/status.json") {
                 answers += 1;
                 ("application/json", status(answers - 1).to_string())
             } else {
                 ("text/html", page.clone())
             };
             let length = body.len();
-            // A browser may change its mind.
+            // A browser may close the connection early.
             let _ = write!(
                 stream,
                 "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
@@ -60,11 +60,11 @@ fn serve_made_up(page: String, status: impl Fn(u64) -> Value + Send + 'static) -
     address
 }
 
-/// What a dashboard becomes that is given such statuses and runs a script.
+/// Loads a dashboard with generated statuses and a script; returns the document.
 fn dashboard_shown(script: &str, status: impl Fn(u64) -> Value + Send + 'static) -> Option<String> {
     let mut running = Running::start(&["--dashboard"]);
     let (_, page) = get(&running.dashboard(), "/");
-    let address = serve_made_up(with_script(&page, script), status);
+    let address = serve_with_status(with_script(&page, script), status);
     let (page, console) = loaded(&format!("http://{address}/"))?;
     assert_eq!(console, "");
     Some(page)
@@ -75,8 +75,8 @@ fn row_of(page: &str, rank: u64) -> &str {
     between(page, &format!("data-testid=\"worker-{rank}\""), "</tr>")
 }
 
-/// A world of workers that each call the next. Two wait for each other, and one only waits.
-fn made_up_world(size: u64) -> Value {
+/// The status of a world whose workers each call the next. Two of them are in a cycle, and one only waits.
+fn example_world(size: u64) -> Value {
     let worker = |rank: u64| {
         let next = (rank + 1) % size;
         json!({
@@ -85,23 +85,23 @@ fn made_up_world(size: u64) -> Value {
             "latency": [{ "to": next, "counts": [[0.001, 3]] }],
         })
     };
-    let under_way = |rank: u64| {
+    let in_flight = |rank: u64| {
         json!({
             "caller": rank, "callee": (rank + 1) % size, "call": 7, "function": "a::b", "age": 2.5, "within": null, "makes": false,
             "state": "runs",
         })
     };
     let call = |caller: u64, on: u64, state: &str, is_stuck: bool| json!({ "function": "a::b", "caller": caller, "on": on, "age": 9.0, "state": state, "is_stuck": is_stuck });
-    let round = "`worker0` has been waiting for 9.0 s\n  for `a::b` on `worker1`, called 9.0 s ago, which waits\n    \
+    let round = "`worker0` has waited for 9.0 s\n  for `a::b` on `worker1`, called 9.0 s ago, which waits\n    \
                  for `a::b` on `worker0`, called 8.0 s ago, which has not begun: it waits for a thread";
-    // It passes a worker twice and ends with what has not begun, as if it came round.
-    let queued = "`worker2` has been waiting for 12.0 s\n  for `a::b` on `worker1`, called 12.0 s ago, which waits\n    \
+    // Passes a worker twice and ends with a call that has not begun, like a cycle.
+    let queued = "`worker2` has waited for 12.0 s\n  for `a::b` on `worker1`, called 12.0 s ago, which waits\n    \
                   for `a::b` on `worker1`, called 12.0 s ago, which has not begun";
     json!({
         "id": "1f", "time": 1e9, "world": (0..size).map(worker).collect::<Vec<_>>(), "silent": [], "more_chains": 17, "cycles": [],
-        "calls": (0..size).map(under_way).collect::<Vec<_>>(), "all_calls": 1234,
+        "calls": (0..size).map(in_flight).collect::<Vec<_>>(), "all_calls": 1234,
         "pairs": (0..size).map(|rank| json!([rank, (rank + 1) % size, 1, 2.5])).collect::<Vec<_>>(),
-        "meetings": ["`worker0` has been waiting for all others: `worker1` has not come"],
+        "barriers": ["`worker0` has waited at a barrier: `worker1` has not arrived"],
         "suspects": ["`worker2` waits for `a::b` on `worker1`"],
         "chains": [
             { "from": 0, "age": 9.0, "is_cycle": true, "text": round,
@@ -113,10 +113,10 @@ fn made_up_world(size: u64) -> Value {
 }
 
 #[test]
-fn a_dashboard_of_many_workers_is_summed_up() {
+fn a_dashboard_of_many_workers_is_condensed() {
     let filter = "const field = document.getElementById('worker-filter'); field.value = 'worker6'; \
                   field.dispatchEvent(new Event('input')); document.querySelector('summary').click();";
-    let shown = |size| dashboard_shown(filter, move |_| made_up_world(size));
+    let shown = |size| dashboard_shown(filter, move |_| example_world(size));
     let Some(page) = shown(64) else { return };
     let chart = between(&page, "data-testid=\"chart-inflight\"", ">");
     assert!(
@@ -134,7 +134,7 @@ fn a_dashboard_of_many_workers_is_summed_up() {
     assert_eq!(workers.matches("data-testid=\"worker-").count(), 5);
     assert!(workers.contains("data-testid=\"worker-63\"") && page.contains("5 of 64"));
 
-    // Of few, each has a line and the pairs have numbers.
+    // Few workers have a line each, and a table of pairs.
     let page = shown(3).unwrap();
     let chart = between(&page, "data-testid=\"chart-inflight\"", ">");
     assert!(
@@ -149,20 +149,20 @@ fn a_dashboard_of_many_workers_is_summed_up() {
     assert_eq!(
         matrix.matches("class=\"stuck\"").count(),
         1,
-        "from 1 to 2, and not what leads there: {matrix}"
+        "only the pair of the cycle: {matrix}"
     );
     assert_eq!(between(&page, "id=\"calls-note\">", "<"), "3 of 1\u{202f}234");
 }
 
 #[test]
-fn only_chains_that_come_round_are_deadlocks() {
+fn only_cycles_are_deadlocks() {
     let open = "document.querySelector('summary').click();";
-    let Some(page) = dashboard_shown(open, |_| made_up_world(3)) else {
+    let Some(page) = dashboard_shown(open, |_| example_world(3)) else {
         return;
     };
     let chains = between(&page, "id=\"chains\"", "</ol>");
     let mut chains = chains.split("<li").skip(1);
-    // What cannot go on comes first, and is opened by the script.
+    // The cycle comes first, and the script opens it.
     let first = chains.next().unwrap();
     for part in [
         "class=\"round\"",
@@ -184,24 +184,24 @@ fn only_chains_that_come_round_are_deadlocks() {
     );
     assert!(chains.next().is_none());
     let note = between(&page, "id=\"chains-note\">", "<");
-    assert_eq!(note, "2 of 19: circles first, then those that wait for longest");
+    assert_eq!(note, "2 of 19: cycles first, then the longest waits");
     let notes = between(&page, "id=\"notes\"", "</ul>");
-    for said in [
-        "<code>worker1</code> has not come",
+    for text in [
+        "<code>worker1</code> has not arrived",
         "Possible cycle: <code>worker2</code> waits",
     ] {
-        assert!(notes.contains(said), "no {said} in {notes}");
+        assert!(notes.contains(text), "no {text} in {notes}");
     }
     assert!(
         between(&page, "id=\"cycles\"", ">").contains("hidden"),
-        "nobody said that there is a cycle"
+        "the status has no cycle"
     );
 }
 
 #[test]
-fn a_dashboard_draws_what_it_has_seen_over_time() {
-    // From one answer to the next: 500 calls in two seconds of the worker's own time, whatever time the answers have; of those that
-    // ended, 100 took a millisecond, 99 two, and one half a second.
+fn a_dashboard_draws_rates_and_latencies_over_time() {
+    // Between answers: 500 calls in two seconds of the worker's own clock. Of the calls that ended, 100 took a millisecond, 99 took two,
+    // and one took half a second.
     let status = |answer: u64| {
         let counters = |made: u64, queued: u64, references: u64, contexts: u64| {
             json!({
@@ -210,7 +210,7 @@ fn a_dashboard_draws_what_it_has_seen_over_time() {
                 "references_owned": references, "references_held": references + 1, "contexts": contexts,
             })
         };
-        // What was before anybody looked is not of now.
+        // Calls before the first answer must not count.
         let fast =
             json!({ "to": 1, "counts": [[0.001, 100 * answer], [0.002, 99 * answer], [10.0, 1_000_000]] });
         let slow = json!({ "to": 2, "counts": [[0.5, 1 + answer]] });
@@ -225,7 +225,7 @@ fn a_dashboard_draws_what_it_has_seen_over_time() {
             "world": [
                 { "rank": 0, "name": "a", "process": 1, "size": 3, "time": time, "counters": counters(500, 17, 123, 5), "latency": [fast, slow] },
                 { "rank": 1, "name": "b", "process": 2, "size": 3, "time": time, "counters": counters(0, 0, 7, 0), "latency": [other] },
-                // One that has not been asked again since the first time.
+                // A worker whose status is that of the first request.
                 { "rank": 2, "name": "c", "process": 3, "size": 3, "time": 1e9 + f64::from(answer > 0), "latency": [],
                   "counters": { "calls_made": if answer > 0 { 40 } else { 0 }, "calls_served": 0, "bytes_in": 0, "bytes_out": 0 } },
             ],
@@ -239,7 +239,7 @@ fn a_dashboard_draws_what_it_has_seen_over_time() {
     let Some(page) = dashboard_shown(&script.concat(), status) else {
         return;
     };
-    // The page has asked at least five times, and a rate takes two answers.
+    // At least five requests; a rate needs two answers.
     assert!(number(&page, "polls") >= 5.0);
     let chart = between(&page, "data-testid=\"chart-calls\"", ">");
     assert!(number(chart, "points") >= 3.0 * 4.0, "{chart}");
@@ -247,25 +247,25 @@ fn a_dashboard_draws_what_it_has_seen_over_time() {
     assert!(number(&page, "small") > 10.0, "{} pixels", number(&page, "small"));
 
     let row = row_of(&page, 0);
-    for (shown, what) in [
+    for (shown, name) in [
         (">250/s<", "calls made"),
         (">500&nbsp;kB/s<", "bytes sent"),
         (">1.00&nbsp;ms<", "the median of all calls"),
-        (">2.00&nbsp;ms<", "what 99 of 100 did not exceed"),
+        (">2.00&nbsp;ms<", "the 99th percentile"),
         (">17<", "queued"),
         (">1 / 0<", "running and blocked"),
         (">123 / 124<", "references"),
         (">5<", "contexts"),
     ] {
-        assert!(row.contains(shown), "{what}: no {shown} in {row}");
+        assert!(row.contains(shown), "{name}: no {shown} in {row}");
     }
     assert!(row_of(&page, 1).contains(">7 / 8<") && row_of(&page, 1).contains(">8.00&nbsp;ms<"));
     assert!(
         row_of(&page, 2).contains(">40/s<"),
-        "as before: {}",
+        "the last rate: {}",
         row_of(&page, 2)
     );
-    // Of everybody's 300 calls.
+    // Of the 300 calls of all workers.
     let total = between(&page, "data-testid=\"total-latency\">", "<");
     assert_eq!(total, "2.00&nbsp;ms / 8.00&nbsp;ms");
 
@@ -288,25 +288,25 @@ fn a_dashboard_draws_what_it_has_seen_over_time() {
 }
 
 #[test]
-fn while_an_answer_takes_long_the_last_one_is_shown() {
+fn the_last_answer_is_shown_while_the_next_one_is_slow() {
     let hang = "window.fetch = () => new Promise(() => {});";
-    let Some(page) = dashboard_shown(hang, |_| made_up_world(3)) else {
+    let Some(page) = dashboard_shown(hang, |_| example_world(3)) else {
         return;
     };
     let state = between(&page, "<span class=\"state late\"", "</span>");
-    assert!(state.contains("An answer takes long"), "{page}");
+    assert!(state.contains("Slow answer"), "{page}");
     assert!(
         row_of(&page, 2).contains("worker2") && !page.contains("<body class=\"stale\""),
-        "it is shown"
+        "the last answer is not shown"
     );
 }
 
 #[test]
-fn a_dashboard_makes_do_with_what_it_is_told() {
+fn a_dashboard_tolerates_incomplete_answers() {
     let status = |_| {
         json!({
             "world": [{ "rank": 0 }, { "rank": 1, "latency": [{ "to": 0 }, null] }, {}, null], "calls": [{}, null], "pairs": [[0, 1], null],
-            "meetings": [null], "suspects": [7],
+            "barriers": [null], "suspects": [7],
             "chains": ["some text", null, {}, { "from": 0 }, { "from": 1, "calls": [{ "on": 0 }, {}] }], "cycles": ["`a` waits"],
         })
     };
@@ -322,9 +322,9 @@ fn a_dashboard_makes_do_with_what_it_is_told() {
 
 #[test]
 fn another_world_has_a_history_of_its_own() {
-    // The same ranks in the same process, and its counters go on from where the other's were.
+    // The same ranks in the same process, with counters that continue those of the other world.
     let status = |answer: u64| {
-        let mut status = made_up_world(3);
+        let mut status = example_world(3);
         status["id"] = answer.to_string().into();
         status["time"] = (1e9 + answer as f64).into();
         for worker in status["world"].as_array_mut().unwrap() {

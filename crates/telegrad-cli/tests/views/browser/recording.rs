@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::*;
 use super::*;
 
-/// The page of a recording that is at this path, after a script, on one of its tabs.
+/// Loads the page at this path on one of its tabs, with a script.
 fn shown(path: &Path, tab: &str, script: &str) -> Option<String> {
     let page = with_script(&std::fs::read_to_string(path).unwrap(), script);
     let changed = path.with_extension("changed.html");
@@ -17,7 +17,7 @@ fn shown(path: &Path, tab: &str, script: &str) -> Option<String> {
 }
 
 #[test]
-fn the_page_of_a_recording_draws_everything() {
+fn every_tab_of_a_recording_is_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     record(folder, "t.json");
@@ -55,7 +55,7 @@ fn the_page_of_a_recording_draws_everything() {
         for shown in [">DistributedOptimizer::step<", ">backward<", ">server<"] {
             assert!(rows.contains(shown), "no {shown} in {rows}");
         }
-        // From one to the other and back, and the sums.
+        // Both directions, and the sums.
         let traffic = between(&page, "id=\"traffic\"", "</table>");
         let cells = between(traffic, "<tbody>", "</tbody>");
         assert!(cells.matches("<b>").count() >= 4, "{cells}");
@@ -74,7 +74,7 @@ fn the_page_of_a_recording_draws_everything() {
     }
 }
 
-/// A recording in which each of some workers makes calls of the next one, all at once.
+/// Writes a recording whose workers each make concurrent calls to the next one.
 fn recording(folder: &Path, workers: u64, calls: u64) {
     let mut lines = String::new();
     let mut line = |value: Value| lines.extend([value.to_string(), "\n".into()]);
@@ -98,14 +98,14 @@ fn recording(folder: &Path, workers: u64, calls: u64) {
     std::fs::write(folder.join("t.jsonl"), lines).unwrap();
 }
 
-/// Shows such a recording, does something with the page, and gives what it has become.
+/// Loads the page of such a recording with a script.
 fn recording_shown(workers: u64, calls: u64, tab: &str, script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     recording(folder.path(), workers, calls);
     page_shown(folder.path(), tab, script)
 }
 
-/// Shows the page of what is recorded in a folder.
+/// Loads the page of the recording in a folder with a script.
 fn page_shown(folder: &Path, tab: &str, script: &str) -> Option<String> {
     let view = ["trace", "view", "t.jsonl", "-o", "page.html"];
     printed(&mut telegrad(folder, &view));
@@ -113,7 +113,7 @@ fn page_shown(folder: &Path, tab: &str, script: &str) -> Option<String> {
 }
 
 #[test]
-fn of_many_rows_only_some_are_drawn_until_all_are_asked_for() {
+fn rows_are_limited_until_expanded() {
     let labels = |page: &str| {
         between(page, "id=\"row-labels\">", "<div class=\"corner\"")
             .matches("<div")
@@ -130,13 +130,13 @@ fn of_many_rows_only_some_are_drawn_until_all_are_asked_for() {
     let events: usize = between(&page, "data-events=\"", "\"").parse().unwrap();
     assert!(
         events > 468,
-        "those that have no row are drawn together: {events}"
+        "events of hidden rows are drawn as density: {events}"
     );
 
     let all = format!("document.querySelector('[data-testid=rows-0]').click(); {scroll}");
     let page = recording_shown(2, 500, "timeline", &all).unwrap();
     assert!(button(&page).contains("fewer rows"), "{}", button(&page));
-    // Whatever there is, names are written of what is in sight.
+    // Only the names of visible rows are written.
     assert!((10..60).contains(&rows(&page)), "{} rows", rows(&page));
     assert!(
         labels(&page) < 60 && page.contains(">main (170)<"),
@@ -146,7 +146,7 @@ fn of_many_rows_only_some_are_drawn_until_all_are_asked_for() {
 }
 
 #[test]
-fn a_recording_of_many_workers_is_summed_up() {
+fn a_recording_of_many_workers_is_condensed() {
     let Some(page) = recording_shown(20, 3, "timeline", "") else {
         return;
     };
@@ -161,7 +161,7 @@ fn a_recording_of_many_workers_is_summed_up() {
 
     let page = recording_shown(20, 3, "traffic", "").unwrap();
     let map = between(&page, "id=\"traffic-map\"", ">");
-    // Requests go from each to the next, and answers back.
+    // Requests to the next worker, and replies back.
     assert!(
         map.contains("data-cells=\"40\"") && map.contains("data-workers=\"20\""),
         "{map}"
@@ -177,17 +177,17 @@ fn a_recording_of_many_workers_is_summed_up() {
 }
 
 #[test]
-fn a_recording_of_nothing_says_so() {
+fn an_empty_recording_is_reported() {
     let Some(page) = recording_shown(2, 0, "traffic", "") else {
         return;
     };
     assert!(between(&page, "id=\"no-traffic\"", "</p>").contains("No worker called another."));
     let page = recording_shown(2, 0, "critical", "").unwrap();
-    assert!(page.contains("nothing was recorded"));
+    assert!(page.contains("the recording has no events"));
 }
 
-/// A recording of two workers, of which the first makes eight calls of the second at once in each of three steps, and waits for
-/// one of them. `about` is what the whole and the second worker say of themselves.
+/// Writes a recording of two workers. In each of three steps, the first makes eight concurrent calls to the second and waits for one of
+/// them. The parameters are the missing workers, the dropped events, and whether the second worker has known events.
 fn record_steps(folder: &Path, (missing, dropped, known): (Value, u64, bool)) {
     let mut lines = vec![
         json!({ "profile": { "world": 7, "missing": missing, "events": 30 } }),
@@ -226,20 +226,20 @@ fn record_steps(folder: &Path, (missing, dropped, known): (Value, u64, bool)) {
     std::fs::write(folder.join("t.jsonl"), lines.collect::<String>()).unwrap();
 }
 
-/// Shows the page of such a recording.
+/// Loads the page of such a recording.
 fn steps_shown(about: (Value, u64, bool), tab: &str, script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     record_steps(folder.path(), about);
     page_shown(folder.path(), tab, script)
 }
 
-/// Nothing is missing.
+/// The parameters of a complete recording.
 fn complete() -> (Value, u64, bool) {
     (json!([]), 0, true)
 }
 
 #[test]
-fn a_page_is_shown_whatever_its_address_says() {
+fn a_page_tolerates_invalid_addresses() {
     let folder = tempfile::tempdir().unwrap();
     record_steps(folder.path(), complete());
     for wanted in [
@@ -247,7 +247,7 @@ fn a_page_is_shown_whatever_its_address_says() {
         "select=-1&step=x",
         "select=1e9&tab=nothing&step=99",
     ] {
-        // Beside the tab, which is one that there is.
+        // After a valid tab.
         let Some(page) = page_shown(folder.path(), &format!("timeline&{wanted}"), "") else {
             return;
         };
@@ -261,7 +261,7 @@ fn a_page_is_shown_whatever_its_address_says() {
 }
 
 #[test]
-fn a_page_says_which_of_many_steps_it_has() {
+fn a_page_reports_which_of_many_steps_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines =
         vec![json!({ "rank": 0, "name": "a", "ahead": 0, "threads": [[0, "main"]], "dropped": 0 })];
@@ -277,7 +277,11 @@ fn a_page_says_which_of_many_steps_it_has() {
         return;
     };
     let select = between(&page, "id=\"step\"", "</select>");
-    assert_eq!(select.matches("<option").count(), 201, "these, and the whole");
+    assert_eq!(
+        select.matches("<option").count(),
+        201,
+        "200 steps, and the whole recording"
+    );
     for choice in ["step 1 of 500,", "step 123 of 500,", "step 500 of 500,"] {
         assert!(select.contains(choice), "no {choice} in {select}");
     }
@@ -286,18 +290,18 @@ fn a_page_says_which_of_many_steps_it_has() {
 }
 
 #[test]
-fn only_what_is_on_the_critical_path_is_marked_as_critical() {
+fn only_events_on_the_critical_path_are_marked() {
     let script = "document.getElementById('show-critical').click();";
     let Some(page) = steps_shown(complete(), "timeline", script) else {
         return;
     };
-    // Each step, and one call of each, of the eight that went on at the same time.
+    // Each step, and one of its eight concurrent calls.
     assert_eq!(number(&page, "critical"), 6.0);
     assert_eq!(page.matches("data-testid=\"critical\"").count(), 1);
     let path = between(&page, "data-testid=\"critical\"", "</ol>");
-    // These, and what is between the steps and after them.
+    // And the pieces between and after the steps.
     assert_eq!(path.matches("<li>").count(), 9);
-    assert_eq!(path.matches("<button").count(), 6, "only events can be gone to");
+    assert_eq!(path.matches("<button").count(), 6, "only events have a link");
 }
 
 #[test]
@@ -327,7 +331,7 @@ fn a_step_can_be_chosen_and_shown_in_the_timeline() {
             "no {time} in {usage}"
         );
     }
-    // The timeline is there now, shows that step and little else, and marks what is critical in it.
+    // The timeline shows that step, and marks its critical path.
     assert!(!between(&page, "id=\"panel-timeline\"", ">").contains("hidden"));
     let (from, to) = (number(&page, "from"), number(&page, "to"));
     assert!((980.0..1000.0).contains(&from), "from {from}");
@@ -336,14 +340,14 @@ fn a_step_can_be_chosen_and_shown_in_the_timeline() {
 }
 
 #[test]
-fn a_recording_says_what_it_leaves_out() {
-    let says = |about| {
+fn a_recording_reports_missing_data() {
+    let notes = |about| {
         let page = steps_shown(about, "critical", "")?;
         let notice = between(&page, "id=\"missing\"", "<main");
         let usage = between(&page, "data-testid=\"usage\"", "</tbody>");
         Some((notice.to_owned(), usage.to_owned()))
     };
-    let Some((notice, _)) = says(complete()) else {
+    let Some((notice, _)) = notes(complete()) else {
         return;
     };
     assert!(
@@ -352,18 +356,18 @@ fn a_recording_says_what_it_leaves_out() {
     );
 
     let missing = json!([["c", "it was killed"]]);
-    let (notice, usage) = says((missing, 12_345, false)).unwrap();
+    let (notice, usage) = notes((missing, 12_345, false)).unwrap();
     assert!(!notice.contains("hidden"), "{notice}");
-    for said in [
+    for text in [
         "12\u{202f}345 events were dropped",
-        "No events are known of 1 worker",
+        "The events of 1 worker are unknown",
         "<b>b</b>",
-        "Not all events of 1 worker are there",
+        "Events of 1 worker are missing",
         "<b>c</b>: it was killed",
-        "Some clocks are not on one with the others'",
-        "no call tells how far the clocks of these workers are apart from the others', unless they are of one host: `b`",
+        "Some clocks could not be aligned",
+        "no calls connect these workers to the others, so that their clocks cannot be compared unless they are on one host: `b`",
     ] {
-        assert!(notice.contains(said), "no {said} in {notice}");
+        assert!(notice.contains(text), "no {text} in {notice}");
     }
-    assert!(usage.contains("no events of it are known"), "{usage}");
+    assert!(usage.contains("its events are unknown"), "{usage}");
 }

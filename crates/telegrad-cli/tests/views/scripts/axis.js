@@ -4,7 +4,7 @@ const texts = (start, end, width) => axisTicks({ start, end }, width).ticks.map(
 deepEqual(texts(0, 1000, 500), ["0.0 ms", "0.2 ms", "0.4 ms", "0.6 ms", "0.8 ms", "1.0 ms"]);
 deepEqual(texts(-10, 90, 400), ["0 µs", "50 µs"]);
 deepEqual(texts(0, 4e6, 400), ["0 s", "1 s", "2 s", "3 s", "4 s"]);
-// However near one looks, and wherever, no two say the same, and each has the room of its text.
+// At every zoom and position, texts are distinct and have enough space.
 for (const [start, length] of [[0, 0.02], [123456.7, 0.02], [5e6, 3], [1e8, 0.5]]) {
   const { ticks, distance } = axisTicks({ start, end: start + length }, 1000);
   equal(new Set(ticks.map(({ text }) => text)).size, ticks.length);

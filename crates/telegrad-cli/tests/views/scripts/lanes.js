@@ -3,15 +3,15 @@ const { equal, deepEqual } = require("node:assert/strict");
 const event = (start, end, status = "ok") => ({ start, end, status });
 const rowOf = (name, ...events) => { const row = { ...newRow(), name, events }; layLanes(null, row); return row; };
 
-// By depth: what begins before another has ended lies below it.
+// By depth: an event that starts before another one has ended lies below it.
 const row = rowOf("main", event(0, 10), event(2, 5), event(3, 4), event(5, 9, "failed"), event(12, 14));
 deepEqual(row.lanes.map((lane) => lane.events.map(({ start }) => start)), [[0, 12], [2, 5], [3]]);
 for (const { starts, ends } of row.lanes) for (let at = 1; at < starts.length; at++) equal(starts[at] >= ends[at - 1], true);
-// Sums of all before each.
+// Prefix sums.
 deepEqual([...row.lanes[1].failed], [0, 0, 1]);
 deepEqual([...row.lanes[1].spent], [0, 3, 7]);
 
-// Threads of one name that come one after the other are one row, those that overlap are several.
+// Consecutive threads of one name share a row; overlapping ones do not.
 const threads = [["main", 0, 100], ["thread", 1, 5], ["thread", 3, 9], ["thread", 5, 8], ["thread", 9, 12], ["other", 20, 30]];
 const joined = joinRows(threads.map(([name, start, end]) => ({ ...newRow(), name, events: [event(start, end)] })));
 deepEqual(joined.map(({ name, events }) => [name, ...events.map(({ start }) => start)]), [["main", 0], ["thread", 1, 5, 9], ["thread", 3], ["other", 20]]);
@@ -20,7 +20,7 @@ deepEqual(joined.map(({ threads }) => threads), [1, 3, 1, 1]);
 equal(layerOf({ name: "main" }), 1);
 equal(layerOf({ name: "main (12)" }), 12);
 
-// Threads come before what overlaps with what they do; and of each no more than there is room for.
+// Rows of threads come before rows of overlapping calls, each limited in depth.
 const deep = rowOf("deep", ...Array.from({ length: 20 }, (_, at) => event(at, 100 - at)));
 const wide = Array.from({ length: 40 }, (_, at) => rowOf(`main (${at + 2})`, event(0, 1)));
 const worker = { isCollapsed: false, showsAll: false, rows: [...wide, deep] };

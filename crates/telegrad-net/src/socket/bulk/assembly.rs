@@ -1,4 +1,4 @@
-//! A large message that is arriving, in pieces and through several lanes at once.
+//! A large message that arrives in chunks, over several lanes at once.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use crate::message::{Incoming, byte_len};
 use crate::stream::{Stream, StreamError};
 use crate::{Credit, Spin};
 
-/// The memory of a message's tensors, and how much of it has been filled.
+/// A large message that arrives: the memory of its tensors, and its progress.
 ///
-/// The data are cut into chunks of one size, so each byte belongs to exactly one chunk. A chunk is claimed once, and
-/// only who has the claim writes there.
+/// The data are cut into chunks of one size, so each byte belongs to exactly one chunk. Each chunk is claimed once,
+/// and only its [`ChunkWriter`] writes there.
 pub(crate) struct Assembly {
     header: FrameHeader,
-    /// Where each tensor starts in the message's data, and at last where the data end.
+    /// Offset of each tensor in the message's data, and the length of the data.
     starts: Vec<u64>,
     /// Bytes in a chunk, except perhaps the last.
     chunk: u64,
@@ -30,7 +30,7 @@ struct Progress {
     metas: Vec<TensorMeta>,
     /// One for each tensor, from the first claim until all chunks are filled.
     memory: Vec<Unfilled>,
-    /// There is no memory for the tensors: their bytes are read and forgotten.
+    /// There is no memory for the tensors: their bytes are discarded.
     is_refused: bool,
     /// A bit for each chunk; none before the first claim.
     claimed: Vec<u64>,
@@ -39,7 +39,7 @@ struct Progress {
 }
 
 impl Assembly {
-    /// For a message of this header, whose tensors come in chunks of `chunk` bytes. Takes no memory for them yet.
+    /// Makes an assembly for a message whose data come in chunks of `chunk` bytes. Allocates no memory for them yet.
     pub(crate) fn new(
         header: FrameHeader,
         body: Vec<u8>,
@@ -72,7 +72,7 @@ impl Assembly {
     }
 
     fn data(&self) -> u64 {
-        // There is always the end of the data.
+        // Never empty: the last entry is the length.
         self.starts[self.starts.len() - 1]
     }
 
@@ -80,11 +80,11 @@ impl Assembly {
         self.data().div_ceil(self.chunk)
     }
 
-    /// The right to fill a chunk, which must have this length and not have been claimed before.
-    pub(crate) fn claim(self: &Arc<Self>, index: u64, len: u64) -> Result<Claim, String> {
+    /// Claims a chunk, which must have this length and be unclaimed.
+    pub(crate) fn claim(self: &Arc<Self>, index: u64, len: u64) -> Result<ChunkWriter, String> {
         let chunks = self.chunks();
         if index >= chunks {
-            return Err(format!("chunk {index} of a message that has {chunks}"));
+            return Err(format!("chunk {index} of a message with {chunks} chunks"));
         }
         let start = index * self.chunk;
         let end = self.data().min(start + self.chunk);
@@ -95,13 +95,13 @@ impl Assembly {
         progress.prepare(chunks);
         let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
         if progress.claimed[word] & bit != 0 {
-            return Err(format!("chunk {index} comes twice"));
+            return Err(format!("chunk {index} was sent twice"));
         }
         progress.claimed[word] |= bit;
         let mut segments = Vec::new();
         let mut at = if progress.is_refused { end } else { start };
         while at < end {
-            // The last one that starts there or before: those without bytes come before it.
+            // The last tensor that starts at `at` or before, which skips empty ones.
             let i = self.starts.partition_point(|&start| start <= at) - 1;
             let memory = &progress.memory[i];
             let offset = (at - self.starts[i]) as usize;
@@ -113,25 +113,25 @@ impl Assembly {
         }
         let refused = if progress.is_refused { len } else { 0 };
         drop(progress);
-        Ok(Claim {
+        Ok(ChunkWriter {
             assembly: self.clone(),
             segments,
             refused,
         })
     }
 
-    /// One chunk more is filled; the message, if it was the last.
+    /// Counts a filled chunk; returns the message after the last one.
     fn filled(&self) -> Result<Option<Incoming<'static>>, WireError> {
         let mut progress = self.progress.lock();
         progress.left -= 1;
         if progress.left > 0 {
             return Ok(None);
         }
-        // SAFETY: all chunks have been filled, each by the one claim that there was for it, or the message is refused.
+        // SAFETY: all chunks have been filled, each by its only writer, or the message is refused.
         unsafe { self.complete(&mut progress) }.map(Some)
     }
 
-    /// The message, when it has no data that could be waited for.
+    /// Returns the message if it has no data.
     pub(crate) fn without_data(&self) -> Result<Option<Incoming<'static>>, WireError> {
         if self.chunks() > 0 {
             return Ok(None);
@@ -142,10 +142,10 @@ impl Assembly {
         unsafe { self.complete(&mut progress) }.map(Some)
     }
 
-    /// The message, once.
+    /// Takes the message out, once.
     ///
     /// # Safety
-    /// All bytes of all tensors must have been initialised, unless the message is refused, and all claims been used up.
+    /// All bytes of all tensors must have been initialised, unless the message is refused, and all writers been used up.
     unsafe fn complete(&self, progress: &mut Progress) -> Result<Incoming<'static>, WireError> {
         let memory = std::mem::take(&mut progress.memory);
         let metas = std::mem::take(&mut progress.metas);
@@ -173,8 +173,8 @@ impl Assembly {
 }
 
 impl Progress {
-    /// Takes the memory, when the first bytes are there. The system backs it with pages as they are filled, so a
-    /// false claim costs next to nothing.
+    /// Allocates the memory when the first chunk arrives. The system backs it with pages as they are filled, so a
+    /// false length costs next to nothing.
     fn prepare(&mut self, chunks: u64) {
         if self.claimed.is_empty() {
             let memory = reserve(&self.metas);
@@ -192,20 +192,20 @@ fn reserve(metas: &[TensorMeta]) -> Option<Vec<Unfilled>> {
         .collect()
 }
 
-/// The right to fill one chunk. Dropped before it is used, it leaves the message incomplete for ever.
-pub(crate) struct Claim {
+/// The exclusive right to fill one chunk. Dropped before use, it leaves the message incomplete.
+pub(crate) struct ChunkWriter {
     assembly: Arc<Assembly>,
-    /// Where the chunk's bytes go: parts of the memory of `assembly`.
+    /// The chunk's memory: parts of the memory of `assembly`.
     segments: Vec<(NonNull<MaybeUninit<u8>>, usize)>,
-    /// Bytes of a chunk that goes nowhere.
+    /// Bytes of a chunk that are discarded.
     refused: u64,
 }
 
-// SAFETY: it is the only one that writes to its segments, so it may do so from any thread.
-unsafe impl Send for Claim {}
+// SAFETY: this is the only writer of its segments, so any thread may use it.
+unsafe impl Send for ChunkWriter {}
 
-impl Claim {
-    /// Fills the chunk with what the stream brings; the message, if it was the last chunk of it.
+impl ChunkWriter {
+    /// Fills the chunk from the stream; returns the message after its last chunk.
     pub(crate) fn fill(
         mut self,
         stream: &Stream,
@@ -218,7 +218,7 @@ impl Claim {
         Ok(self.assembly.filled())
     }
 
-    /// Fills the chunk with a copy of `bytes`, as many as it has; the message, if it was the last chunk of it.
+    /// Fills the chunk with a copy of `bytes`, which are as long; returns the message after its last chunk.
     pub(crate) fn copy(mut self, mut bytes: &[u8]) -> Result<Option<Incoming<'static>>, WireError> {
         for memory in self.memory() {
             let (here, rest) = bytes.split_at(memory.len());
@@ -228,14 +228,14 @@ impl Claim {
         self.assembly.filled()
     }
 
-    /// Leaves the chunk unfilled, for want of memory, and with it the whole message; the message without its tensors, if it
-    /// was the last chunk of it.
+    /// Leaves the chunk unfilled for lack of memory, and refuses the whole message. Returns it without its tensors after
+    /// its last chunk.
     pub(crate) fn refuse(self) -> Result<Option<Incoming<'static>>, WireError> {
         self.assembly.progress.lock().is_refused = true;
         self.assembly.filled()
     }
 
-    /// Where the chunk's bytes go.
+    /// The memory of the chunk.
     fn memory(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
         self.segments.iter().map(|&(start, len)| {
             // SAFETY: the segment lies within memory of `assembly`, which keeps it until every chunk is filled, and this

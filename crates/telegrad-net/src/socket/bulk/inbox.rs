@@ -1,4 +1,4 @@
-//! Large messages that have been announced and not yet arrived.
+//! Large messages that have been announced and not yet received.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,71 +8,76 @@ use rustc_hash::FxHashMap;
 use telegrad_wire::{FrameHeader, HEADER_LEN};
 
 use super::MIN_CHUNK;
-use super::assembly::{Assembly, Claim};
+use super::assembly::{Assembly, ChunkWriter};
 use crate::message::Incoming;
 
-/// Messages that may be announced at a time. Far more than what fits between the writer and the reader of a
-/// lane: all that a peer reaches that announces without end is that its link ends.
+/// Most announced messages. Far more than fit between the writer and the reader of a lane: only a peer that announces
+/// without sending exceeds this, and loses its link.
 const MAX_OPEN: usize = 4096;
 
-/// What comes in over the bulk lanes of a link.
+/// Large messages that arrive over the bulk lanes of a link.
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    /// A message was announced, or all is over.
+    /// A message was announced, or the link has closed.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     open: FxHashMap<u64, Arc<Assembly>>,
-    /// The number of the message announced last; they are counted from 1.
+    /// Number of the last announced message, counted from 1.
     announced: u64,
     is_closed: bool,
 }
 
-/// What becomes of a chunk.
-pub(crate) enum Place {
-    There(Claim),
-    /// Its descriptor is still on its way.
-    Unknown,
+/// The destination of a chunk.
+pub(crate) enum ChunkRoute {
+    Ready(ChunkWriter),
+    /// Its descriptor has not arrived yet.
+    Unannounced,
     /// The link has ended.
-    Nowhere,
+    Closed,
 }
 
 impl Inbox {
-    /// A message is announced; how many chunks it has.
+    /// Registers an announced message; returns its number of chunks.
     pub(crate) fn describe(&self, descriptor: &Incoming<'_>, max_message: u64) -> Result<u64, String> {
         let (number, chunk) = (descriptor.header.call.0, descriptor.header.context);
         let Some((header, rest)) = descriptor.body.split_first_chunk::<HEADER_LEN>() else {
-            return Err("a descriptor without a header".into());
+            return Err("a descriptor has no header".into());
         };
         let header = FrameHeader::from_bytes(header, max_message).map_err(|error| error.to_string())?;
-        // No overflow: `from_bytes` has compared the sum with the length.
+        // No overflow: `from_bytes` compared the sum with the length.
         let (body, table) = (header.body_len as usize, header.table_len as usize);
         if rest.len() != body + table {
             return Err(format!(
-                "a descriptor of {} bytes for {}",
+                "a descriptor has {} bytes, its header announces {}",
                 rest.len(),
                 body + table
             ));
         }
         if chunk < MIN_CHUNK {
-            return Err(format!("chunks of {chunk} bytes, the least is {MIN_CHUNK}"));
+            return Err(format!(
+                "chunks of {chunk} bytes, below the minimum of {MIN_CHUNK}"
+            ));
         }
         let (body, table) = rest.split_at(body);
         let assembly =
             Assembly::new(header, body.to_vec(), table, chunk).map_err(|error| error.to_string())?;
         let chunks = assembly.chunks();
         if chunks == 0 {
-            return Err("a descriptor of a message without data".into());
+            return Err("a descriptor announces a message without data".into());
         }
         let mut state = self.state.lock();
         if number != state.announced + 1 {
-            return Err(format!("message {number} is announced after {}", state.announced));
+            return Err(format!(
+                "message {number} is announced after message {}",
+                state.announced
+            ));
         }
         if state.open.len() >= MAX_OPEN {
-            return Err(format!("more than {MAX_OPEN} messages announced and not sent"));
+            return Err(format!("more than {MAX_OPEN} messages are announced and unsent"));
         }
         if !state.is_closed {
             state.announced = number;
@@ -82,23 +87,27 @@ impl Inbox {
         Ok(chunks)
     }
 
-    /// The place of a chunk of `len` bytes.
-    pub(crate) fn claim(&self, number: u64, index: u64, len: u64) -> Result<Place, String> {
+    /// Claims a chunk of `len` bytes.
+    pub(crate) fn claim(&self, number: u64, index: u64, len: u64) -> Result<ChunkRoute, String> {
         let assembly = {
             let state = self.state.lock();
             match state.open.get(&number) {
                 Some(assembly) => assembly.clone(),
-                None if state.is_closed => return Ok(Place::Nowhere),
+                None if state.is_closed => return Ok(ChunkRoute::Closed),
                 None if number > state.announced && number - state.announced <= MAX_OPEN as u64 => {
-                    return Ok(Place::Unknown);
+                    return Ok(ChunkRoute::Unannounced);
                 }
-                None => return Err(format!("a chunk of message {number}, which is not under way")),
+                None => {
+                    return Err(format!(
+                        "a chunk belongs to message {number}, which is not announced"
+                    ));
+                }
             }
         };
-        assembly.claim(index, len).map(Place::There)
+        assembly.claim(index, len).map(ChunkRoute::Ready)
     }
 
-    /// Waits until a message has been announced, until `until` at most.
+    /// Waits until a message has been announced, or until `until`.
     pub(crate) fn wait_for(&self, number: u64, until: Instant) {
         let mut state = self.state.lock();
         while number > state.announced && !state.is_closed {
@@ -108,12 +117,12 @@ impl Inbox {
         }
     }
 
-    /// A message is complete.
+    /// Removes a complete message.
     pub(crate) fn completed(&self, number: u64) {
         self.state.lock().open.remove(&number);
     }
 
-    /// Forgets what has not arrived.
+    /// Drops incomplete messages.
     pub(crate) fn close(&self) {
         let open = {
             let mut state = self.state.lock();

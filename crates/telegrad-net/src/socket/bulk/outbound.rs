@@ -1,4 +1,4 @@
-//! A large message on its way out.
+//! A large message to be sent.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,30 +12,30 @@ use crate::message::{INLINE_LIMIT, Outgoing, Sealed};
 use crate::shm::Loan;
 use crate::stream::{Stream, StreamError};
 
-/// How much is written before looking at the deadline. A reader that trickles makes progress all the
-/// time; against the cost of this much, that of the extra system call disappears.
+/// Most bytes written before the deadline is checked. A trickling reader makes progress all the time; beside the cost
+/// of this much, an extra system call does not matter.
 const WRITE_SLICE: usize = 1 << 20;
 
-/// What is to be written, in as many pieces as there are chunks.
-pub(crate) struct Outbound {
+/// A large message to be sent, in one or more chunks.
+pub(crate) struct OutboundMessage {
     /// Header, body and table.
     head: Vec<u8>,
     tensors: Vec<Box<dyn TensorSource>>,
-    /// Where each tensor starts in the message's data, and at last where the data end.
+    /// Offset of each tensor in the message's data, and the length of the data.
     starts: Vec<u64>,
-    /// Bytes in a chunk; `None` for a message that goes whole.
+    /// Bytes in a chunk; `None` for a message that is sent as a whole.
     chunk: Option<u64>,
 }
 
-impl Outbound {
-    /// Goes in chunks of this many bytes if it is longer, and short enough to be announced.
+impl OutboundMessage {
+    /// Makes a message, cut into chunks of this many bytes if it is longer and its head fits a descriptor.
     pub(crate) fn new(sealed: Sealed, chunk: u64) -> Self {
         let mut head = Vec::new();
         sealed.append_head(&mut head);
         let mut starts = vec![0];
         let mut data = 0;
         for tensor in &sealed.tensors {
-            // As the sealing counted it.
+            // As in the header's length.
             data += tensor.byte_len().unwrap_or(0) as u64;
             starts.push(data);
         }
@@ -50,16 +50,16 @@ impl Outbound {
     }
 
     fn data(&self) -> u64 {
-        // There is always the end of the data.
+        // Never empty: the last entry is the length.
         self.starts[self.starts.len() - 1]
     }
 
-    /// How many chunks there are, one if it goes whole.
+    /// Number of chunks, one for a whole message.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunk.map_or(1, |chunk| self.data().div_ceil(chunk))
     }
 
-    /// What announces it, under this number.
+    /// The descriptor that announces the message under this number; `None` for a whole message.
     pub(crate) fn descriptor(&self, number: u64) -> Option<Sealed> {
         let mut header = FrameHeader::new(FrameKind::Descriptor, CallId(number));
         header.context = self.chunk?;
@@ -67,11 +67,11 @@ impl Outbound {
             body: self.head.clone(),
             ..Payload::default()
         };
-        // Its only part fits the control lane, and so a header's fields.
+        // Its only part fits the control lane, and so the header's fields.
         Outgoing { header, payload }.seal().ok()
     }
 
-    /// One of its chunks, to be written.
+    /// Makes one chunk.
     pub(crate) fn chunk(self: &Arc<Self>, number: u64, index: u64) -> Chunk {
         let mut header = None;
         let mut range = 0..self.data();
@@ -92,9 +92,9 @@ impl Outbound {
         }
     }
 
-    /// Hands the data at the start of a range to `take`, as far as one tensor has them.
+    /// Passes the data at the start of a range to `take`, up to the end of a tensor.
     fn data_of(&self, range: Range<u64>, take: impl FnOnce(&[u8])) {
-        // The last one that starts there or before: those without bytes come before it.
+        // The last tensor that starts there or before, which skips empty ones.
         let i = self.starts.partition_point(|&start| start <= range.start) - 1;
         let (start, end) = (self.starts[i], self.starts[i + 1].min(range.end));
         let mut take = Some(take);
@@ -106,7 +106,7 @@ impl Outbound {
         });
     }
 
-    /// Copies the data of a range; false when a tensor has lost its bytes.
+    /// Copies the data of a range; false if a tensor has lost its bytes.
     fn copy(&self, mut range: Range<u64>, mut to: &mut [u8]) -> bool {
         while range.start < range.end {
             let mut copied = 0;
@@ -124,31 +124,31 @@ impl Outbound {
     }
 }
 
-/// A piece of a message that one lane carries without interruption.
+/// A part of a message that one lane carries without interruption.
 pub(crate) struct Chunk {
-    message: Arc<Outbound>,
-    /// What goes before the data; `None` for a message that goes whole, with its own head.
+    message: Arc<OutboundMessage>,
+    /// The header before the data; `None` for a whole message, which has its own.
     header: Option<FrameHeader>,
-    /// Where the receiver finds the data, instead of the data.
+    /// The loan that the receiver copies the data from, sent in place of the data.
     loan: Option<Loan>,
     head_written: usize,
-    /// What is left of the data to be written.
+    /// Data to be written.
     range: Range<u64>,
 }
 
-/// How far a write got.
+/// The progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub(crate) enum WriteProgress {
     All,
-    /// As much as is written at a time.
+    /// One slice.
     Some,
-    /// As much as the socket took before it was full for a while.
+    /// Less than a slice: the socket has been full for a while.
     Stuck,
 }
 
 impl Chunk {
-    /// Copies the data to where the receiver can see them, where memory is shared and has room for them. Before
-    /// anything is written.
+    /// Copies the data into a loan, if memory is shared and the window of chunks is open. Called before the first
+    /// write.
     pub(crate) fn lend(&mut self, control: &Control) {
         let Some(header) = &mut self.header else { return };
         let (message, range) = (&self.message, self.range.clone());
@@ -160,8 +160,8 @@ impl Chunk {
         }
     }
 
-    /// Writes a slice, or less when the socket has been full for a while.
-    pub(crate) fn write_some(&mut self, stream: &Stream) -> Result<Wrote, StreamError> {
+    /// Writes a slice, or less if the socket has been full for a while.
+    pub(crate) fn write_some(&mut self, stream: &Stream) -> Result<WriteProgress, StreamError> {
         let mut left = WRITE_SLICE;
         let head = match (&self.header, self.loan) {
             (None, _) => Cow::Borrowed(&self.message.head),
@@ -179,7 +179,7 @@ impl Chunk {
         let wrote = write(to, &head[self.head_written..], &mut left, |sent| {
             self.head_written += sent;
         })?;
-        if wrote != Wrote::All {
+        if wrote != WriteProgress::All {
             return Ok(wrote);
         }
         while self.range.start < self.range.end {
@@ -191,24 +191,24 @@ impl Chunk {
                 result = write(to, bytes, &mut left, |sent| self.range.start += sent as u64);
             });
             let wrote = result?;
-            if wrote != Wrote::All {
+            if wrote != WriteProgress::All {
                 return Ok(wrote);
             }
         }
-        Ok(Wrote::All)
+        Ok(WriteProgress::All)
     }
 }
 
-/// Writes `bytes` by `to`, at most `left` of them, and says of each step how far it went.
+/// Writes at most `left` of `bytes` with `to`, and reports the progress of each step.
 fn write(
     to: impl Fn(&[u8]) -> Result<usize, StreamError>,
     mut bytes: &[u8],
     left: &mut usize,
     mut sent: impl FnMut(usize),
-) -> Result<Wrote, StreamError> {
+) -> Result<WriteProgress, StreamError> {
     while !bytes.is_empty() {
         if *left == 0 {
-            return Ok(Wrote::Some);
+            return Ok(WriteProgress::Some);
         }
         match to(&bytes[..bytes.len().min(*left)]) {
             Ok(count) => {
@@ -216,9 +216,9 @@ fn write(
                 *left -= count;
                 sent(count);
             }
-            Err(StreamError::WouldBlock) => return Ok(Wrote::Stuck),
+            Err(StreamError::WouldBlock) => return Ok(WriteProgress::Stuck),
             Err(error) => return Err(error),
         }
     }
-    Ok(Wrote::All)
+    Ok(WriteProgress::All)
 }

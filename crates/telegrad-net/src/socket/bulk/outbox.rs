@@ -1,7 +1,7 @@
-//! Large messages that wait to be written, and the lanes that are free to write them.
+//! Large messages to be sent, and the lanes that are free to send them.
 //!
-//! Whoever has a lane writes chunks of all messages by turns, its own or others': the threads that send, and roles
-//! beside them where a message is worth more than one lane. So no message waits for the whole of another, and none
+//! A thread with a lane writes chunks of all messages in turn, its own or others'. Such threads are senders, and roles
+//! beside them if a message is worth more than one lane. No message thus waits for the whole of another, and none
 //! depends on the thread that sent it.
 
 use std::collections::VecDeque;
@@ -13,44 +13,44 @@ use parking_lot::{Condvar, Mutex};
 use super::super::SocketLink;
 use super::CHUNKS_PER_LANE;
 use super::lane::Lane;
-use super::outbound::{Chunk, Outbound};
-use super::writing::{WriteError, Writing};
+use super::outbound::{Chunk, OutboundMessage};
+use super::writer::{LaneWriter, WriteError};
 use crate::Link;
 use crate::stream::StreamError;
 
-/// Messages that take turns. Each of them occupies memory at the receiver until it is complete, so those behind them
-/// wait; and few enough that each gets on.
+/// Messages that take turns. Each of them occupies memory at the receiver until it is complete, so later ones wait;
+/// and few enough that each makes progress.
 const ACTIVE: usize = 8;
 
-/// What goes out over the bulk lanes of a link.
+/// Large messages that leave over the bulk lanes of a link.
 pub(crate) struct Outbox {
     state: Mutex<State>,
-    /// A lane is free, a message needs none any more, or all is over.
+    /// A lane is free, a message has been claimed completely, or the link has closed.
     changed: Condvar,
 }
 
 struct State {
-    /// Messages of which some has not been claimed, the one whose turn it is first.
-    queue: VecDeque<Queued>,
-    /// Lanes that nobody writes on. The one on top was used last: it is being read.
+    /// Messages with unclaimed chunks, the next one first.
+    queue: VecDeque<QueuedMessage>,
+    /// Lanes without a writer. The last one was used last: the peer still reads it.
     free: Vec<Arc<Lane>>,
-    /// Lanes that somebody writes on.
+    /// Lanes with a writer.
     busy: usize,
     /// Senders that wait for a lane.
     waiting: usize,
     tickets: u64,
-    /// The number of the message announced last.
+    /// Number of the last announced message.
     announced: u64,
-    /// At the end: what was not written.
+    /// After the end: tickets of unsent messages.
     unsent: Option<Vec<u64>>,
 }
 
-struct Queued {
+struct QueuedMessage {
     ticket: u64,
-    message: Arc<Outbound>,
-    /// What it was announced as.
+    message: Arc<OutboundMessage>,
+    /// Its number in the descriptor.
     number: u64,
-    /// How many of its chunks have been claimed.
+    /// Number of its claimed chunks.
     claimed: u64,
     /// Its sender has left.
     is_abandoned: bool,
@@ -72,22 +72,22 @@ impl Outbox {
         }
     }
 
-    /// One more lane to write on.
+    /// Adds a lane to write on.
     pub(crate) fn add(&self, link: &SocketLink, lane: Arc<Lane>) {
         self.state.lock().free.insert(0, lane);
         self.changed.notify_all();
-        self.staff(link);
+        self.start_writers(link);
     }
 
-    /// Enters a message; the ticket stands for it.
-    pub(crate) fn enter(&self, message: Outbound) -> Result<u64, WriteError> {
+    /// Queues a message; returns its ticket.
+    pub(crate) fn enter(&self, message: OutboundMessage) -> Result<u64, WriteError> {
         let mut state = self.state.lock();
         if state.unsent.is_some() {
             return Err(ended());
         }
         state.tickets += 1;
         let ticket = state.tickets;
-        state.queue.push_back(Queued {
+        state.queue.push_back(QueuedMessage {
             ticket,
             message: Arc::new(message),
             number: 0,
@@ -97,8 +97,8 @@ impl Outbox {
         Ok(ticket)
     }
 
-    /// Waits for a lane; `None` when the message needs none any more, or at the deadline, when others write the rest
-    /// of it.
+    /// Waits for a lane. `None` once the message is claimed completely, or at the deadline, when other threads write
+    /// the rest.
     pub(crate) fn take_lane(
         &self,
         link: &SocketLink,
@@ -108,7 +108,7 @@ impl Outbox {
         let mut watched = None;
         let mut state = self.state.lock();
         loop {
-            if !state.has(ticket)? {
+            if !state.is_queued(ticket)? {
                 return Ok(None);
             }
             if let Some(lane) = state.free.pop() {
@@ -116,9 +116,9 @@ impl Outbox {
                 return Ok(Some(lane));
             }
             if watched.is_none() {
-                // Takes other locks.
+                // Without the lock: the guard takes other locks.
                 drop(state);
-                watched = Some(Watched::new(link));
+                watched = Some(WatchGuard::new(link));
                 state = self.state.lock();
                 continue;
             }
@@ -133,14 +133,14 @@ impl Outbox {
             state.waiting -= 1;
             if late && state.free.is_empty() {
                 drop(state);
-                return self.give_up(link, ticket).map(|()| None);
+                return self.detach(link, ticket).map(|()| None);
             }
         }
     }
 
-    /// The sender of a message leaves: what is left of it is for others to write. Fails when nothing of it has been
-    /// written; then nothing will be.
-    pub(crate) fn give_up(&self, link: &SocketLink, ticket: u64) -> Result<(), WriteError> {
+    /// Detaches a message from its sender: others write the rest. Fails if no chunk has been claimed, and removes the
+    /// message then.
+    pub(crate) fn detach(&self, link: &SocketLink, ticket: u64) -> Result<(), WriteError> {
         {
             let mut state = self.state.lock();
             if let Some(at) = state.queue.iter().position(|queued| queued.ticket == ticket) {
@@ -151,16 +151,16 @@ impl Outbox {
                 state.queue[at].is_abandoned = true;
             }
         }
-        self.staff(link);
+        self.start_writers(link);
         Ok(())
     }
 
-    /// Whether some of the message still has to be claimed.
-    pub(crate) fn has(&self, ticket: u64) -> Result<bool, WriteError> {
-        self.state.lock().has(ticket)
+    /// Whether the message has unclaimed chunks.
+    pub(crate) fn is_queued(&self, ticket: u64) -> Result<bool, WriteError> {
+        self.state.lock().is_queued(ticket)
     }
 
-    /// The next chunk to write. The first one of a message announces it.
+    /// Claims the next chunk. The first chunk of a message announces it.
     pub(crate) fn claim(&self, link: &SocketLink) -> Option<Chunk> {
         let mut state = self.state.lock();
         let mut queued = state.queue.pop_front()?;
@@ -170,7 +170,7 @@ impl Outbox {
             if let Some(descriptor) = &descriptor {
                 state.announced += 1;
                 queued.number = state.announced;
-                // Still under the lock: descriptors come in the order of their numbers, and before their chunks.
+                // Under the lock: descriptors come in the order of their numbers, and before their chunks.
                 link.writer.append(descriptor);
             }
         }
@@ -189,14 +189,14 @@ impl Outbox {
         Some(chunk)
     }
 
-    /// A lane that is no longer written on.
+    /// Returns a lane after writing.
     pub(crate) fn release(&self, link: &SocketLink, lane: Arc<Lane>) {
-        self.put_back(lane);
-        self.staff(link);
+        self.return_lane(lane);
+        self.start_writers(link);
     }
 
-    /// A lane that nobody could be found to write on. True when something waits that nobody will write.
-    pub(crate) fn put_back(&self, lane: Arc<Lane>) -> bool {
+    /// Returns a lane without starting writers. True if a queued message has no thread that would write it.
+    pub(crate) fn return_lane(&self, lane: Arc<Lane>) -> bool {
         let mut state = self.state.lock();
         state.busy -= 1;
         state.free.push(lane);
@@ -206,8 +206,8 @@ impl Outbox {
         state.queue.iter().any(|queued| queued.is_abandoned)
     }
 
-    /// Has roles write on lanes that are free, as far as that is worth it or has to be.
-    pub(crate) fn staff(&self, link: &SocketLink) {
+    /// Starts roles on free lanes, if the queue is worth it or has messages without a sender.
+    pub(crate) fn start_writers(&self, link: &SocketLink) {
         let lanes = {
             let mut state = self.state.lock();
             let more = state.wanted().saturating_sub(state.busy + state.waiting);
@@ -216,9 +216,9 @@ impl Outbox {
             state.busy += lanes.len();
             lanes
         };
-        // Not under the lock: a role for which there is no thread gives its lane back at once.
+        // Without the lock: a role for which there is no thread returns its lane at once.
         for lane in lanes {
-            Writing::new(link, lane).start(link);
+            LaneWriter::new(link, lane).start(link);
         }
     }
 
@@ -232,25 +232,25 @@ impl Outbox {
             queue
         };
         self.changed.notify_all();
-        // Dropped outside the lock: tensors are the user's.
+        // Dropped without the lock: tensors run user code.
         drop(queue);
     }
 }
 
 impl State {
-    fn has(&self, ticket: u64) -> Result<bool, WriteError> {
+    fn is_queued(&self, ticket: u64) -> Result<bool, WriteError> {
         match &self.unsent {
             Some(unsent) if unsent.contains(&ticket) => Err(ended()),
             _ => Ok(self.queue.iter().any(|queued| queued.ticket == ticket)),
         }
     }
 
-    /// How many should be writing.
+    /// Number of writers that the queue is worth.
     fn wanted(&self) -> usize {
-        let left = |queued: &Queued| queued.message.chunks() - queued.claimed;
+        let left = |queued: &QueuedMessage| queued.message.chunks() - queued.claimed;
         let chunks: u64 = self.queue.iter().map(left).sum();
         let abandoned = self.queue.iter().any(|queued| queued.is_abandoned);
-        // More than there can be lanes is as good as any.
+        // A number beyond that of lanes needs no precision.
         usize::try_from(chunks / CHUNKS_PER_LANE)
             .unwrap_or(usize::MAX)
             .max(usize::from(abandoned))
@@ -261,18 +261,18 @@ fn ended() -> WriteError {
     WriteError::Ended(StreamError::Ended)
 }
 
-/// Has the control lane read while a sender is kept waiting: a peer that cannot get rid of its answers there reads no
-/// descriptors, and then no chunks either.
-pub(crate) struct Watched<'a>(&'a SocketLink);
+/// Keeps the control lane read while a sender waits. A peer that cannot send its answers there reads no descriptors,
+/// and then no chunks either.
+pub(crate) struct WatchGuard<'a>(&'a SocketLink);
 
-impl<'a> Watched<'a> {
+impl<'a> WatchGuard<'a> {
     pub(crate) fn new(link: &'a SocketLink) -> Self {
         link.watch(true);
         Self(link)
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchGuard<'_> {
     fn drop(&mut self) {
         self.0.watch(false);
     }

@@ -11,14 +11,14 @@ use telegrad_wire::{Incarnation, WorldId};
 
 use super::{Inbox, Kind, LIMIT, Side};
 
-/// A worker that listens.
+/// A listening worker.
 pub(crate) struct Hosting {
     listener: Listener,
     pub(crate) host: Arc<TestHost>,
     pub(crate) side: Side,
 }
 
-/// Admits who belongs to the world.
+/// Admits members of the world.
 pub(crate) struct TestHost {
     inbox: Arc<Inbox>,
     options: LinkOptions,
@@ -28,13 +28,13 @@ pub(crate) struct TestHost {
     changed: Condvar,
 }
 
-/// What a test does inside a handshake, on the thread that greets.
+/// Hooks of a test in a handshake, which run on its thread.
 pub(crate) struct Hooks {
-    /// A peer asks for a lane.
+    /// A peer dials a lane.
     pub(crate) asked: Box<dyn Fn() + Send + Sync>,
-    /// The peer has been answered, and the link is about to be made.
+    /// The peer has been answered; the link is about to be made.
     pub(crate) answered: Box<dyn Fn() + Send + Sync>,
-    /// The link is made, and its host is told of it.
+    /// The link is made and reaches its host.
     pub(crate) accepted: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -92,7 +92,7 @@ impl Hosting {
         self.listener.address()
     }
 
-    /// Waits for a link that somebody dialled, and takes it.
+    /// Waits for an accepted link, and takes it.
     pub(crate) fn accepted(&self) -> Arc<dyn Link> {
         let links = self.host.links.lock().unwrap();
         let (mut links, result) = self
@@ -100,11 +100,11 @@ impl Hosting {
             .changed
             .wait_timeout_while(links, LIMIT / 2, |links| links.is_empty())
             .unwrap();
-        assert!(!result.timed_out(), "nobody connected");
+        assert!(!result.timed_out(), "no peer connected");
         links.remove(0)
     }
 
-    /// The listener alone; everything else of the worker is gone.
+    /// Keeps the listener alone, without the rest of the worker.
     pub(crate) fn into_listener(self) -> Listener {
         self.listener
     }
@@ -148,7 +148,7 @@ impl Host for TestHost {
 
 pub(crate) const WORLD: WorldId = WorldId(0x7e57);
 
-/// What a dialler says of itself.
+/// The introduction of a dialling worker.
 pub(crate) fn hello(lane: Lane) -> Hello {
     let who = |name: &str, rank| Identity {
         name: name.into(),
@@ -167,7 +167,7 @@ pub(crate) fn hello(lane: Lane) -> Hello {
     }
 }
 
-/// An address that nobody else uses.
+/// An unused address.
 pub(crate) fn fresh_address(kind: Kind) -> Address {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = || {

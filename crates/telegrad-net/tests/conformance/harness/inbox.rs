@@ -1,4 +1,4 @@
-//! A sink that keeps everything.
+//! A sink that keeps messages.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
@@ -9,26 +9,26 @@ use telegrad_wire::{FrameHeader, FrameKind, RawTensor};
 
 use super::{LIMIT, frame};
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) header: FrameHeader,
     pub(crate) body: Vec<u8>,
     pub(crate) tensors: Vec<RawTensor>,
-    /// Who received it.
+    /// The thread that received it.
     pub(crate) thread: ThreadId,
 }
 
-/// What a test does with a message on the thread that received it.
+/// A test's reaction to a message, on the thread that received it.
 pub(crate) type Reaction = Box<dyn Fn(&Arc<dyn Link>, &Incoming<'_>) + Send + Sync>;
 
-/// A sink that keeps everything.
+/// A sink that keeps messages.
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
     reaction: Option<Reaction>,
-    /// Whether messages keep their share of the sender's window until [`Inbox::let_go`].
+    /// Whether messages keep their credit until [`Inbox::let_go`].
     holds_credit: bool,
     /// Whether messages are dropped.
     forgets: bool,
@@ -69,7 +69,7 @@ impl Inbox {
         })
     }
 
-    /// A sink that answers every request with its own body.
+    /// Makes a sink that answers every request with its own body.
     pub(crate) fn echoing() -> Arc<Self> {
         Self::reacting(|link, message| {
             if message.header.kind == FrameKind::Request {
@@ -97,7 +97,7 @@ impl Inbox {
         state
     }
 
-    /// Waits for `count` messages and takes all there are.
+    /// Waits for `count` messages and takes all.
     pub(crate) fn take(&self, count: usize) -> Vec<Message> {
         let mut state = self.wait(&format!("{count} messages"), |state| {
             state.messages.len() >= count
@@ -112,7 +112,7 @@ impl Inbox {
             .remove(0)
     }
 
-    /// Waits for the message that belongs to a call, and takes it.
+    /// Waits for the message of a call, and takes it.
     pub(crate) fn take_call(&self, call: u64) -> Message {
         let is_it = |message: &Message| message.header.call.0 == call;
         let mut state = self.wait("an answer", |state| state.messages.iter().any(is_it));
@@ -120,7 +120,7 @@ impl Inbox {
         state.messages.remove(at)
     }
 
-    /// Messages that are there.
+    /// Number of messages.
     pub(crate) fn len(&self) -> usize {
         self.state().messages.len()
     }
@@ -130,17 +130,17 @@ impl Inbox {
         self.wait("the end", |state| !state.closed.is_empty()).closed[0].clone()
     }
 
-    /// How often the end was reported so far.
+    /// Number of reported ends.
     pub(crate) fn closings(&self) -> usize {
         self.state().closed.len()
     }
 
-    /// Credits that are held.
+    /// Number of held credits.
     pub(crate) fn held(&self) -> usize {
         self.state().credits.len()
     }
 
-    /// Gives `count` of the held credits back.
+    /// Returns `count` of the held credits.
     pub(crate) fn let_go(&self, count: usize) {
         let credits: Vec<_> = self.state().credits.drain(..count).collect();
         drop(credits);
@@ -185,7 +185,7 @@ impl Sink for Inbox {
     }
 }
 
-/// Waits for the message that belongs to a call, or for the end of the link.
+/// Waits for the message of a call, or for the end of the link.
 pub(crate) struct Answer<'a>(pub(crate) &'a Inbox, pub(crate) u64);
 
 impl Answer<'_> {

@@ -1,23 +1,23 @@
-//! Which links there are, and one test for each.
+//! The kinds of links, and the macros that make one test for each.
 
 use telegrad_net::{LinkOptions, MIN_CHUNK};
 
-/// Which link a test runs over.
+/// The kind of link that a test uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mem,
     /// Shared memory, with Unix sockets beside it.
     Shared,
-    /// Shared memory in which no tensor stays: longer ones than a chunk are copied through it.
+    /// Shared memory in which no tensor stays: those longer than a chunk are copied through it.
     Streamed,
     /// Unix sockets alone.
     Unix,
-    /// With this many lanes for large messages.
+    /// TCP with this many bulk lanes.
     Tcp(usize),
 }
 
 impl Kind {
-    /// The options of a test, for this kind of link. With several lanes also smaller chunks, to need them more often.
+    /// Options of a test for this kind of link. With several lanes chunks are smaller, so that the lanes are used.
     pub(crate) fn options(self, options: LinkOptions) -> LinkOptions {
         match self {
             Self::Tcp(1) => LinkOptions { lanes: 1, ..options },
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// One test of a function for each of some kinds of link, named `case::kind`.
+/// Makes one test per kind of link out of a function, named `case::kind`.
 macro_rules! on_links {
     ($case:ident: $($name:ident = $kind:expr),*) => {
         mod $case {
@@ -59,7 +59,7 @@ macro_rules! on_every_link {
     })* };
 }
 
-/// The same for what a link within a process cannot show.
+/// The same without the link inside one process.
 macro_rules! between_processes {
     ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
         shared = Kind::Shared, streamed = Kind::Streamed, unix = Kind::Unix,
@@ -67,7 +67,7 @@ macro_rules! between_processes {
     })* };
 }
 
-/// The same for what only sockets can show.
+/// The same for links over sockets only.
 macro_rules! on_sockets {
     ($($case:ident),* $(,)?) => { $(crate::harness::on_links! { $case:
         unix = Kind::Unix,

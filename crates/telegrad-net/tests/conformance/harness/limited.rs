@@ -1,16 +1,16 @@
-//! How a test runs: not for ever, and if need be in a process of its own.
+//! Runs tests with a time limit, and in processes of their own.
 
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// When a test has failed for good. Generous: the suite also runs on two busy cores.
+/// Time limit of a test. Generous: the suite also runs on two busy cores.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// Long enough for a wait that must end at its deadline, and be seen to.
+/// Length of a wait that must end at its deadline.
 pub(crate) const SHORT: Duration = Duration::from_millis(60);
 
-/// Runs a test that fails, rather than hangs, when it does not end.
+/// Runs a test that fails instead of hanging.
 pub(crate) fn limited<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'static) -> R {
     let (ended, end) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -29,7 +29,7 @@ pub(crate) fn limited<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'stat
 /// Set for a process that runs one test by itself.
 const ALONE: &str = "TELEGRAD_TEST_ALONE";
 
-/// Runs the ignored test `name` in a process of its own, with something to tell it.
+/// The command that runs the ignored test `name` in its own process, with an argument.
 pub(crate) fn command_alone(name: &str, told: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -38,7 +38,7 @@ pub(crate) fn command_alone(name: &str, told: &str) -> Command {
     command
 }
 
-/// What this process was told, if it was started by [`command_alone`].
+/// The argument of this process, if [`command_alone`] started it.
 pub(crate) fn told() -> Option<String> {
     std::env::var(ALONE).ok()
 }

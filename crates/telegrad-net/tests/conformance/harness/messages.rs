@@ -1,4 +1,4 @@
-//! Messages whose content can be told.
+//! Messages with checkable content.
 
 use telegrad_net::Outgoing;
 use telegrad_wire::{Buffer, CallId, DType, FrameKind, Payload, RawTensor, TensorMeta};
@@ -22,7 +22,7 @@ pub(crate) fn tensors(kind: FrameKind, call: u64, tensors: &[RawTensor]) -> Outg
     message
 }
 
-/// A tensor whose content differs everywhere, so that a byte lost or out of place shows.
+/// A tensor whose content differs everywhere, so that a lost or misplaced byte shows.
 pub(crate) fn tensor(dtype: DType, shape: &[usize], seed: usize) -> RawTensor {
     let meta = TensorMeta {
         dtype,
@@ -32,7 +32,7 @@ pub(crate) fn tensor(dtype: DType, shape: &[usize], seed: usize) -> RawTensor {
     RawTensor::new(meta, Buffer::copy_from(dtype, &bytes)).unwrap()
 }
 
-/// Bytes that repeat only after 65,521 of them, which no power of two divides.
+/// Bytes with a period of 65,521, which no power of two divides.
 pub(crate) fn pattern(len: usize, seed: usize) -> Vec<u8> {
     let period: Vec<u8> = (0..65_521.min(len))
         .map(|i| ((i + seed).wrapping_mul(2_654_435_761) >> 13) as u8)

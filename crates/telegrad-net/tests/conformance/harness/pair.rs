@@ -11,7 +11,7 @@ use telegrad_net::{
 
 use super::{Hosting, Inbox, Kind, LIMIT, hello};
 
-/// Gives every role a plain thread.
+/// Runs every role on a thread of its own.
 #[derive(Default)]
 pub(crate) struct Threads {
     started: AtomicUsize,
@@ -23,7 +23,7 @@ impl Threads {
         self.started.load(SeqCst)
     }
 
-    /// From now on there are no threads to be had: roles are dropped.
+    /// Stops giving threads: further roles are dropped.
     pub(crate) fn exhaust(&self) {
         self.exhausted.store(true, SeqCst);
     }
@@ -49,13 +49,18 @@ impl End {
     pub(crate) fn send(&self, message: Outgoing) {
         self.link.send(message, Flush::Now, None).unwrap();
     }
+
+    /// Queues a message until the next flush.
+    pub(crate) fn send_later(&self, message: Outgoing) {
+        self.link.send(message, Flush::Later, None).unwrap();
+    }
 }
 
-/// Both ends of a link, and the two workers around them.
+/// Both ends of a link, and their workers.
 pub(crate) struct Pair {
     /// The end that dialled.
     pub(crate) a: End,
-    /// The end that was dialled.
+    /// The end that accepted.
     pub(crate) b: End,
     pub(crate) dialing: Side,
     pub(crate) hosting: Hosting,
@@ -81,7 +86,7 @@ impl Drop for Side {
     }
 }
 
-/// How the two ends are to be.
+/// Options of the two ends.
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) dialer: LinkOptions,
@@ -91,7 +96,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Both ends with the same window.
+    /// Gives both ends the same window.
     pub(crate) fn with_window(bytes: u64) -> Self {
         let options = || LinkOptions {
             window: bytes,
@@ -131,7 +136,7 @@ impl Setup {
     }
 }
 
-/// Two ends with default options.
+/// Makes two ends with default options.
 pub(crate) fn pair(kind: Kind) -> Pair {
     Setup::default().pair(kind)
 }

@@ -46,7 +46,7 @@ impl References {
         // Profiles of others are heard of through anybody.
         let is_concerned = self.books.lock().ledger.concerns(life)
             || layer.is_some_and(|layer| layer.concerns(peer.info.rank))
-            || !worker.recorder.of_others().is_empty()
+            || !worker.recorder.remote_traces().is_empty()
             // A shutdown waits for every living member.
             || worker.shutting_down.is_locked();
         if !is_concerned {

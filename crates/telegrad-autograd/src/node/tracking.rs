@@ -1,0 +1,152 @@
+//! Tracks the tensors of messages at both ends.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::Ordering::SeqCst;
+
+use rustc_hash::FxHasher;
+use telegrad_rpc::{Crossing, Noted, Recorded, Result};
+use telegrad_trace::Kind;
+use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
+
+use telegrad_error::AutogradError;
+
+use super::Node;
+use crate::backend::AutogradBackend;
+use crate::contexts::ContextState;
+use crate::graph::{Graph, MessageId, SentMessage};
+
+impl<B: AutogradBackend> Node<B> {
+    /// Tracks the tensors of a message about to be sent that require a gradient.
+    pub(crate) fn track_departure(
+        &self,
+        crossing: &Crossing<'_>,
+        tensors: &[Box<dyn TensorSource>],
+    ) -> Result<Noted> {
+        // A message of an ended context is an ordinary message.
+        let Some(shared) = self.contexts.get_or_join(crossing.context) else {
+            return Ok(Noted::Over);
+        };
+        let mut state = shared.lock();
+        if matches!(*state, ContextState::Ended) {
+            return Ok(Noted::Over);
+        }
+        let graph = state.graph(crossing.context)?;
+        graph.note_peer(crossing, true);
+        let (mut positions, mut tracked) = (Vec::new(), Vec::new());
+        for (position, tensor) in tensors.iter().enumerate() {
+            if let Some(tensor) = tensor.as_any().downcast_ref::<B::Tensor>()
+                && self.backend.requires_grad(tensor)
+            {
+                positions.push(position as u32);
+                tracked.push(tensor.clone());
+            }
+        }
+        if positions.is_empty() {
+            return Ok(Noted::Nothing);
+        }
+        let number = self.next_message.fetch_add(1, SeqCst);
+        let sent = SentMessage::new(crossing.peer, crossing.function, tracked);
+        graph.sent.insert(number, sent);
+        drop(state);
+        trace_crossing("autograd::send", |here| link(crossing.context, here, number));
+        Ok(Noted::Tensors(Recorded {
+            number,
+            tensors: positions,
+        }))
+    }
+
+    /// Drops the tracked tensors of a message that was not sent after all, or whose call has no result.
+    pub(crate) fn untrack(&self, context: ContextId, recorded: &Recorded) {
+        let sent = self.contexts.get(context).and_then(|shared| {
+            let mut state = shared.lock();
+            state.graph(context).ok()?.sent.remove(&recorded.number)
+        });
+        // The context's lock is released: freeing a graph takes long.
+        if let Some(mut sent) = sent {
+            sent.leaves(&self.backend);
+            self.backend.discard(sent);
+        }
+    }
+
+    /// Makes the tracked tensors of a received message leaves of this worker's graph.
+    pub(crate) fn track_arrival(
+        &self,
+        crossing: &Crossing<'_>,
+        recorded: Option<Recorded>,
+        tensors: Vec<RawTensor>,
+    ) -> Result<Vec<Arrived>> {
+        let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(Arrived::Raw).collect());
+        let Some(shared) = self.contexts.get_or_join(crossing.context) else {
+            return plain(tensors);
+        };
+        let mut state = shared.lock();
+        if matches!(*state, ContextState::Ended) {
+            return plain(tensors);
+        }
+        let graph = state.graph(crossing.context)?;
+        if !crossing.is_known {
+            return Err(AutogradError::NotTakingPart {
+                worker: crossing.peer,
+                context: crossing.context,
+                function: crossing.function.into(),
+            }
+            .into());
+        }
+        graph.note_peer(crossing, false);
+        let Some(recorded) = recorded else {
+            return plain(tensors);
+        };
+        let message = MessageId {
+            from: crossing.peer,
+            number: recorded.number,
+        };
+        // A peer that uses a number twice gets wrong gradients, but nothing here panics.
+        let count = graph.arrivals.entry(message).or_default();
+        *count = recorded.tensors.len().max(*count);
+        let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
+        for (nth, position) in recorded.tensors.iter().enumerate() {
+            // Positions beyond the message's tensors are ignored.
+            let Some(slot) = arrived.get_mut(*position as usize) else {
+                continue;
+            };
+            let made = Arrived::Made(Box::new(()));
+            if let Arrived::Raw(raw) = std::mem::replace(slot, made) {
+                let (leaf, tensor) = self.backend.make_leaf(raw)?;
+                graph.received.insert(leaf, (message, nth));
+                self.origins.lock().insert(leaf, crossing.context);
+                *slot = Arrived::Made(Box::new(tensor));
+            }
+        }
+        drop(state);
+        trace_crossing("autograd::receive", |_| {
+            link(crossing.context, message.from, message.number)
+        });
+        Ok(arrived)
+    }
+}
+
+/// Records in the trace that tensors or gradients were sent or received. Call it without a context's lock: a trace
+/// subscriber may run any code.
+pub(super) fn trace_crossing(what: &'static str, link: impl FnOnce(Rank) -> u64) {
+    telegrad_trace::scope(Kind::Autograd, || what.into()).link(link);
+}
+
+/// Returns the number that links the forward and the backward crossing of a message in traces.
+pub(super) fn link(context: ContextId, from: Rank, number: u64) -> u64 {
+    let mut hasher = FxHasher::default();
+    (context.0, from, number).hash(&mut hasher);
+    // 53 bits, which every JSON reader takes for a number. 0 means no link.
+    hasher.finish() >> 11 | 1
+}
+
+impl<B: AutogradBackend> Graph<B> {
+    /// Adds the peer of a message to the callers or the callees of the context.
+    fn note_peer(&mut self, crossing: &Crossing<'_>, outgoing: bool) {
+        // An outgoing request goes to a callee and an outgoing reply to a caller; incoming messages, the other way round.
+        if crossing.is_reply == outgoing {
+            self.callers.insert(crossing.peer);
+        } else {
+            self.callees.insert(crossing.peer);
+        }
+    }
+}
