@@ -138,14 +138,7 @@ fn an_unset_variable_is_named_with_its_alternatives() {
             text,
             "WORLD_SIZE is not set, and no world size was given in the options or the URL"
         );
-        let text = init_error(
-            "a",
-            Options {
-                rank: Some(0),
-                world_size: Some(1),
-                ..Options::default()
-            },
-        );
+        let text = init_error("a", member("env://", 0, 1));
         let otherwise = "env:// needs it to find rank 0; set it, or use tcp://host:port";
         assert_eq!(text, format!("MASTER_ADDR is not set, and {otherwise}"));
     });
@@ -158,14 +151,7 @@ fn an_unset_variable_is_named_with_its_alternatives() {
                 text,
                 "RANK is `one`, which is not a whole number from 0 to 4294967295"
             );
-            let text = init_error(
-                "a",
-                Options {
-                    rank: Some(0),
-                    world_size: Some(1),
-                    ..Options::default()
-                },
-            );
+            let text = init_error("a", member("env://", 0, 1));
             assert!(text.starts_with("MASTER_PORT is not set, and "), "{text}");
         });
 }

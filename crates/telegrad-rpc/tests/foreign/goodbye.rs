@@ -63,7 +63,7 @@ fn a_goodbye_is_the_reason_although_another_connection_ended_before() {
         attempts.recv_timeout(LIMIT).unwrap();
     }
     let lost = |state| half.world.references().iter().all(|info| info.state == state);
-    // Time for `w1` to count as lost without a goodbye, which would be wrong.
+    // If the end of the link alone were a loss, `w1` would count as lost now.
     let until = Instant::now() + Duration::from_millis(300);
     while !lost(ReferenceState::Lost) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
