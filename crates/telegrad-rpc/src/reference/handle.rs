@@ -21,7 +21,7 @@ pub(crate) struct Handle {
     pub(super) fork: ForkId,
     pub(crate) owner: Arc<Card>,
     /// The type of the value, as the compiler names it.
-    type_name: Cow<'static, str>,
+    pub(crate) type_name: Cow<'static, str>,
     /// Set when the owner knows of it, or never will.
     settled: OnceCell<()>,
     /// Why it is of no use.

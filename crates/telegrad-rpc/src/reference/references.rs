@@ -462,6 +462,6 @@ pub(crate) struct Listed {
     pub(crate) reference: RefId,
     pub(crate) state: ReferenceState,
     /// Of a value that is there.
-    type_name: Option<&'static str>,
+    pub(crate) type_name: Option<&'static str>,
     pub(crate) holders: Vec<Incarnation>,
 }

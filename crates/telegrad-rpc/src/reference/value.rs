@@ -15,7 +15,7 @@ pub(super) type Slot = OnceCell<Result<Value, RemoteError>>;
 /// A value behind an async lock: many users at a time for `&self`, one for `&mut self`.
 pub(crate) struct Value {
     cell: Arc<Cell>,
-    type_name: &'static str,
+    pub(super) type_name: &'static str,
     encode: Option<Encode>,
     /// Nothing when it cannot travel.
     pub(crate) layout: Option<fn() -> TypeLayout>,

@@ -1,4 +1,4 @@
-//! Peers that leave, and say so over one connection while another only ends (S31).
+//! Peers that send a goodbye over one connection while another one just ends (S31).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,17 +7,17 @@ use telegrad_rpc::ReferenceState;
 
 use super::*;
 
-/// A callee that turns everybody away once it is leaving.
-struct Leaver {
+/// A callee that refuses all links once it is leaving.
+struct LeavingCallee {
     is_leaving: AtomicBool,
-    turned_away: Sender<()>,
+    refused: Sender<()>,
     links: Mutex<Vec<Arc<dyn Link>>>,
 }
 
-impl Host for Leaver {
+impl Host for LeavingCallee {
     fn admit(&self, _: &Hello) -> Result<Welcome, String> {
         if self.is_leaving.load(SeqCst) {
-            let _ = self.turned_away.send(());
+            let _ = self.refused.send(());
             return Err("worker `w1` has shut down".into());
         }
         Ok(Welcome {
@@ -30,7 +30,7 @@ impl Host for Leaver {
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
-        Arc::new(callees::AlwaysFour(channel().0))
+        Arc::new(callees::ReplyFour(channel().0))
     }
 
     fn options(&self) -> LinkOptions {
@@ -43,27 +43,27 @@ impl Host for Leaver {
 }
 
 #[test]
-fn a_goodbye_is_the_reason_when_another_connection_ends_before_it() {
-    let (turned_away, attempts) = channel();
-    let leaver = Arc::new(Leaver {
+fn a_goodbye_is_the_reason_although_another_connection_ended_before() {
+    let (refused, attempts) = channel();
+    let callee = Arc::new(LeavingCallee {
         is_leaving: AtomicBool::new(false),
-        turned_away,
+        refused,
         links: Mutex::default(),
     });
-    let host: Weak<Leaver> = Arc::downgrade(&leaver);
+    let host: Weak<LeavingCallee> = Arc::downgrade(&callee);
     let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
-    let half = Half::new(vec![listener.address().clone()]);
+    let half = HalfWorld::new(vec![listener.address().clone()]);
     let value = half.world.remote("w1", name, ()).unwrap();
     let caller = half.dial(half.hello()).unwrap();
 
-    // The connection for calls to it ends, and a search for it finds no listener.
-    leaver.is_leaving.store(true, SeqCst);
-    drop(std::mem::take(&mut *leaver.links.lock().unwrap()));
+    // The link for calls to `w1` ends, and attempts to reconnect are refused.
+    callee.is_leaving.store(true, SeqCst);
+    drop(std::mem::take(&mut *callee.links.lock().unwrap()));
     for _ in 0..3 {
-        attempts.recv_timeout(SOON).unwrap();
+        attempts.recv_timeout(LIMIT).unwrap();
     }
     let lost = |state| half.world.references().iter().all(|info| info.state == state);
-    // Without the goodbye it would count as gone now.
+    // If the end of the link alone were a loss, `w1` would count as lost now.
     let until = Instant::now() + Duration::from_millis(300);
     while !lost(ReferenceState::Lost) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,18 +1,18 @@
-//! What becomes of values that nobody needs any more, or that somebody needs still (S28, S31, S33).
+//! Freeing values: slow and panicking drops, shutdowns, values that others depend on (S28, S31, S33).
 
 use telegrad_rpc::Error;
 use telegrad_testkit::on_cluster;
 
 use super::*;
 
-/// Says that it is being dropped, and waits in the middle of it.
-struct Reluctant {
+/// A value that signals its drop, and waits in the middle of it.
+struct SlowDrop {
     board: Board,
     waits_for: &'static str,
     says: &'static str,
 }
 
-impl Drop for Reluctant {
+impl Drop for SlowDrop {
     fn drop(&mut self) {
         self.board.raise("dropping");
         self.board.wait(self.waits_for);
@@ -21,17 +21,17 @@ impl Drop for Reluctant {
 }
 
 on_cluster! { alone: Cluster::threads(1) =>
-    a_value_that_is_slow_to_drop_does_not_hold_up_another
+    a_slow_drop_does_not_delay_another
     a_shutdown_waits_until_freed_values_are_dropped
-    values_go_with_their_world
-    a_panic_in_a_drop_stays_there
+    values_are_freed_with_their_world
+    a_panic_in_a_drop_is_contained
 }
 
-fn a_value_that_is_slow_to_drop_does_not_hold_up_another(cluster: Cluster) {
+fn a_slow_drop_does_not_delay_another(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let value = |waits_for, says| {
             let board = board.clone();
-            let value = Reluctant {
+            let value = SlowDrop {
                 board,
                 waits_for,
                 says,
@@ -50,7 +50,7 @@ fn a_value_that_is_slow_to_drop_does_not_hold_up_another(cluster: Cluster) {
 fn a_shutdown_waits_until_freed_values_are_dropped(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
-        let value = Reluctant {
+        let value = SlowDrop {
             board: board.clone(),
             waits_for: "go on",
             says: "dropped",
@@ -64,18 +64,18 @@ fn a_shutdown_waits_until_freed_values_are_dropped(cluster: Cluster) {
     });
 }
 
-/// Keeps the world that it lives in.
+/// A value that holds a handle to its own world.
 struct Actor {
     _world: World,
-    _freed: Freed,
+    _freed: RaiseOnDrop,
 }
 
-fn values_go_with_their_world(cluster: Cluster) {
+fn values_are_freed_with_their_world(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         let actor = Actor {
             _world: world.clone(),
-            _freed: Freed(board.clone()),
+            _freed: board.raise_on_drop("freed"),
         };
         let actor = RRef::hold(&world, actor).unwrap();
         world.shutdown().unwrap();
@@ -84,29 +84,29 @@ fn values_go_with_their_world(cluster: Cluster) {
     });
 }
 
-/// Is afraid of its end.
-struct Touchy;
+/// A value that panics when it is dropped.
+struct PanicsOnDrop;
 
-impl Drop for Touchy {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
-        panic!("not me");
+        panic!("on purpose");
     }
 }
 
-fn a_panic_in_a_drop_stays_there(cluster: Cluster) {
+fn a_panic_in_a_drop_is_contained(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
-        drop(RRef::hold(&world, Touchy).unwrap());
+        drop(RRef::hold(&world, PanicsOnDrop).unwrap());
         let counter = Counter::new(0, Some(board.clone())).unwrap();
         drop(RRef::hold(&world, counter).unwrap());
         board.wait("freed");
-        let last = RRef::hold(&world, Touchy).unwrap();
+        let last = RRef::hold(&world, PanicsOnDrop).unwrap();
         world.shutdown().unwrap();
         drop(last);
     });
 }
 
-/// Is only made when it is told to be, and can be given up before.
+/// As `Counter::slowly`, but without a thread, so that it can be cancelled.
 #[remote]
 async fn eventually(value: i64, board: Board) -> Result<Counter> {
     board.raise("making");
@@ -121,7 +121,7 @@ async fn eventually(value: i64, board: Board) -> Result<Counter> {
     Counter::new(value, None)
 }
 
-/// Tells by way of the board: whoever asked for it may be gone.
+/// Posts its result on the board, because its caller may be dead by then.
 #[remote]
 fn report(number: RRef<i64>, board: Board) {
     board.raise("kept");
@@ -131,11 +131,11 @@ fn report(number: RRef<i64>, board: Board) {
 }
 
 on_cluster! { three: Cluster::processes(3) =>
-    what_a_value_of_somebody_else_depends_on_outlives_a_killed_worker
-    what_nobody_depends_on_ends_with_a_killed_worker
+    a_value_that_another_depends_on_outlives_a_killed_worker
+    a_value_that_none_depends_on_ends_with_a_killed_worker
 }
 
-fn what_a_value_of_somebody_else_depends_on_outlives_a_killed_worker(cluster: Cluster) {
+fn a_value_that_another_depends_on_outlives_a_killed_worker(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
         match world.rank() {
@@ -157,18 +157,18 @@ fn what_a_value_of_somebody_else_depends_on_outlives_a_killed_worker(cluster: Cl
                 return board.wait("never");
             }
         }
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
-fn what_nobody_depends_on_ends_with_a_killed_worker(cluster: Cluster) {
+fn a_value_that_none_depends_on_ends_with_a_killed_worker(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
         match world.rank() {
             0 => {
                 board.wait("asked");
                 board.kill(2);
-                // Neither the value nor what was to be made from it.
+                // Both creations are cancelled, that of the value and that of its number.
                 wait_until(&world, || world.debug_info().calls_in == 0);
                 board.raise("over");
             }
@@ -182,11 +182,11 @@ fn what_nobody_depends_on_ends_with_a_killed_worker(cluster: Cluster) {
                 return board.wait("never");
             }
         }
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
-/// Whether this worker still has anything of another.
+/// Whether another worker still holds references to values here.
 fn is_known(world: &World, name: &str) -> bool {
     let holds =
         |info: &telegrad_rpc::ReferenceInfo| info.holders.iter().any(|(holder, _)| holder.name == name);

@@ -1,4 +1,4 @@
-//! References for people to look at.
+//! `ReferenceInfo` and the counters of references.
 
 use telegrad_rpc::{ReferenceInfo, ReferenceState};
 use telegrad_testkit::{Faults, on_every_cluster, on_threads_and_processes};
@@ -10,14 +10,14 @@ fn fail() -> Result<i64, String> {
     Err("no".into())
 }
 
-/// What this worker knows of references, as text.
+/// Returns the references that this worker knows, as text.
 #[remote]
 fn known() -> Result<Vec<String>> {
     let references = World::current()?.references();
     Ok(references.iter().map(ToString::to_string).collect())
 }
 
-/// Waits until the references that a worker knows of are these.
+/// Waits until a worker knows exactly these references.
 #[track_caller]
 fn wait_for_known(world: &World, on: u32, expected: &[&str]) {
     let known = || world.rpc_sync(on, known, ()).unwrap();
@@ -26,12 +26,12 @@ fn wait_for_known(world: &World, on: u32, expected: &[&str]) {
 }
 
 on_every_cluster! { 3 =>
-    everybody_sees_their_values_and_who_holds_them
-    states_are_those_of_the_value_and_of_the_reference
+    owners_and_holders_list_their_references
+    owners_show_the_state_of_the_value_and_holders_that_of_the_reference
     references_are_counted
 }
 
-fn everybody_sees_their_values_and_who_holds_them(cluster: Cluster) {
+fn owners_and_holders_list_their_references(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (0, None)).unwrap();
         let second = world.rpc_sync(1, pass_back, (counter.clone(),)).unwrap();
@@ -66,7 +66,7 @@ fn pass_back(counter: RRef<Counter>) -> RRef<Counter> {
     counter
 }
 
-fn states_are_those_of_the_value_and_of_the_reference(cluster: Cluster) {
+fn owners_show_the_state_of_the_value_and_holders_that_of_the_reference(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let slow = world.remote(0, Counter::slowly, (0, board.clone())).unwrap();
         board.wait("making");
@@ -88,7 +88,7 @@ fn states_are_those_of_the_value_and_of_the_reference(cluster: Cluster) {
         assert_eq!(
             state(),
             ReferenceState::Confirmed,
-            "whether it failed is known there"
+            "only the owner knows that its value failed"
         );
     });
 }
@@ -109,19 +109,19 @@ fn references_are_counted(cluster: Cluster) {
         let part = "references: 3 to values here, 4 here, 0 unconfirmed, 0 given, 0 messages";
         assert!(text.contains(part), "{text}");
         drop((here, there));
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
-on_threads_and_processes! { 3 => what_is_not_confirmed_is_counted_as_such }
+on_threads_and_processes! { 3 => unconfirmed_references_are_counted }
 
-fn what_is_not_confirmed_is_counted_as_such(cluster: Cluster) {
-    let deaf = Faults {
+fn unconfirmed_references_are_counted(cluster: Cluster) {
+    let losing_all = Faults {
         lose: 1.0,
         ..Faults::default()
     };
     let board = cluster.board();
-    cluster.faults(deaf).no_shutdown().run(move |world| {
+    cluster.faults(losing_all).no_shutdown().run(move |world| {
         if world.rank() > 0 {
             return board.wait("over");
         }
@@ -131,7 +131,7 @@ fn what_is_not_confirmed_is_counted_as_such(cluster: Cluster) {
             info.to_string(),
             "`references::Counter` on `w2` (unconfirmed), held by `w0`"
         );
-        // It is here, its owner is to be told, and nobody answers.
+        // The reference is held here, and the message that tells its owner stays unanswered.
         let left = Left {
             held: 1,
             unconfirmed: 1,

@@ -1,19 +1,19 @@
-//! That profiles end, everywhere, whatever has become of those who took part (S45, S54).
+//! Profiles end on every worker, whatever happens to the workers that took part (S45, S54).
 
 use super::*;
 
 on_every_cluster! { 3 =>
-    nothing_is_left_of_a_profile_that_panicked
-    a_profile_without_patience_ends_everywhere_all_the_same
-    how_a_value_was_made_is_recorded_before_it_can_be_had
-    threads_that_were_told_are_waited_for
+    a_profile_that_panicked_leaves_no_traces
+    a_profile_with_zero_patience_ends_on_every_worker
+    the_creation_of_a_value_is_recorded_before_its_first_use
+    a_profile_waits_for_threads_in_its_context
 }
 
-fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_profile_that_panicked_leaves_no_traces(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             profile(&world, Options::default(), || {
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+                world.rpc_sync(1, relay, (SUCCEED, 1)).unwrap();
                 panic!("on purpose");
             })
         }));
@@ -22,22 +22,23 @@ fn nothing_is_left_of_a_profile_that_panicked(cluster: Cluster) {
     });
 }
 
-fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
+fn a_profile_with_zero_patience_ends_on_every_worker(cluster: Cluster) {
     let board = cluster.board();
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let options = Options {
             patience: Duration::ZERO,
             ..Options::default()
         };
-        let (_, profile) = profile(&world, options.clone(), || world.rpc_sync(1, relay, (WELL, 1))).unwrap();
-        // What is over is there, also of workers that others have called.
+        let (_, profile) =
+            profile(&world, options.clone(), || world.rpc_sync(1, relay, (SUCCEED, 1))).unwrap();
+        // Finished calls are included, also on workers that were called indirectly.
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
+        let root = find(&events, "scope", "profile", 0);
         chain(&events, root.span, "::relay");
         assert_no_traces(&world);
-        // What goes on is not, and does not open it again.
+        // A call that still runs is not included, and does not reopen the profile.
         let (_, profile) = telegrad_rpc::profile(&world, options, || {
-            let future = world.rpc_async(1, relay_patiently, (board.clone(),)).unwrap();
+            let future = world.rpc_async(1, relay_after_signal, (board.clone(),)).unwrap();
             board.wait("running");
             future
         })
@@ -51,8 +52,8 @@ fn a_profile_without_patience_ends_everywhere_all_the_same(cluster: Cluster) {
     });
 }
 
-fn how_a_value_was_made_is_recorded_before_it_can_be_had(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn the_creation_of_a_value_is_recorded_before_its_first_use(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let options = Options {
             patience: Duration::ZERO,
             ..Options::default()
@@ -75,17 +76,17 @@ fn how_a_value_was_made_is_recorded_before_it_can_be_had(cluster: Cluster) {
     });
 }
 
-fn threads_that_were_told_are_waited_for(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_profile_waits_for_threads_in_its_context(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         for _ in 0..20 {
-            let (helper, profile) = profile(&world, Options::default(), || {
+            let (thread, profile) = profile(&world, Options::default(), || {
                 let (here, world) = (telegrad_trace::here(), world.clone());
-                std::thread::spawn(move || here.run(|| world.rpc_sync(1, relay, (WELL, 1))))
+                std::thread::spawn(move || here.run(|| world.rpc_sync(1, relay, (SUCCEED, 1))))
             })
             .unwrap();
-            helper.join().unwrap().unwrap();
+            thread.join().unwrap().unwrap();
             let events = events(&profile);
-            let root = of(&events, "scope", "profile", 0);
+            let root = find(&events, "scope", "profile", 0);
             chain(&events, root.span, "::relay");
             assert_eq!(profile.missing, []);
         }
@@ -93,73 +94,75 @@ fn threads_that_were_told_are_waited_for(cluster: Cluster) {
     });
 }
 
-/// Has the next worker do something, after a while.
+/// Calls `leaf` on worker 2 once the board has the signal `go`.
 #[remote]
-fn relay_patiently(board: Board) -> Result<u32> {
+fn relay_after_signal(board: Board) -> Result<u32> {
     board.raise("running");
     board.wait("go");
     let world = World::current()?;
-    world.rpc_sync(2, leaf, (WELL, 1))
+    world.rpc_sync(2, leaf, (SUCCEED, 1))
 }
 
 #[test]
-fn a_worker_that_has_given_a_profile_up_is_missing_from_it() {
-    on_first(Cluster::threads(3), |world| {
+fn a_worker_that_discarded_a_profile_is_missing_from_it() {
+    Cluster::threads(3).run_on_rank_0(|world, _| {
         let (_, outer) = profile(&world, Options::default(), || {
-            world.rpc_sync(2, leaf, (WELL, 1)).unwrap();
-            // More than a worker keeps at a time, and all of them later.
+            world.rpc_sync(2, leaf, (SUCCEED, 1)).unwrap();
+            // More traces than a worker holds at a time, all of them newer.
             nested_profiles(&world, 65);
-            world.rpc_sync(1, leaf, (WELL, 1)).unwrap();
+            world.rpc_sync(1, leaf, (SUCCEED, 1)).unwrap();
         })
         .unwrap();
         let [(name, why)] = &outer.missing[..] else {
             panic!("{:?}", outer.missing);
         };
         assert!(name == "w2" && why.contains("given up"), "{name}: {why}");
-        // What the others have of it is there.
+        // The events of the other workers are included.
         let events = events(&outer);
-        let root = of(&events, "scope", "profile", 0);
+        let root = find(&events, "scope", "profile", 0);
         let call = |callee| {
             let mut calls = events.iter().filter(|event| event.parent == root.span);
             calls.find(|event| event.as_call().is_some_and(|call| call.callee == callee))
         };
         assert!(call(2).is_some());
-        of(&events, "execution", "leaf", call(1).unwrap().span);
+        find(&events, "execution", "leaf", call(1).unwrap().span);
         assert_no_traces(&world);
     });
 }
 
-/// Profiles within each other, of calls to the third worker.
+/// Takes nested profiles of calls to worker 2.
 fn nested_profiles(world: &World, depth: u32) {
     if depth > 0 {
         let _ = profile(world, Options::default(), || {
-            world.rpc_sync(2, leaf, (WELL, 1)).unwrap();
+            world.rpc_sync(2, leaf, (SUCCEED, 1)).unwrap();
             nested_profiles(world, depth - 1);
         });
     }
 }
 
 #[test]
-fn a_profile_is_under_what_it_was_taken_in() {
-    on_first(Cluster::threads(3), |world| {
+fn a_profile_is_nested_in_the_call_that_took_it() {
+    Cluster::threads(3).run_on_rank_0(|world, _| {
         let recording = ProcessProfile::start(&world).unwrap();
         let taken = world.rpc_sync(0, take_a_profile, ()).unwrap();
         let whole = recording.finish();
         let of_whole = events(&whole);
-        let call = of(&of_whole, "call", "take_a_profile", 0);
-        let execution = of(&of_whole, "execution", "take_a_profile", call.span);
-        let root = of(&of_whole, "scope", "profile", execution.span);
-        of(&of_whole, "call", "leaf", root.span);
-        // The profile itself begins with it.
+        let call = find(&of_whole, "call", "take_a_profile", 0);
+        let execution = find(&of_whole, "execution", "take_a_profile", call.span);
+        let root = find(&of_whole, "scope", "profile", execution.span);
+        find(&of_whole, "call", "leaf", root.span);
+        // The same event is the root of the profile.
         assert_eq!(taken, root.span);
     });
 }
 
-/// The number of the event that everything of a profile is within.
+/// Takes a profile, and returns the span of its root.
 #[remote]
 fn take_a_profile() -> Result<u64> {
     let world = World::current()?;
-    let (_, profile) = profile(&world, Options::default(), || world.rpc_sync(1, leaf, (WELL, 1)))?;
+    let (_, profile) = profile(&world, Options::default(), || {
+        world.rpc_sync(1, leaf, (SUCCEED, 1))
+    })?;
     let step = profile.step().map(|step| step.span);
     step.ok_or_else(|| telegrad_rpc::Error::other("there is no step"))
 }

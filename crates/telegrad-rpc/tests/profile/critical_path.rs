@@ -1,26 +1,18 @@
-//! What held up whom, as critical paths and usages show it (S42).
+//! Critical paths and usage: which work delayed a step (S42).
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-
-use telegrad_testkit::{on_threads_and_processes, wait_until};
+use telegrad_testkit::{block_on, on_threads_and_processes, wait_until};
 
 use super::*;
 
 on_threads_and_processes! { 3 =>
-    a_result_that_is_there_when_it_is_asked_for_held_up_nobody
-    a_path_goes_from_a_callback_to_what_that_was_given_to
-    a_path_goes_from_an_await_to_the_call_whoever_runs_it
-    tasks_of_another_executor_belong_to_what_they_follow
-    a_path_goes_from_a_call_on_a_value_to_what_made_it
-    a_path_goes_from_a_call_on_a_value_to_what_kept_that_busy
-    what_never_begins_keeps_nobody_busy
+    a_result_that_is_ready_in_time_is_not_on_the_critical_path
+    the_critical_path_goes_from_a_callback_to_its_call
+    the_critical_path_goes_from_an_await_to_its_call_on_any_executor
+    a_task_of_another_executor_belongs_to_the_span_it_follows
+    the_critical_path_goes_from_a_method_to_the_creation_of_its_value
+    the_critical_path_goes_from_a_method_to_the_call_that_blocked_it
+    a_call_that_never_starts_is_neither_busy_nor_waiting
 }
-
-/// How long what is slow takes: longer than everything else.
-const SLOW: Duration = Duration::from_millis(200);
 
 #[remote]
 fn slow() -> u32 {
@@ -28,7 +20,7 @@ fn slow() -> u32 {
     5
 }
 
-/// Where most of the critical path is.
+/// Returns worker and name of the longest part of the critical path.
 #[track_caller]
 fn longest(profile: &Profile) -> (String, String) {
     let step = profile.step().unwrap();
@@ -37,7 +29,7 @@ fn longest(profile: &Profile) -> (String, String) {
     (worker, name)
 }
 
-/// That most of the critical path is within this function, there.
+/// Checks that the longest part of the critical path is this function on this worker.
 #[track_caller]
 fn assert_longest(profile: &Profile, worker: &str, function: &str) {
     let (found, name) = longest(profile);
@@ -45,14 +37,14 @@ fn assert_longest(profile: &Profile, worker: &str, function: &str) {
     assert!(is_there, "{}", profile.step().unwrap());
 }
 
-fn a_result_that_is_there_when_it_is_asked_for_held_up_nobody(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_result_that_is_ready_in_time_is_not_on_the_critical_path(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let call = world.rpc_async(1, slow, ()).unwrap();
-            // This thread has something else to do meanwhile.
+            // This thread is busy meanwhile.
             wait_until(Duration::from_secs(20), || call.done(), || "no result");
             assert_eq!(call.wait().unwrap(), 5);
-            // Nor what nobody asks for.
+            // A detached call and an unused value are not on the path either.
             world.rpc_async(2, slow, ()).unwrap().detach();
             let _value: RRef<u32> = world.remote(1, slow, ()).unwrap();
         })
@@ -66,8 +58,8 @@ fn a_result_that_is_there_when_it_is_asked_for_held_up_nobody(cluster: Cluster) 
     });
 }
 
-fn a_path_goes_from_a_callback_to_what_that_was_given_to(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn the_critical_path_goes_from_a_callback_to_its_call(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let call = world.rpc_async(1, slow, ()).unwrap();
             let first = call.then(|value| value);
@@ -75,7 +67,7 @@ fn a_path_goes_from_a_callback_to_what_that_was_given_to(cluster: Cluster) {
         })
         .unwrap();
         assert_longest(&profile, "w1", "slow");
-        // Nothing ran on this worker while they waited.
+        // This worker only waited.
         let usage = profile.step().unwrap().workers.remove(0);
         assert!(usage.waiting > usage.busy, "{usage:?}");
     });
@@ -86,30 +78,10 @@ fn waits_for_calls(profile: &Profile) -> usize {
     profile.events.iter().filter(is_one).count()
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// An executor of somebody else's.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return value;
-        }
-        std::thread::park();
-    }
-}
-
 #[remote]
 async fn slow_at(to: u32) -> Result<u32> {
     let world = World::current()?;
-    // Not waited for, though it was made last.
+    // The second call, made last, is not awaited.
     let calls = [to, world.rank()].map(|to| world.rpc_async(to, slow, ()));
     let [first, second] = calls;
     let value = first?.await;
@@ -117,54 +89,64 @@ async fn slow_at(to: u32) -> Result<u32> {
     value
 }
 
-fn a_path_goes_from_an_await_to_the_call_whoever_runs_it(cluster: Cluster) {
-    on_first(cluster, |world| {
-        let (_, at_home) = profile(&world, Options::default(), || {
+fn the_critical_path_goes_from_an_await_to_its_call_on_any_executor(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
+        let (_, on_this_thread) = profile(&world, Options::default(), || {
             block_on(world.rpc_async(2, slow, ()).unwrap()).unwrap();
             block_on(join_all([world.rpc_async(2, slow, ()).unwrap()])).unwrap();
         })
         .unwrap();
-        assert_longest(&at_home, "w2", "slow");
-        assert_eq!(waits_for_calls(&at_home), 2, "{:#?}", at_home.events);
-        let usage = at_home.step().unwrap().workers.remove(0);
+        assert_longest(&on_this_thread, "w2", "slow");
+        assert_eq!(
+            waits_for_calls(&on_this_thread),
+            2,
+            "{:#?}",
+            on_this_thread.events
+        );
+        let usage = on_this_thread.step().unwrap().workers.remove(0);
         assert!(usage.waiting > usage.busy, "{usage:?}");
-        let (_, away) = profile(&world, Options::default(), || {
+        let (_, on_a_worker) = profile(&world, Options::default(), || {
             world.rpc_sync(1, slow_at, (2,)).unwrap();
         })
         .unwrap();
-        assert_longest(&away, "w2", "slow");
-        assert_eq!(waits_for_calls(&away), 2, "each once: {:#?}", away.events);
+        assert_longest(&on_a_worker, "w2", "slow");
+        assert_eq!(
+            waits_for_calls(&on_a_worker),
+            2,
+            "each once: {:#?}",
+            on_a_worker.events
+        );
     });
 }
 
-fn tasks_of_another_executor_belong_to_what_they_follow(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_task_of_another_executor_belongs_to_the_span_it_follows(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).build().unwrap();
         let (value, profile) = profile(&world, Options::default(), || {
             let other = world.clone();
             let task = async move {
                 let first = other.rpc_async(2, slow, ())?.await?;
-                // Perhaps on another thread by now.
+                // Possibly on another thread.
                 record_function!("afterwards");
                 Ok::<_, telegrad_rpc::Error>(first)
             };
-            let untold = {
+            let unfollowed = {
                 let other = world.clone();
                 async move { other.rpc_async(1, slow, ())?.await }
             };
-            let untold = runtime.spawn(untold);
+            let unfollowed = runtime.spawn(unfollowed);
             let value = runtime.block_on(runtime.spawn(telegrad_trace::here().follow(task)));
-            runtime.block_on(untold).unwrap().unwrap();
+            runtime.block_on(unfollowed).unwrap().unwrap();
             value.unwrap()
         })
         .unwrap();
         assert_eq!(value.unwrap(), 5);
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let call = of(&events, "call", "slow", root.span);
-        assert_eq!(of(&events, "execution", "slow", call.span).worker, 2);
-        of(&events, "scope", "afterwards", root.span);
+        let root = find(&events, "scope", "profile", 0);
+        let call = find(&events, "call", "slow", root.span);
+        assert_eq!(find(&events, "execution", "slow", call.span).worker, 2);
+        find(&events, "scope", "afterwards", root.span);
         assert_eq!(waits_for_calls(&profile), 1, "{:#?}", profile.events);
         assert_longest(&profile, "w2", "slow");
     });
@@ -196,8 +178,8 @@ impl Net {
     }
 }
 
-fn a_path_goes_from_a_call_on_a_value_to_what_made_it(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn the_critical_path_goes_from_a_method_to_the_creation_of_its_value(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let net = world.remote(1, Net::new, ()).unwrap();
             net.rpc_sync(Net::forward, ()).unwrap();
@@ -209,9 +191,9 @@ fn a_path_goes_from_a_call_on_a_value_to_what_made_it(cluster: Cluster) {
     });
 }
 
-fn a_path_goes_from_a_call_on_a_value_to_what_kept_that_busy(cluster: Cluster) {
+fn the_critical_path_goes_from_a_method_to_the_call_that_blocked_it(cluster: Cluster) {
     let board = cluster.board();
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let net = world.remote(1, Net::after, (None,)).unwrap();
         let (_, profile) = profile(&world, Options::default(), || {
             net.rpc_async(Net::train, (board.clone(),)).unwrap().detach();
@@ -223,16 +205,16 @@ fn a_path_goes_from_a_call_on_a_value_to_what_kept_that_busy(cluster: Cluster) {
     });
 }
 
-fn what_never_begins_keeps_nobody_busy(cluster: Cluster) {
+fn a_call_that_never_starts_is_neither_busy_nor_waiting(cluster: Cluster) {
     let board = cluster.board();
     let cluster = cluster.options(|options| options.num_worker_threads = 1);
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let net = world.remote(2, Net::after, (Some(board.clone()),)).unwrap();
-        let busy = world.rpc_async(1, patient, (board.clone(),)).unwrap();
+        let busy = world.rpc_async(1, hold, (board.clone(),)).unwrap();
         board.wait("running");
         let (_, profile) = profile(&world, Options::default(), || {
             let hasty = world.with_timeout(SLOW / 4);
-            // One waits for a thread, the other for its value.
+            // One call waits for a thread, the other for its value.
             assert!(hasty.rpc_sync(1, slow, ()).is_err());
             assert!(net.with_timeout(SLOW / 4).rpc_sync(Net::forward, ()).is_err());
             board.raise("go");

@@ -1,28 +1,29 @@
-//! Profiles among workers that are lost, stand still, or are busy, and over connections that break (S54).
+//! Profiles of workers that are lost, stopped or busy, and over connections that break (S54).
 
 use telegrad_rpc::ReferenceState;
 use telegrad_testkit::{break_connections, on_cluster, stop_process, wait_until};
 
 use super::*;
 
-const SOON: Duration = Duration::from_secs(20);
+/// Long enough for anything on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
 
-on_cluster! { unix: Cluster::processes(3) => a_profile_outlives_the_connections_that_it_was_made_over }
+on_cluster! { unix: Cluster::processes(3), tcp: Cluster::processes(3).tcp() =>
+    a_profile_survives_broken_connections
+}
 
-on_cluster! { tcp: Cluster::processes(3).tcp() => a_profile_outlives_the_connections_that_it_was_made_over }
-
-fn a_profile_outlives_the_connections_that_it_was_made_over(cluster: Cluster) {
+fn a_profile_survives_broken_connections(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() > 0 {
-            // Not at the barrier of the shutdown yet, whose connections break.
+            // Not in the shutdown yet, whose connections would break too.
             return board.wait("over");
         }
         let (made, profile) = profile(&world, Options::default(), || {
             let mut made = 0;
             for number in 0..5 {
-                // The break may be noticed only by who calls next.
-                let called = || world.rpc_sync(1, relay, (WELL, number));
+                // The break may be noticed only by the next call.
+                let called = || world.rpc_sync(1, relay, (SUCCEED, number));
                 made += std::iter::repeat_with(called).take_while(Result::is_err).count() + 1;
                 assert!(break_connections() > 0);
             }
@@ -31,24 +32,23 @@ fn a_profile_outlives_the_connections_that_it_was_made_over(cluster: Cluster) {
         .unwrap();
         assert_eq!(profile.missing, []);
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
+        let root = find(&events, "scope", "profile", 0);
         let calls = || events.iter().filter(|event| event.parent == root.span);
         assert_eq!(calls().count(), made);
-        let went_well: Vec<_> = calls().filter(|call| call.status.is_ok()).collect();
-        assert_eq!(went_well.len(), 5);
-        for call in went_well {
-            let relay = of(&events, "execution", "relay", call.span);
-            let nested = of(&events, "call", "leaf", relay.span);
-            of(&events, "execution", "leaf", nested.span);
+        let succeeded: Vec<_> = calls().filter(|call| call.status.is_ok()).collect();
+        assert_eq!(succeeded.len(), 5);
+        for call in succeeded {
+            let relay = find(&events, "execution", "relay", call.span);
+            let nested = find(&events, "call", "leaf", relay.span);
+            find(&events, "execution", "leaf", nested.span);
         }
         assert_no_traces(&world);
         board.raise("over");
     });
 }
 
-/// What the first of some workers finds that profiles a relayed call, and a second one for which `lost` is gone, which is
-/// all that is missing.
-fn when_lost(workers: usize, lost: u32, check: impl Fn(&World, &Profile) + Send + Sync + 'static) {
+/// Profiles two relayed calls from rank 0, with the death of `lost` in between. Checks that only `lost` is missing.
+fn profile_with_loss(workers: usize, lost: u32, check: impl Fn(&World, &Profile) + Send + Sync + 'static) {
     let cluster = Cluster::processes(workers).may_die(lost).no_shutdown();
     let board = cluster.board();
     cluster.run(move |world| {
@@ -56,9 +56,9 @@ fn when_lost(workers: usize, lost: u32, check: impl Fn(&World, &Profile) + Send 
             return board.wait("over");
         }
         let (_, profile) = profile(&world, Options::default(), || {
-            world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+            world.rpc_sync(1, relay, (SUCCEED, 1)).unwrap();
             board.kill(lost);
-            world.rpc_sync(1, relay, (WELL, 2)).unwrap_err();
+            world.rpc_sync(1, relay, (SUCCEED, 2)).unwrap_err();
         })
         .unwrap();
         let [(name, why)] = &profile.missing[..] else {
@@ -72,58 +72,64 @@ fn when_lost(workers: usize, lost: u32, check: impl Fn(&World, &Profile) + Send 
 }
 
 #[test]
-fn what_was_done_behind_a_worker_that_is_gone_is_there_all_the_same() {
-    when_lost(4, 1, |world, profile| {
+fn events_behind_a_lost_worker_are_included() {
+    profile_with_loss(4, 1, |world, profile| {
         let leaf = |event: &&&Event| event.as_execution().is_some() && event.worker == 2;
         assert_eq!(events(profile).iter().filter(leaf).count(), 1);
-        // Who had nothing to do with it is not in it.
+        // A worker that took no part is not included.
         assert!(profile.workers.iter().all(|worker| worker.rank < 3));
-        assert_eq!(world.rpc_sync(2, traces_kept, ()).unwrap(), 0);
+        assert_eq!(world.rpc_sync(2, trace_count, ()).unwrap(), 0);
     });
 }
 
 #[test]
-fn a_worker_that_is_gone_is_missing_from_the_profile() {
-    when_lost(3, 2, |_, profile| {
+fn a_lost_worker_is_missing_from_the_profile() {
+    profile_with_loss(3, 2, |_, profile| {
         let events = events(profile);
         assert!(events.iter().all(|event| event.worker < 2));
-        // The calls that were to reach it are there, the second one with why it did not.
+        // The calls to it are included, the second one as failed.
         let calls = events.iter().filter(|event| event.name.ends_with("leaf"));
-        let went_well: Vec<_> = calls.map(|call| call.status.is_ok()).collect();
-        assert_eq!(went_well, [true, false]);
+        let succeeded: Vec<_> = calls.map(|call| call.status.is_ok()).collect();
+        assert_eq!(succeeded, [true, false]);
     });
 }
 
 #[test]
-fn nothing_is_kept_for_a_worker_that_is_gone() {
-    nothing_is_kept_when_these_are_gone(&[0]);
+fn traces_of_a_lost_worker_are_dropped() {
+    assert_traces_dropped_after(&[0]);
 }
 
 #[test]
-fn nothing_is_kept_when_nobody_is_left_to_tell() {
-    nothing_is_kept_when_these_are_gone(&[0, 1]);
+fn traces_are_dropped_when_the_workers_on_the_way_are_lost_too() {
+    assert_traces_dropped_after(&[0, 1]);
 }
 
-/// The first worker profiles, and calls the third through the second.
-fn nothing_is_kept_when_these_are_gone(gone: &'static [u32]) {
+/// Rank 0 profiles a call to rank 2 by way of rank 1. After the deaths of `killed`, the survivors must drop their traces.
+fn assert_traces_dropped_after(killed: &'static [u32]) {
     let cluster = Cluster::processes(4).no_shutdown();
-    let cluster = gone.iter().fold(cluster, |cluster, rank| cluster.may_die(*rank));
+    let cluster = killed
+        .iter()
+        .fold(cluster, |cluster, rank| cluster.may_die(*rank));
     let board = cluster.board();
     cluster.run(move |world| match world.rank() {
         0 => {
             let _ = profile(&world, Options::default(), || {
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+                world.rpc_sync(1, relay, (SUCCEED, 1)).unwrap();
                 board.raise("profiling");
                 board.wait("never");
             });
         }
         3 => {
             board.wait("profiling");
-            let kept = |rank| world.rpc_sync(rank, traces_kept, ()).unwrap();
+            let kept = |rank| world.rpc_sync(rank, trace_count, ()).unwrap();
             assert_eq!([kept(1), kept(2)], [1, 1]);
-            gone.iter().for_each(|rank| board.kill(*rank));
-            for rank in (1..3).filter(|rank| !gone.contains(rank)) {
-                wait_until(SOON, || kept(rank) == 0, || format!("rank {rank} keeps it"));
+            killed.iter().for_each(|rank| board.kill(*rank));
+            for rank in (1..3).filter(|rank| !killed.contains(rank)) {
+                wait_until(
+                    LIMIT,
+                    || kept(rank) == 0,
+                    || format!("rank {rank} still holds the trace"),
+                );
             }
             board.raise("over");
         }
@@ -132,18 +138,18 @@ fn nothing_is_kept_when_these_are_gone(gone: &'static [u32]) {
 }
 
 #[test]
-fn a_worker_on_the_way_that_is_gone_ends_no_profile() {
+fn the_loss_of_a_worker_on_the_way_does_not_end_a_profile() {
     let cluster = Cluster::processes(3).may_die(1).no_shutdown();
     let board = cluster.board();
     cluster.run(move |world| match world.rank() {
         0 => {
             let (_, profile) = profile(&world, Options::default(), || {
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+                world.rpc_sync(1, relay, (SUCCEED, 1)).unwrap();
                 board.wait("held");
                 board.kill(1);
-                // It asks, and hears that it is to go on.
+                // Rank 2 asks for the state of the trace, and learns that it is still open.
                 board.wait("asked");
-                world.rpc_sync(2, leaf, (WELL, 2)).unwrap();
+                world.rpc_sync(2, leaf, (SUCCEED, 2)).unwrap();
             })
             .unwrap();
             let leaf = |event: &&&Event| event.as_execution().is_some() && event.worker == 2;
@@ -151,15 +157,15 @@ fn a_worker_on_the_way_that_is_gone_ends_no_profile() {
             board.raise("over");
         }
         2 => {
-            // A reference, so that it says when the worker counts as gone.
+            // The state of this reference shows when w1 counts as lost.
             let counter: RRef<Counter> = world.remote(1, Counter::new, (0,)).unwrap();
             counter.rpc_sync(Counter::add, (1,)).unwrap();
             board.raise("held");
             let is_lost = || world.references()[0].state == ReferenceState::Lost;
-            wait_until(SOON, is_lost, || "it is still there");
-            // A forgotten profile would be forgotten soon.
+            wait_until(LIMIT, is_lost, || "w1 is not lost yet");
+            // If the loss ended the profile, the trace would be dropped soon.
             for _ in 0..200 {
-                assert_eq!(world.rpc_sync(0, traces_kept, ()).unwrap(), 1);
+                assert_eq!(world.rpc_sync(0, trace_count, ()).unwrap(), 1);
                 assert_eq!(world.debug_info().traces, 1);
             }
             board.raise("asked");
@@ -170,9 +176,9 @@ fn a_worker_on_the_way_that_is_gone_ends_no_profile() {
 }
 
 #[test]
-fn workers_that_stand_still_are_missing_and_hold_up_nobody() {
+fn stopped_workers_are_missing_and_delay_no_profile() {
     let cluster = Cluster::processes(5);
-    on_first(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let options = Options {
             patience: Duration::from_millis(300),
             ..Options::default()
@@ -195,7 +201,7 @@ fn process() -> u32 {
     std::process::id()
 }
 
-/// The processes of these workers.
+/// Returns the process ids of these workers.
 #[remote]
 fn processes_of(workers: Vec<u32>) -> Result<Vec<u32>> {
     let world = World::current()?;
@@ -203,14 +209,14 @@ fn processes_of(workers: Vec<u32>) -> Result<Vec<u32>> {
     workers.iter().map(ask).collect()
 }
 
-/// Functions take all threads, and what there is to tell takes more than one answer.
+/// Functions occupy all threads, and the events fill more than one reply.
 #[test]
-fn a_worker_that_is_busy_tells_what_it_has() {
+fn a_busy_worker_sends_its_finished_events() {
     let cluster = Cluster::processes(2).options(|options| options.num_worker_threads = 1);
     let board = cluster.board();
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         const MANY: usize = 3000;
-        let others = world.rpc_async(1, patient, (board.clone(),)).unwrap();
+        let others = world.rpc_async(1, hold, (board.clone(),)).unwrap();
         let options = Options {
             patience: Duration::ZERO,
             ..Options::default()
@@ -220,14 +226,14 @@ fn a_worker_that_is_busy_tells_what_it_has() {
             board.raise("go");
             others.wait().unwrap();
             assert_eq!(world.rpc_sync(1, record_many, (MANY,)).unwrap(), MANY);
-            let busy = world.rpc_async(1, patient_again, (board.clone(),)).unwrap();
+            let busy = world.rpc_async(1, hold_again, (board.clone(),)).unwrap();
             board.wait("running again");
             busy
         })
         .unwrap();
         board.raise("go again");
         busy.wait().unwrap();
-        // The function that had not returned is all that is not there.
+        // Only the function that has not returned is missing.
         let missing: Vec<_> = profile
             .missing
             .iter()
@@ -249,7 +255,7 @@ fn record_many(count: usize) -> usize {
 }
 
 #[remote]
-fn patient_again(board: Board) {
+fn hold_again(board: Board) {
     board.raise("running again");
     board.wait("go again");
 }

@@ -1,4 +1,4 @@
-//! Making values and using them where they are (S26).
+//! Creation of values, and access to them: fetches, methods, local values (S26).
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use super::*;
 
 on_every_cluster! { 2 =>
     a_value_stays_where_it_was_made_and_can_be_fetched
-    a_value_of_this_worker_can_be_kept_and_fetched
-    what_cannot_travel_can_be_held_and_called_on
+    a_local_value_can_be_kept_and_fetched
+    a_value_that_cannot_be_sent_can_be_held_and_called
     methods_run_on_the_owner
-    what_a_method_gives_can_stay_there
-    a_worker_can_make_values_for_itself
-    many_values_of_one_worker_are_told_apart
+    the_result_of_a_method_can_stay_at_the_owner
+    a_worker_can_create_values_for_itself
+    many_values_of_one_worker_are_distinct
     a_reference_is_confirmed_by_its_owner
-    shared_local_values_are_used_side_by_side
-    an_exclusive_local_value_is_alone
-    shared_methods_run_side_by_side
-    an_exclusive_method_waits_for_those_that_share
+    shared_local_values_coexist
+    an_exclusive_local_value_excludes_all_others
+    shared_methods_run_concurrently
+    an_exclusive_method_waits_for_shared_ones
     a_method_that_panics_leaves_the_value_usable
 }
 
@@ -38,7 +38,7 @@ fn length(list: RRef<Vec<u8>>) -> Result<usize> {
     Ok(list.to_here()?.len())
 }
 
-fn a_value_of_this_worker_can_be_kept_and_fetched(cluster: Cluster) {
+fn a_local_value_can_be_kept_and_fetched(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let list = RRef::new(&world, vec![1_u8, 2, 3]).unwrap();
         assert_eq!((list.owner_name(), list.is_owner()), ("w0", true));
@@ -49,7 +49,7 @@ fn a_value_of_this_worker_can_be_kept_and_fetched(cluster: Cluster) {
     });
 }
 
-fn what_cannot_travel_can_be_held_and_called_on(cluster: Cluster) {
+fn a_value_that_cannot_be_sent_can_be_held_and_called(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = Counter::new(1, Some(board.clone())).unwrap();
         let counter = RRef::hold(&world, counter).unwrap();
@@ -70,7 +70,7 @@ fn methods_run_on_the_owner(cluster: Cluster) {
     });
 }
 
-fn what_a_method_gives_can_stay_there(cluster: Cluster) {
+fn the_result_of_a_method_can_stay_at_the_owner(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (5, Some(board.clone()))).unwrap();
         let kept = counter.remote(Counter::add, (2,)).unwrap();
@@ -78,11 +78,11 @@ fn what_a_method_gives_can_stay_there(cluster: Cluster) {
         assert_eq!(kept.to_here().unwrap(), 7);
         drop(counter);
         board.wait("freed");
-        assert_eq!(kept.to_here().unwrap(), 7, "it is a value of its own");
+        assert_eq!(kept.to_here().unwrap(), 7, "the result is a separate value");
     });
 }
 
-fn a_worker_can_make_values_for_itself(cluster: Cluster) {
+fn a_worker_can_create_values_for_itself(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(0, Counter::new, (1, None)).unwrap();
         assert!(counter.is_owner());
@@ -92,7 +92,7 @@ fn a_worker_can_make_values_for_itself(cluster: Cluster) {
     });
 }
 
-fn many_values_of_one_worker_are_told_apart(cluster: Cluster) {
+fn many_values_of_one_worker_are_distinct(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let made: Vec<_> = (0..200).map(|n| world.remote(1, double, (n,)).unwrap()).collect();
         for (n, value) in made.iter().enumerate().rev() {
@@ -103,7 +103,7 @@ fn many_values_of_one_worker_are_told_apart(cluster: Cluster) {
 
 fn a_reference_is_confirmed_by_its_owner(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
-        // Also while its value is being made.
+        // Even while its value is still being made.
         let counter = world.remote(1, Counter::slowly, (1, board.clone())).unwrap();
         wait_until(&world, || counter.confirmed_by_owner());
         board.raise("make it");
@@ -111,22 +111,22 @@ fn a_reference_is_confirmed_by_its_owner(cluster: Cluster) {
     });
 }
 
-fn shared_local_values_are_used_side_by_side(cluster: Cluster) {
+fn shared_local_values_coexist(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(0, Counter::new, (1, None)).unwrap();
         let (first, second) = (counter.local_value().unwrap(), counter.local_value().unwrap());
         assert_eq!((first.value, second.value), (1, 1));
         let hasty = counter.with_timeout(Duration::from_millis(50));
-        assert!(hasty.local_value_mut().is_err(), "two others are using it");
+        assert!(hasty.local_value_mut().is_err(), "two shared guards exist");
         drop(first);
-        assert!(hasty.local_value_mut().is_err(), "another is using it");
+        assert!(hasty.local_value_mut().is_err(), "a shared guard exists");
         drop(second);
         hasty.local_value_mut().unwrap().value = 2;
         assert_eq!(counter.local_value().unwrap().value, 2);
     });
 }
 
-fn an_exclusive_local_value_is_alone(cluster: Cluster) {
+fn an_exclusive_local_value_excludes_all_others(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(0, Counter::new, (1, None)).unwrap();
         let mut alone = counter.local_value_mut().unwrap();
@@ -143,7 +143,7 @@ fn an_exclusive_local_value_is_alone(cluster: Cluster) {
 }
 
 /// S25.
-fn shared_methods_run_side_by_side(cluster: Cluster) {
+fn shared_methods_run_concurrently(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
         let staying: Vec<_> = (0..3)
@@ -159,17 +159,17 @@ fn shared_methods_run_side_by_side(cluster: Cluster) {
 }
 
 /// S25.
-fn an_exclusive_method_waits_for_those_that_share(cluster: Cluster) {
+fn an_exclusive_method_waits_for_shared_ones(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
         let staying = counter.rpc_async(Counter::stay, (board.clone(),)).unwrap();
         board.wait("in use");
         let adding = counter.rpc_async(Counter::add, (1,)).unwrap();
-        // Behind the other request, so that one has arrived.
+        // Arrives behind the other request, which is therefore there.
         world.rpc_sync(1, ping, ()).unwrap();
         assert!(!adding.done());
         board.raise("leave");
-        assert_eq!(staying.wait().unwrap(), 3, "before it was added to");
+        assert_eq!(staying.wait().unwrap(), 3, "the value before the addition");
         assert_eq!(adding.wait().unwrap(), 4);
     });
 }
@@ -196,7 +196,7 @@ fn a_method_that_panics_leaves_the_value_usable(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let touchy = world.remote(1, Touchy::new, ()).unwrap();
         let error = touchy.rpc_sync(Touchy::poke, ()).unwrap_err();
-        let text = "`references::using::Touchy::poke` panicked on worker `w1`: ouch";
+        let text = "`references::access::Touchy::poke` panicked on worker `w1`: ouch";
         assert_eq!(error.to_string(), text);
         assert_eq!(touchy.rpc_sync(Touchy::mood, ()).unwrap(), "poked");
     });
