@@ -1,7 +1,7 @@
 //! The macros of Telegrad: `#[derive(Wire)]` and `#[remote]`.
 //!
-//! They are a crate of their own because Rust wants procedural macros in one. Users get them
-//! through `telegrad`; nothing here depends on another Telegrad crate, the generated code names them.
+//! This is a crate of its own because Rust requires that of procedural macros. Users import them from `telegrad`. The crate
+//! depends on no other Telegrad crate; only the generated code refers to them.
 
 mod crate_path;
 mod remote;
@@ -11,7 +11,7 @@ mod wire;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Implements `Wire` for a struct or an enum, so that its values can travel between workers.
+/// Implements `Wire` for a struct or an enum, so that its values can be sent between workers.
 ///
 /// | type | encoding |
 /// |---|---|
@@ -22,9 +22,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// | other variants | a map of one from the name to the payload: the field of a variant `V(T)`, else an array of the fields |
 ///
 /// The names of the type, its fields and its variants, their order and their types are part of the signature of every
-/// function that takes or gives the type: a worker that has another layout of it is not called.
+/// function with the type. A call fails if the callee has another layout of it.
 ///
-/// Every type parameter gets the bound `Wire`. Types that borrow cannot derive it: what arrives is owned.
+/// Every type parameter gets the bound `Wire`. Types that borrow cannot derive it, because received values are owned.
 #[proc_macro_derive(Wire)]
 pub fn derive_wire(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -46,29 +46,28 @@ pub fn derive_setters(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Registers a function, or all functions of an `impl` block, to be called from other workers.
+/// Registers a function, or all functions of an `impl` block, for calls from other workers.
 ///
-/// The item itself stays as it is and can be called locally as before. The function's name on the
-/// wire is its path, `my_crate::my_module::add` or `my_crate::my_module::Net::forward`.
+/// The item itself is unchanged and can be called locally. The function's name on the wire is its path, `my_crate::my_module::add` or `my_crate::my_module::Net::forward`.
 ///
-/// Arguments, which may be combined:
+/// Arguments, which can be combined:
 ///
 /// - `#[remote(name = "add")]` gives the function another name on the wire; on an `impl` block it
-///   replaces what stands before `::method`.
-/// - `#[remote(inline)]` runs the function on the thread that read the request. For functions that
-///   neither block nor compute for long.
+///   replaces the part before `::method`.
+/// - `#[remote(inline)]` runs the function on the thread that read the request, for functions that neither block nor
+///   compute for long.
 /// - `#[remote(skip)]`, inside an `impl` block only, leaves a function unregistered.
 ///
-/// Only concrete functions with owned arguments can be remote: code never travels, values do.
+/// Only concrete functions with owned arguments can be remote, because values are sent and code is not.
 ///
 /// # Async functions
 ///
-/// An `async fn` holds no thread while it waits, so any number of them can wait on one worker. It needs no runtime: it can
-/// await calls, channels and locks of any async library, `telegrad::sleep` and `telegrad::timeout`, and a `telegrad::Round`.
-/// Timers and I/O of tokio do need tokio's runtime. Without one the call fails with an error that says so: `Handle::spawn` the future
-/// on a runtime of the program's own, and await that.
+/// An `async fn` holds no thread while it waits, so any number of them can wait on one worker. No runtime is needed for calls,
+/// channels and locks of any async library, `telegrad::sleep`, `telegrad::timeout` and `telegrad::Round`. Timers and I/O of
+/// tokio need tokio's runtime, and fail with an error without it: `Handle::spawn` the future on a runtime of the program and
+/// await the handle.
 ///
-/// A method is not async, because its object would be in use while it waits. Write an async function that takes an `RRef`
+/// A method cannot be async, because its object would be locked while it waits. Write an async function that takes an `RRef`
 /// of the object, and use its `local_value` between the waits.
 #[proc_macro_attribute]
 pub fn remote(arguments: TokenStream, item: TokenStream) -> TokenStream {

@@ -12,19 +12,19 @@ use syn::{Attribute, Error, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, LitStr
 use crate::crate_path;
 use arguments::Arguments;
 
-/// The item as it was, followed by its registrations, or by what is wrong with it.
+/// Expands to the unchanged item, followed by its registrations or by an error.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let expanded = Arguments::parse(arguments).and_then(|arguments| match syn::parse2(item.clone())? {
         Item::Fn(function) => of_function(&arguments, &function),
         Item::Impl(block) => of_impl(&arguments, block),
         other => Err(Error::new_spanned(
             &other,
-            "`#[remote]` goes on a function or on an `impl` block with functions",
+            "`#[remote]` applies to a function or to an `impl` block with functions",
         )),
     });
     expanded.unwrap_or_else(|error| {
         let error = error.into_compile_error();
-        // The item is kept, so that its uses do not become errors of their own.
+        // Keeps the item, so that its uses do not cause further errors.
         let item = without_inner_attributes(item);
         quote!(#item #error)
     })
@@ -75,7 +75,7 @@ fn of_impl(arguments: &Arguments, mut block: ItemImpl) -> syn::Result<TokenStrea
     }
 }
 
-/// Takes the `#[remote(…)]` attribute off the method, if it has one.
+/// Removes the method's `#[remote(…)]` attribute, if any.
 fn of_method(
     of_block: &Arguments,
     self_type: &syn::Type,
@@ -107,7 +107,7 @@ fn of_method(
     )
 }
 
-/// The default name of what stands in the module that the macro is used in.
+/// The default name of an item in the module that uses the macro.
 fn path_of(within_module: &str) -> TokenStream {
     quote!(::core::concat!(::core::module_path!(), "::", #within_module))
 }
@@ -133,7 +133,7 @@ fn registration(
             }
         },
     };
-    // What is compiled only sometimes is registered only then.
+    // An item under `cfg` is registered under the same condition.
     let conditions = attributes
         .iter()
         .filter(|attribute| attribute.path().is_ident("cfg"));
@@ -158,7 +158,7 @@ fn registration(
     })
 }
 
-/// The item without the attributes that only an expansion that succeeds would have taken off.
+/// Removes the attributes that a successful expansion would remove.
 fn without_inner_attributes(item: TokenStream) -> TokenStream {
     let Ok(Item::Impl(mut block)) = syn::parse2::<Item>(item.clone()) else {
         return item;

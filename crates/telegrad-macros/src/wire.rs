@@ -15,7 +15,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     if let Some(lifetime) = input.generics.lifetimes().next() {
         return Err(Error::new(
             lifetime.span(),
-            "a type that borrows cannot be `Wire`: what arrives from another worker is owned; \
+            "a type that borrows cannot be `Wire`: values from another worker are owned; \
              use `String`, `Vec<T>` or `Arc<T>` instead of references",
         ));
     }
@@ -27,7 +27,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         Data::Union(data) => {
             return Err(Error::new(
                 data.union_token.span,
-                "a union cannot be `Wire`: its bytes do not say which field is meant; use an enum",
+                "a union cannot be `Wire`: its bytes do not determine the active field; use an enum",
             ));
         }
     };
@@ -104,7 +104,7 @@ fn of_enum(path: &TokenStream, name: &Ident, data: &DataEnum) -> (TokenStream, T
         }
     });
     if data.variants.is_empty() {
-        // No value exists, so there is nothing to encode and every input is an error.
+        // No value exists, so encoding is unreachable and every input is an error.
         return (quote!(match *self {}), decode);
     }
     let encode_arms = data.variants.iter().map(|variant| encode_variant(path, variant));
@@ -147,8 +147,8 @@ fn decode_variant(path: &TokenStream, of: &str, variant: &Variant) -> TokenStrea
         &full,
         &quote!(Self::#ident),
     );
-    // A function of its own: else every level of a recursive enum would need the stack of all its
-    // variants together, where nothing is optimised.
+    // A function of its own: in unoptimised code, one function would need the stack of all variants together at every level
+    // of a recursive enum.
     quote! {
         (#shown, true) => {
             let read = |decoder: &mut #path::Decoder<'_>| #payload;
@@ -157,8 +157,8 @@ fn decode_variant(path: &TokenStream, of: &str, variant: &Variant) -> TokenStrea
     }
 }
 
-/// One unnamed field stands for itself; any other number is an array.
-fn stands_alone(fields: &Fields) -> bool {
+/// Whether the fields are a single unnamed one, which is encoded without an array.
+fn is_newtype(fields: &Fields) -> bool {
     matches!(fields, Fields::Unnamed(unnamed) if unnamed.unnamed.len() == 1)
 }
 
@@ -167,7 +167,7 @@ fn encode_fields(
     fields: &Fields,
     values: impl Iterator<Item = TokenStream>,
 ) -> TokenStream {
-    let start = (!stands_alone(fields)).then(|| {
+    let start = (!is_newtype(fields)).then(|| {
         let count = fields.len();
         quote!(encoder.array_len(#count);)
     });
@@ -178,7 +178,7 @@ fn encode_fields(
     }
 }
 
-/// `what` names the whole in the error about a wrong number, `of` in those about single fields.
+/// `what` names the type in errors about the number of fields, `of` in errors about single fields.
 fn decode_fields(
     path: &TokenStream,
     fields: &Fields,
@@ -186,7 +186,7 @@ fn decode_fields(
     of: &str,
     constructor: &TokenStream,
 ) -> TokenStream {
-    let start = (!stands_alone(fields)).then(|| {
+    let start = (!is_newtype(fields)).then(|| {
         let count = fields.len();
         quote!(decoder.array_of(#count, #what)?;)
     });
@@ -202,15 +202,15 @@ fn decode_fields(
 }
 
 fn decode_field(path: &TokenStream, index: usize, field: &Field, of: &str) -> TokenStream {
-    let place = match &field.ident {
+    let step = match &field.ident {
         Some(name) => format!("field `{}` of `{of}`", name.unraw()),
         None => format!("field {index} of `{of}`"),
     };
     let decode = method_of(path, field, "decode");
-    quote!(#decode(decoder).map_err(|error| error.at(#place))?)
+    quote!(#decode(decoder).map_err(|error| error.at(#step))?)
 }
 
-/// A method of `Wire` for the field's type. That the type is not `Wire` is reported where it stands.
+/// A method of `Wire` for the field's type, with the span of the type for errors.
 fn method_of(path: &TokenStream, field: &Field, method: &str) -> TokenStream {
     let (ty, method) = (&field.ty, format_ident!("{method}"));
     let span = Span::call_site().located_at(ty.span());

@@ -1,4 +1,4 @@
-//! Signals between the members of a cluster, outside of what they test.
+//! Signals between the members of a cluster, independent of the tested code.
 
 mod server;
 
@@ -18,13 +18,13 @@ use server::Server;
 
 use crate::raise_on_drop::RaiseOnDrop;
 
-/// How long to wait for a signal. Shorter than a test's limit, because this error says more.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a wait. Shorter than a test's limit, because this error has more detail.
+const LIMIT: Duration = Duration::from_secs(30);
 
-/// Where the members of a cluster leave notes for each other.
+/// A board on which the members of a cluster post notes.
 ///
-/// Everybody sees the same board, whether they are threads or processes: a body captures it, and a
-/// remote function takes it as an argument. Notes stay; whoever comes late finds them.
+/// Threads and processes see the same board: a body captures it, and a remote function takes it as an argument. Notes stay on
+/// the board, so a wait may start after the post.
 ///
 /// ```
 /// # use telegrad_testkit::{Board, Cluster};
@@ -52,9 +52,9 @@ pub struct Board(Side);
 #[derive(Clone)]
 enum Side {
     /// The notes are in this process; other processes may reach them through the server.
-    Here(Arc<Notes>),
+    Local(Arc<Notes>),
     /// The notes are in the process that started this one, which listens under this name.
-    There(Arc<str>),
+    Remote(Arc<str>),
 }
 
 pub(crate) struct Notes {
@@ -67,11 +67,11 @@ pub(crate) struct Notes {
 
 type Kill = Box<dyn Fn(u32) + Send>;
 
-/// The boards of this process, by number, for those that arrive as arguments.
+/// The boards of this process by number, to decode those passed as arguments.
 static BOARDS: LazyLock<Mutex<HashMap<u64, Weak<Notes>>>> = LazyLock::new(Mutex::default);
 
 impl Board {
-    /// A board for this process.
+    /// A board of this process.
     #[expect(
         clippy::new_without_default,
         reason = "an empty board is not a default of anything"
@@ -80,7 +80,7 @@ impl Board {
         Self::with(|_| None)
     }
 
-    /// A board that other processes can reach.
+    /// A board that other processes can access.
     pub(crate) fn shared() -> Self {
         Self::with(|notes| Some(Server::start(notes)))
     }
@@ -96,7 +96,7 @@ impl Board {
             server: server(weak),
         });
         BOARDS.lock().insert(number, Arc::downgrade(&notes));
-        Self(Side::Here(notes))
+        Self(Side::Local(notes))
     }
 
     /// The board that [`text`](Self::text) describes.
@@ -105,21 +105,21 @@ impl Board {
             .parse()
             .ok()
             .and_then(|number| BOARDS.lock().get(&number).and_then(Weak::upgrade));
-        Self(here.map_or_else(|| Side::There(text.into()), Side::Here))
+        Self(here.map_or_else(|| Side::Remote(text.into()), Side::Local))
     }
 
-    /// What another process, or an argument, finds the board by.
+    /// Text by which [`at`](Self::at) finds the board, also in another process.
     pub(crate) fn text(&self) -> String {
         match &self.0 {
-            Side::Here(notes) => notes
+            Side::Local(notes) => notes
                 .server
                 .as_ref()
                 .map_or_else(|| notes.number.to_string(), |server| server.name().into()),
-            Side::There(name) => name.to_string(),
+            Side::Remote(name) => name.to_string(),
         }
     }
 
-    /// Gives a signal.
+    /// Raises a signal.
     pub fn raise(&self, signal: &str) {
         self.post(signal, "");
     }
@@ -135,70 +135,70 @@ impl Board {
     /// Waits for a signal.
     ///
     /// # Panics
-    /// When it has not come after half a minute.
+    /// After half a minute without the signal.
     #[track_caller]
     pub fn wait(&self, signal: &str) {
         self.wait_for(signal, 1);
     }
 
-    /// Waits until a signal has been given `times` times, or more.
+    /// Waits until a signal has been raised at least `times` times.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
     #[track_caller]
     pub fn wait_for(&self, signal: &str, times: usize) {
-        self.wait_until(signal, PATIENCE, |notes| notes.len() >= times);
+        self.wait_until(signal, LIMIT, |notes| notes.len() >= times);
     }
 
-    /// How often a signal has been given.
+    /// Number of times that a signal has been raised.
     pub fn count(&self, signal: &str) -> usize {
         self.notes(signal).len()
     }
 
-    /// Leaves a note.
+    /// Posts a note.
     pub fn post(&self, name: &str, note: &str) {
         match &self.0 {
-            Side::Here(notes) => notes.post(name, note),
-            Side::There(at) => drop(ask(at, &["post", name, note])),
+            Side::Local(notes) => notes.post(name, note),
+            Side::Remote(at) => drop(ask(at, &["post", name, note])),
         }
     }
 
-    /// Waits for a note, and reads the first one.
+    /// Waits for a note and returns the first one.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
     #[track_caller]
     pub fn read(&self, name: &str) -> String {
-        self.wait_until(name, PATIENCE, |notes| !notes.is_empty())
+        self.wait_until(name, LIMIT, |notes| !notes.is_empty())
             .swap_remove(0)
     }
 
-    /// All notes of a name.
+    /// All notes under a name.
     pub fn notes(&self, name: &str) -> Vec<String> {
         match &self.0 {
-            Side::Here(notes) => notes.read(name),
-            Side::There(at) => ask(at, &["read", name]),
+            Side::Local(notes) => notes.read(name),
+            Side::Remote(at) => ask(at, &["read", name]),
         }
     }
 
-    /// Kills the process of a member, as `kill -9` does, and waits until it has ended.
+    /// Kills the process of a member with `SIGKILL` and waits until it has ended.
     ///
     /// # Panics
     /// When the members are not processes.
     #[track_caller]
     pub fn kill(&self, rank: u32) {
         match &self.0 {
-            Side::Here(notes) => match &*notes.kill.lock() {
+            Side::Local(notes) => match &*notes.kill.lock() {
                 Some(kill) => kill(rank),
                 None => panic!("only the members of Cluster::processes can be killed"),
             },
-            Side::There(at) => drop(ask(at, &["kill", &rank.to_string()])),
+            Side::Remote(at) => drop(ask(at, &["kill", &rank.to_string()])),
         }
     }
 
-    /// How to kill a member.
+    /// Sets the function that kills a member.
     pub(crate) fn on_kill(&self, kill: impl Fn(u32) + Send + 'static) {
-        if let Side::Here(notes) = &self.0 {
+        if let Side::Local(notes) = &self.0 {
             *notes.kill.lock() = Some(Box::new(kill));
         }
     }
@@ -215,8 +215,8 @@ impl Board {
         while !enough(&seen) {
             let left = deadline.saturating_duration_since(Instant::now());
             let more = match &self.0 {
-                Side::Here(notes) => notes.wait_for_more(name, seen.len(), left),
-                Side::There(at) => ask(
+                Side::Local(notes) => notes.wait_for_more(name, seen.len(), left),
+                Side::Remote(at) => ask(
                     at,
                     &[
                         "more",
@@ -228,7 +228,7 @@ impl Board {
             };
             assert!(
                 more.len() > seen.len(),
-                "nobody gave the signal `{name}` within {limit:?}"
+                "signal `{name}` was not raised within {limit:?}"
             );
             seen = more;
         }
@@ -250,7 +250,7 @@ impl Notes {
         self.notes.lock().get(name).cloned().unwrap_or_default()
     }
 
-    /// Waits until there are more than `seen` notes of this name, or the limit; all of them.
+    /// Waits until there are more than `seen` notes of this name, or for the limit. Returns all of them.
     fn wait_for_more(&self, name: &str, seen: usize, limit: Duration) -> Vec<String> {
         let deadline = Instant::now() + limit;
         let mut notes = self.notes.lock();
@@ -266,10 +266,10 @@ impl Drop for Notes {
     }
 }
 
-/// Asks the process that has the notes. One connection per question: there are few.
+/// Sends a request to the process that has the notes. One connection per request, as requests are rare.
 #[track_caller]
 fn ask(at: &str, words: &[&str]) -> Vec<String> {
-    let address = SocketAddr::from_abstract_name(at).expect("the name that the server has taken");
+    let address = SocketAddr::from_abstract_name(at).expect("the name of the server");
     let answer = UnixStream::connect_addr(&address).and_then(|mut stream| {
         stream.write_all(words.join("\0").as_bytes())?;
         stream.shutdown(Shutdown::Write)?;
@@ -277,8 +277,8 @@ fn ask(at: &str, words: &[&str]) -> Vec<String> {
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     });
-    // Every note ends with a zero, so that none and an empty one are told apart.
-    let answer = answer.unwrap_or_else(|error| panic!("the process that started this one is gone: {error}"));
+    // Every note ends with a zero, which distinguishes no note from an empty one.
+    let answer = answer.unwrap_or_else(|error| panic!("lost the process that started this one: {error}"));
     answer.split_terminator('\0').map(Into::into).collect()
 }
 

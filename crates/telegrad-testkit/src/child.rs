@@ -1,4 +1,4 @@
-//! A process of a cluster: this test binary, started again as one member.
+//! A process of a cluster: the test binary, started again as one member.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 
 use crate::board::Board;
-use crate::cluster::{Cluster, Kind};
-use crate::member::{Member, Place};
+use crate::cluster::{Cluster, ClusterKind};
+use crate::member::{Member, StoreLocation};
 
-/// The signal that a process has found the place in the test where it belongs.
-pub(crate) const HERE: &str = "testkit: here";
+/// The note of a process that has reached its cluster in the test.
+pub(crate) const REACHED: &str = "testkit: reached";
 
-/// One variable each, because that is how one finds out about a process from outside.
+// One variable for each value, for inspection from outside.
 const RANK: &str = "TELEGRAD_TESTKIT_RANK";
 const CLUSTER: &str = "TELEGRAD_TESTKIT_CLUSTER";
 const BOARD: &str = "TELEGRAD_TESTKIT_BOARD";
 const DIRECTORY: &str = "TELEGRAD_TESTKIT_DIRECTORY";
 
-/// What a process is told when it is started.
+/// Parameters of a started process, passed in its environment.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct ChildEnv {
     pub(crate) rank: u32,
-    /// Which of the test's clusters of processes it belongs to.
+    /// Index of its cluster among the test's clusters of processes.
     pub(crate) cluster: u64,
     pub(crate) board: String,
     pub(crate) directory: PathBuf,
 }
 
-impl Start {
+impl ChildEnv {
     pub(crate) fn put_into(&self, command: &mut Command) {
         command
             .env(RANK, self.rank.to_string())
@@ -48,23 +48,23 @@ impl Start {
     }
 }
 
-/// This process, when it was started as a member.
+/// This process, if it was started as a member.
 pub(crate) struct Child {
-    start: Start,
+    env: ChildEnv,
     pub(crate) board: Board,
-    /// Clusters of processes that the test has reached.
+    /// Number of clusters of processes that the test has reached.
     reached: AtomicU64,
 }
 
 impl Child {
     pub(crate) fn get() -> Option<&'static Self> {
         static CHILD: LazyLock<Option<Child>> = LazyLock::new(|| {
-            let start = Start::from_env()?;
-            // Nobody would end this process were its parent killed. Cannot fail for this signal.
+            let env = ChildEnv::from_env()?;
+            // Ends this process when its parent is killed. Cannot fail for this signal.
             let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-            let board = Board::at(&start.board);
+            let board = Board::at(&env.board);
             Some(Child {
-                start,
+                env,
                 board,
                 reached: AtomicU64::new(0),
             })
@@ -74,14 +74,14 @@ impl Child {
 
     /// Runs the body as this process's member and exits, unless it belongs to another cluster.
     pub(crate) fn run(&self, cluster: Cluster, body: &dyn Fn(Member)) {
-        if cluster.kind == Kind::Threads || self.reached.fetch_add(1, SeqCst) != self.start.cluster {
+        if cluster.kind == ClusterKind::Threads || self.reached.fetch_add(1, SeqCst) != self.env.cluster {
             return;
         }
-        let rank = self.start.rank;
-        self.board.post(HERE, &rank.to_string());
-        let place = Place::Dir(self.start.directory.clone());
-        let member = Member::new(rank, Arc::new(cluster), place, |_| ());
-        // The panic's own text has been printed by the time it is caught.
+        let rank = self.env.rank;
+        self.board.post(REACHED, &rank.to_string());
+        let store = StoreLocation::Dir(self.env.directory.clone());
+        let member = Member::new(rank, Arc::new(cluster), store, |_| ());
+        // The panic hook has printed the panic's text.
         let ended = catch_unwind(AssertUnwindSafe(|| body(member)));
         std::process::exit(if ended.is_ok() { 0 } else { 101 });
     }

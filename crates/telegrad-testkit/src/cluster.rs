@@ -1,4 +1,4 @@
-//! What to run, and on which workers.
+//! Configuration of a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::faults::Faults;
 use crate::member::Member;
 use crate::{processes, test_name, threads};
 
-/// Long enough for any test on a machine that is busy with others.
+/// Long enough for any test on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Changes the options of every worker.
@@ -19,22 +19,21 @@ pub(crate) type Change = Arc<dyn Fn(&mut Options) + Send + Sync>;
 
 /// A world of workers for a test.
 ///
-/// [`threads`](Self::threads) runs every member on a thread of this process,
-/// [`processes`](Self::processes) each in a process of its own. Otherwise they are the same: the
-/// body runs once per member and gets that member's [`World`]. When it returns, the member takes part
-/// in a graceful shutdown, unless [`deaths`](Self::may_die) are expected or
-/// [`no_shutdown`](Self::no_shutdown) was asked for.
+/// [`threads`](Self::threads) runs every member on a thread of this process, [`processes`](Self::processes) each in a process
+/// of its own. Both run the body once per member, with that member's [`World`]. Afterwards the member shuts down gracefully,
+/// unless [`may_die`](Self::may_die) or [`no_shutdown`](Self::no_shutdown) was called.
 ///
 /// # Processes
-/// A process of a cluster is the test binary itself, started with the name of the running test. It
-/// runs the test up to the same [`run`](Self::run), does its part as one member there, and exits.
-/// What stands before that in the test runs in every process; other clusters of the test are skipped.
-/// The name of the test is that of its thread, as `cargo test` and `cargo nextest` give it, or what
-/// follows `--exact`, or the path of the body: with `--test-threads=1` a body must stand in
-/// the test function itself, or the test give its name with [`of_test`](Self::of_test).
+/// A process of a cluster is the test binary itself, started with the name of the running test. It runs the test up to the
+/// same [`run`](Self::run), acts as one member there, and exits. The code before that runs in every process; other clusters
+/// of the test are skipped.
+///
+/// The name of the test is that of its thread, as `cargo test` and `cargo nextest` set it, or the argument of `--exact`, or
+/// the path of the body. With `--test-threads=1` the body must be in the test function itself, or the test must pass its name
+/// to [`of_test`](Self::of_test).
 #[must_use = "a cluster does nothing until it is run"]
 pub struct Cluster {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ClusterKind,
     pub(crate) names: Vec<String>,
     pub(crate) transport: Transport,
     pub(crate) meeting: Meeting,
@@ -47,18 +46,18 @@ pub struct Cluster {
     test: Option<String>,
 }
 
-/// Where the members live.
+/// Whether members are threads or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ClusterKind {
     Threads,
     Processes,
 }
 
-/// Where the members of a cluster meet.
+/// The rendezvous of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Meeting {
-    /// In memory for threads, in a file for processes.
+    /// In memory for threads, a file for processes.
     Default,
     /// A file in a temporary directory.
     File,
@@ -69,15 +68,15 @@ pub enum Meeting {
 impl Cluster {
     /// `n` workers `w0`, `w1`, … on threads of this process, on in-memory links.
     pub fn threads(n: usize) -> Self {
-        Self::new(Kind::Threads, n)
+        Self::new(ClusterKind::Threads, n)
     }
 
     /// `n` workers `w0`, `w1`, … in a process each, on Unix sockets.
     pub fn processes(n: usize) -> Self {
-        Self::new(Kind::Processes, n)
+        Self::new(ClusterKind::Processes, n)
     }
 
-    fn new(kind: Kind, n: usize) -> Self {
+    fn new(kind: ClusterKind, n: usize) -> Self {
         Self {
             kind,
             names: (0..n).map(|rank| format!("w{rank}")).collect(),
@@ -88,10 +87,10 @@ impl Cluster {
             may_die: Vec::new(),
             graceful: true,
             env: Vec::new(),
-            // In a process of a cluster, the board is that of the process that started it.
+            // A process of a cluster uses the board of the process that started it.
             board: match Child::get() {
                 Some(child) => child.board.clone(),
-                None if kind == Kind::Processes => Board::shared(),
+                None if kind == ClusterKind::Processes => Board::shared(),
                 None => Board::new(),
             },
             test: None,
@@ -108,53 +107,54 @@ impl Cluster {
         self
     }
 
-    /// Changes every worker's options; what is chosen here by other means is set already.
+    /// Changes every worker's options, after the other settings of the cluster are applied.
     pub fn options(mut self, change: impl Fn(&mut Options) + Send + Sync + 'static) -> Self {
         self.change.push(Arc::new(change));
         self
     }
 
-    /// Which links the workers use.
+    /// Sets the transport of the links.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Unix links.
+    /// Uses Unix links.
     pub fn unix(self) -> Self {
         self.transport(Transport::Unix)
     }
 
-    /// TCP links.
+    /// Uses TCP links.
     pub fn tcp(self) -> Self {
         self.transport(Transport::Tcp)
     }
 
-    /// Messages about references get lost, delayed and repeated, and are sent again very soon.
+    /// Loses, delays and repeats messages of the reference protocol, and shortens its retry interval.
     pub fn faults(self, faults: Faults) -> Self {
         self.options(move |options| faults.put_into(options))
     }
 
-    /// Where the workers meet.
+    /// Sets the rendezvous.
     pub fn meeting(mut self, meeting: Meeting) -> Self {
         self.meeting = meeting;
         self
     }
 
-    /// After this time all members are ended and the test fails.
+    /// Sets the time limit, after which all members are ended and the test fails.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// The worker of this rank may panic, exit or be killed without failing the test. Members then
-    /// do not shut down gracefully: each ends when the bodies of all others have.
+    /// Allows the worker of this rank to panic, exit or be killed.
+    ///
+    /// Implies [`no_shutdown`](Self::no_shutdown).
     pub fn may_die(mut self, rank: u32) -> Self {
         self.may_die.push(rank);
         self.no_shutdown()
     }
 
-    /// Members do not shut down gracefully: each ends when the bodies of all others have.
+    /// Skips the graceful shutdown: each member ends once the bodies of all members have returned.
     pub fn no_shutdown(mut self) -> Self {
         self.graceful = false;
         self
@@ -166,34 +166,32 @@ impl Cluster {
         self
     }
 
-    /// The test that this cluster belongs to, as `module_path!()` and its name, for when it cannot be
-    /// found out.
+    /// Sets the path of the test, `module_path!()` and its name, for cases where it cannot be determined.
     pub fn of_test(mut self, path: &str) -> Self {
         self.test = path.split_once("::").map(|(_, name)| name.into());
         self
     }
 
-    /// Where the members of this cluster signal to each other.
+    /// The board on which the members signal to each other.
     pub fn board(&self) -> Board {
         self.board.clone()
     }
 
-    /// Whether the members are processes: what only those can do, a test may skip elsewhere.
+    /// Whether the members are processes.
     pub fn is_processes(&self) -> bool {
-        self.kind == Kind::Processes
+        self.kind == ClusterKind::Processes
     }
 
-    /// Runs the body on every member, and returns when all have ended.
+    /// Runs the body on every member and returns when all have ended.
     ///
     /// # Panics
-    /// When a member cannot join the world, its body panics, its process dies, it does not end within
-    /// the time limit, or its graceful shutdown fails. The text says which members, and shows what
-    /// their processes have printed. The others are ended at once.
+    /// When a member cannot join the world, its body panics, its process dies, it exceeds the time limit, or its graceful
+    /// shutdown fails. The text names the members and has the output of their processes. The others are ended at once.
     pub fn run<F: Fn(World) + Send + Sync + 'static>(self, body: F) {
         self.run_members(std::any::type_name::<F>(), move |member| member.take_part(&body));
     }
 
-    /// Runs the body on rank 0. The other members are there to be called.
+    /// Runs the body on rank 0. The other members only serve.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -209,8 +207,7 @@ impl Cluster {
         });
     }
 
-    /// As [`run`](Self::run), for tests of the start and the end of a world: the body gets the
-    /// member, and is to make and end the world itself.
+    /// As [`run`](Self::run), for tests of initialisation and shutdown: the body creates and ends the world.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -223,8 +220,8 @@ impl Cluster {
             return child.run(self, &body);
         }
         match self.kind {
-            Kind::Threads => threads::run(&Arc::new(self), body),
-            Kind::Processes => {
+            ClusterKind::Threads => threads::run(&Arc::new(self), body),
+            ClusterKind::Processes => {
                 let test = self.test.clone().unwrap_or_else(|| test_name::of(type_name));
                 processes::run(&self, &test);
             }

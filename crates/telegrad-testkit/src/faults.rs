@@ -1,4 +1,4 @@
-//! A network that loses, delays and repeats what may be lost, late or repeated.
+//! A network that loses, delays and repeats messages that tolerate it.
 
 #[cfg(test)]
 mod tests;
@@ -17,29 +17,27 @@ use telegrad_wire::{IS_CONTROL, Payload};
 
 use crate::layered_link::LayeredLink;
 
-/// The longest delay. Longer than [`RETRY`], so that a message comes after its own repetition, and
-/// after those that follow it.
-const LATEST: Duration = Duration::from_millis(30);
+/// The longest delay. Longer than [`RETRY`], so that a message can arrive after its own retry and after later messages.
+const MAX_DELAY: Duration = Duration::from_millis(30);
 
-/// How soon a message without an answer is sent again. Shorter than anybody would choose, so that a
-/// test sees many of them.
+/// Retry interval of unanswered messages. Shorter than in practice, so that a test sees many retries.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How unreliable messages about references are; see [`Cluster::faults`](crate::Cluster::faults).
+/// Fault rates for messages of the reference protocol; see [`Cluster::faults`](crate::Cluster::faults).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// The same faults for the same seed, as far as messages come in the same order.
+    /// Seed of the random faults, which repeat if the messages have the same order.
     pub seed: u64,
-    /// The share of messages that is lost.
+    /// Share of messages that are lost.
     pub lose: f64,
-    /// The share that comes late, and so out of order.
+    /// Share of messages that are delayed and therefore reordered.
     pub delay: f64,
-    /// The share that comes twice: at once, and once more late.
+    /// Share of messages that arrive twice: at once and delayed.
     pub repeat: f64,
 }
 
 impl Faults {
-    /// Puts a faulty link around every link of a worker.
+    /// Wraps every link of a worker.
     pub(crate) fn put_into(self, options: &mut Options) {
         let seed = self.seed.wrapping_add(options.rank.unwrap_or(0).into());
         let chance = Arc::new(Chance::new(Self { seed, ..self }));
@@ -48,47 +46,47 @@ impl Faults {
     }
 }
 
-/// What the faulty links of one worker share.
+/// State that the faulty links of one worker share.
 #[derive(Debug)]
 pub struct Chance {
     faults: Faults,
     random: Mutex<Rng>,
-    late: Sender<Late>,
-    mended: AtomicBool,
+    delayed: Sender<Delayed>,
+    repaired: AtomicBool,
 }
 
 impl Chance {
-    /// Starts the thread that sends what is late. It ends when the last link is gone; what is still
-    /// to be sent then is lost.
+    /// Starts the thread that sends delayed messages.
+    ///
+    /// The thread ends when the last link is dropped; messages that are still delayed are lost.
     ///
     /// # Panics
-    /// When the shares are more than everything.
+    /// When the sum of the shares exceeds 1.
     pub fn new(faults: Faults) -> Self {
         let Faults {
             lose, delay, repeat, ..
         } = faults;
         assert!(
             lose + delay + repeat <= 1.0,
-            "more faults than messages: {faults:?}"
+            "the shares of faults exceed 1: {faults:?}"
         );
-        let (late, messages) = channel();
-        let thread = std::thread::Builder::new().name("late".into());
-        thread.spawn(move || send_late(&messages)).expect("a thread");
+        let (delayed, messages) = channel();
+        let thread = std::thread::Builder::new().name("delayed".into());
+        thread.spawn(move || send_delayed(&messages)).expect("a thread");
         Self {
             faults,
             random: Mutex::new(Rng::with_seed(faults.seed)),
-            late,
-            mended: AtomicBool::new(false),
+            delayed,
+            repaired: AtomicBool::new(false),
         }
     }
 
-    /// From now on everything goes straight through.
-    pub fn mend(&self) {
-        self.mended.store(true, SeqCst);
+    /// Stops all faults.
+    pub fn repair(&self) {
+        self.repaired.store(true, SeqCst);
     }
 
-    /// Makes a link unreliable. Only what the workers tell each other about references ([`IS_CONTROL`])
-    /// suffers: everything else goes straight through.
+    /// Makes a link unreliable for messages of the reference protocol ([`IS_CONTROL`]). All others pass.
     pub fn around(self: &Arc<Self>, link: Arc<dyn Link>) -> Arc<dyn Link> {
         let chance = self.clone();
         LayeredLink::around(link, move |link, message, flush, deadline| {
@@ -103,20 +101,20 @@ impl Chance {
         flush: Flush,
         deadline: Option<Instant>,
     ) -> Result<(), SendError> {
-        if message.header.flags & IS_CONTROL == 0 || self.mended.load(SeqCst) {
+        if message.header.flags & IS_CONTROL == 0 || self.repaired.load(SeqCst) {
             return link.send(message, flush, deadline);
         }
         match self.fate() {
             Fate::Sent => link.send(message, flush, deadline),
             Fate::Lost => Ok(()),
             Fate::Delayed => {
-                self.send_late(link, message);
+                self.delay(link, message);
                 Ok(())
             }
             Fate::Repeated => {
-                let again = copy(&message);
+                let copy = copy_of(&message);
                 link.send(message, flush, deadline)?;
-                self.send_late(link, again);
+                self.delay(link, copy);
                 Ok(())
             }
         }
@@ -138,15 +136,15 @@ impl Chance {
         }
     }
 
-    fn send_late(&self, link: &Arc<dyn Link>, message: Outgoing) {
-        let at = Instant::now() + LATEST.mul_f64(self.random.lock().f64());
+    fn delay(&self, link: &Arc<dyn Link>, message: Outgoing) {
+        let at = Instant::now() + MAX_DELAY.mul_f64(self.random.lock().f64());
         let link = link.clone();
-        // The thread is there for as long as this is.
-        let _ = self.late.send(Late { at, link, message });
+        // The thread runs for the lifetime of `self`.
+        let _ = self.delayed.send(Delayed { at, link, message });
     }
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 enum Fate {
     Sent,
     Lost,
@@ -154,29 +152,29 @@ enum Fate {
     Repeated,
 }
 
-/// A message that is to be sent later.
-struct Late {
+/// A message to be sent later.
+struct Delayed {
     at: Instant,
     link: Arc<dyn Link>,
     message: Outgoing,
 }
 
-fn send_late(messages: &Receiver<Late>) {
-    let mut waiting: BTreeMap<(Instant, u64), Late> = BTreeMap::new();
+fn send_delayed(messages: &Receiver<Delayed>) {
+    let mut waiting: BTreeMap<(Instant, u64), Delayed> = BTreeMap::new();
     let mut next = 0_u64;
     loop {
         let now = Instant::now();
         while let Some(first) = waiting.first_entry().filter(|first| first.key().0 <= now) {
-            let Late { link, message, .. } = first.remove();
-            // Should there be no room for it, or no link any more, then it is lost.
+            let Delayed { link, message, .. } = first.remove();
+            // Lost if there is no credit for it, or the link is closed.
             let _ = link.send(message, Flush::Now, None);
         }
         let pause = waiting
             .first_key_value()
             .map_or(Duration::MAX, |((at, _), _)| at.saturating_duration_since(now));
         match messages.recv_timeout(pause) {
-            Ok(late) => {
-                waiting.insert((late.at, next), late);
+            Ok(delayed) => {
+                waiting.insert((delayed.at, next), delayed);
                 next += 1;
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -185,8 +183,8 @@ fn send_late(messages: &Receiver<Late>) {
     }
 }
 
-/// The same message again. Messages about references have no tensors, which could not be copied.
-fn copy(message: &Outgoing) -> Outgoing {
+/// A copy of a message without tensors, as those of the reference protocol are.
+fn copy_of(message: &Outgoing) -> Outgoing {
     Outgoing {
         header: message.header,
         payload: Payload {

@@ -1,4 +1,4 @@
-//! A link that does something of its own with what is sent over it.
+//! A link with a send function of its own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use telegrad_net::{Closed, Flush, Identity, Link, Outgoing, SendError, Waiting};
 use telegrad_rpc::LinkLayer;
 use telegrad_wire::FrameKind;
 
-/// A link around another, that sends by a function. Everything else is left to the link inside.
+/// A link that sends by a function and delegates everything else to an inner link.
 pub struct LayeredLink<F> {
     link: Arc<dyn Link>,
     send: F,
@@ -17,13 +17,13 @@ impl<F> LayeredLink<F>
 where
     F: Fn(&Arc<dyn Link>, Outgoing, Flush, Option<Instant>) -> Result<(), SendError> + Send + Sync + 'static,
 {
-    /// Puts a function between `link` and its sender. Cheap: replies get a link each.
+    /// Wraps `link` with `send`. Cheap, because every reply gets a link of its own.
     pub fn around(link: Arc<dyn Link>, send: F) -> Arc<dyn Link> {
         Arc::new(Self { link, send })
     }
 }
 
-/// A layer that loses the requests for a function, and tells their sender that they were sent.
+/// A layer that drops the requests for a function and reports them as sent.
 pub fn losing_requests_of(function: &'static str) -> LinkLayer {
     LinkLayer::new(move |link| {
         LayeredLink::around(link, move |link, message, flush, deadline| {

@@ -1,4 +1,4 @@
-//! What is left of references.
+//! Counts of references on a worker.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use telegrad_rpc::World;
 
 use crate::wait_until;
 
-/// What happens at all has happened by then, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of a wait, long enough for a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
 
-/// So many references are shown when there are others than expected.
+/// Number of references in the text of a failure.
 const SHOWN: usize = 8;
 
 /// A worker's counters of references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Values of this worker that are referred to.
+    /// Values of this worker that have references.
     pub owned: usize,
     /// References on this worker.
     pub held: usize,
-    /// Those of them that their owners do not know of.
+    /// References that their owners have not confirmed.
     pub unconfirmed: usize,
-    /// References given to others who have not said yet that they arrived.
+    /// References sent to others that have not acknowledged them.
     pub given: usize,
-    /// Messages that have not been answered.
+    /// Messages of the reference protocol without an answer.
     pub untold: usize,
 }
 
 impl Left {
-    /// What is left on a worker now.
+    /// The current counts of a worker.
     pub fn on(world: &World) -> Self {
         let info = world.debug_info();
         Self {
@@ -40,10 +40,10 @@ impl Left {
         }
     }
 
-    /// Waits until this is what is left on a worker, and nothing else.
+    /// Waits until a worker has these counts.
     ///
     /// # Panics
-    /// When it still is not after 20 s, with what is left instead.
+    /// After 20 s, with the actual counts.
     #[track_caller]
     pub fn wait(self, world: &World) {
         let instead = || {
@@ -52,6 +52,6 @@ impl Left {
             let shown: Vec<_> = shown.collect();
             format!("{self:?} expected\n{}\n{}", world.debug_info(), shown.join("\n"))
         };
-        wait_until(PATIENCE, || Self::on(world) == self, instead);
+        wait_until(LIMIT, || Self::on(world) == self, instead);
     }
 }

@@ -1,7 +1,7 @@
-//! Clusters of workers for tests: the same test body in one process and in many.
+//! Clusters of workers for tests: one test body runs in one process or in many.
 //!
-//! This is a crate of its own because the tests of every crate from `telegrad-rpc` upwards need it,
-//! and none of their users do. It may depend on what a worker is made of, up to `telegrad-rpc`.
+//! This is a crate of its own because the tests of every crate from `telegrad-rpc` upwards need it and users do not. It may
+//! depend on crates up to `telegrad-rpc`. It is not published.
 //!
 //! ```
 //! use telegrad_rpc::remote;
@@ -18,15 +18,14 @@
 //! });
 //! ```
 //!
-//! Read it in this order: [`Cluster`] says what to run and how; [`Member`] is one worker's part in
-//! it; `threads` and `processes` start the members and watch over them, `child` is where a started
-//! process comes to itself. [`Board`] is how members signal to each other outside of what they test.
-//! [`Faults`] make a bad network, by means of a [`LayeredLink`], [`break_connections`] a broken one.
-//! [`wait_until`] is for what nobody signals, [`Left`] in particular, and [`Log`] has what was logged;
-//! [`within`] bounds anything else.
+//! Reading order: [`Cluster`] configures and runs a test body; [`Member`] is one worker of it. `threads` and `processes` start
+//! and supervise the members, and `child` is the entry of a started process. Members signal to each other on a [`Board`],
+//! independently of the tested code. [`Faults`] simulate an unreliable network by a [`LayeredLink`]; [`break_connections`]
+//! cuts all connections. [`wait_until`] polls for conditions without a signal, [`Left`] for counts of references, [`Log`] for
+//! log lines; [`within`] limits the time of any action.
 //!
-//! Nothing here sleeps to wait for something, and nothing waits for ever: a member that fails ends
-//! the others, and the time limit ends them all, naming who had not finished.
+//! No test sleeps to wait for an event, and every wait is bounded: a failing member ends the others, and the time limit ends
+//! all members and names the unfinished ones.
 
 mod cluster;
 mod member;
@@ -67,14 +66,13 @@ pub use within::within;
 /// Runs each test on two-worker clusters of every kind: threads on in-memory, Unix and TCP links,
 /// processes on Unix and TCP links.
 ///
-/// A test is a function of this name that takes the [`Cluster`], configures it further if it wants
-/// to, and runs a body on it.
+/// A test is a function of this name that takes the [`Cluster`], may configure it further, and runs a body on it.
 ///
 /// ```
 /// # use telegrad_testkit::Cluster;
-/// telegrad_testkit::on_every_cluster! { 2 => everybody_is_there }
+/// telegrad_testkit::on_every_cluster! { 2 => all_members_join }
 ///
-/// fn everybody_is_there(cluster: Cluster) {
+/// fn all_members_join(cluster: Cluster) {
 ///     cluster.run(|world| assert_eq!(world.size(), 2));
 /// }
 /// # fn main() {}
@@ -90,8 +88,9 @@ macro_rules! on_every_cluster {
     };
 }
 
-/// Runs each test on two kinds of cluster: threads on in-memory links, processes on Unix links. For
-/// behaviour that does not depend on the link. See [`on_every_cluster!`].
+/// Runs each test on two kinds of cluster: threads on in-memory links, processes on Unix links.
+///
+/// For behaviour that does not depend on the link. See [`on_every_cluster!`].
 #[macro_export]
 macro_rules! on_threads_and_processes {
     ($size:expr => $($test:ident)*) => {

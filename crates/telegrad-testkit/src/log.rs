@@ -1,4 +1,4 @@
-//! What the workers of this process have logged.
+//! The log of this process.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// What is logged at all has been logged by then, on a machine that is busy with other things.
+/// Time limit of a wait, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The warnings and errors that were logged in this process since [`start`](Self::start). One for all
-/// tests: workers have threads of their own.
+/// Warnings and errors that this process has logged since [`start`](Self::start).
+///
+/// All tests of a process share one log, because workers log on threads of their own.
 #[derive(Debug, Default)]
 pub struct Log {
     text: Mutex<String>,
@@ -34,25 +35,25 @@ impl Write for Writer {
 }
 
 impl Log {
-    /// Takes down what is logged from now on.
+    /// Starts to collect log lines.
     pub fn start() {
         let log = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_max_level(tracing::Level::WARN);
-        // Only the first test of the process starts it.
+        // Only the first call in a process has an effect.
         let _ = log.with_writer(|| Writer).try_init();
     }
 
-    /// Waits until a line has all of these.
+    /// Waits for a line that contains all of `words`.
     ///
     /// # Panics
-    /// When there is none after a while; with everything that is there.
+    /// After 20 s without such a line, with the whole log.
     #[track_caller]
     pub fn wait_for(words: &[&str]) {
         let deadline = Instant::now() + LIMIT;
-        let is_it = |line: &str| words.iter().all(|word| line.contains(word));
+        let matches = |line: &str| words.iter().all(|word| line.contains(word));
         let mut text = LOG.text.lock();
-        while !text.lines().any(is_it) {
+        while !text.lines().any(matches) {
             let late = LOG.grown.wait_until(&mut text, deadline).timed_out();
             assert!(!late, "{words:?} is not in the log:\n{text}");
         }

@@ -1,4 +1,4 @@
-//! One worker's part in a cluster.
+//! One worker of a cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::cluster::{Cluster, Meeting};
 /// The signal that a member's body has ended.
 pub(crate) const DONE: &str = "testkit: done";
 
-/// A member of a cluster, before it has joined its world.
+/// A member of a cluster that has not joined its world yet.
 pub struct Member {
     rank: u32,
     cluster: Arc<Cluster>,
-    place: Place,
-    /// Told of the world when there is one, to end it from outside.
-    joined: Box<dyn Fn(&World) + Send>,
+    store: StoreLocation,
+    /// Called with the world once it exists, so that it can be ended from outside.
+    on_join: Box<dyn Fn(&World) + Send>,
 }
 
-/// What tells one cluster's meeting place from another's.
+/// Location of a cluster's store, different for each cluster.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum StoreLocation {
     Mem(String),
     Dir(PathBuf),
 }
@@ -31,18 +31,18 @@ impl Member {
     pub(crate) fn new(
         rank: u32,
         cluster: Arc<Cluster>,
-        place: Place,
-        joined: impl Fn(&World) + Send + 'static,
+        store: StoreLocation,
+        on_join: impl Fn(&World) + Send + 'static,
     ) -> Self {
         Self {
             rank,
             cluster,
-            place,
-            joined: Box::new(joined),
+            store,
+            on_join: Box::new(on_join),
         }
     }
 
-    /// Its number.
+    /// Its rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -52,32 +52,33 @@ impl Member {
         &self.cluster.names[self.rank as usize]
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn size(&self) -> u32 {
         self.cluster.names.len() as u32
     }
 
-    /// Where the members signal to each other.
+    /// The board of the cluster.
     pub fn board(&self) -> Board {
         self.cluster.board.clone()
     }
 
-    /// What this member joins its world with. With a meeting over TCP this waits for rank 0 to have
-    /// asked for its own.
+    /// The options that this member joins with.
+    ///
+    /// With a store over TCP, this waits until rank 0 has requested its own options.
     pub fn options(&self) -> Options {
-        // Sooner than the cluster's own limit, because these errors say more.
-        let patience = self.cluster.time_limit / 2;
+        // Shorter than the cluster's own limit, because these errors have more detail.
+        let limit = self.cluster.time_limit / 2;
         let mut options = Options::default()
             .rank(self.rank)
             .world_size(self.size())
             .transport(self.cluster.transport)
-            .rendezvous_timeout(patience)
-            .shutdown_timeout(patience)
-            .rpc_timeout(patience);
-        options.init_method = match (self.cluster.meeting, &self.place) {
-            (Meeting::Tcp, _) => self.meet_over_tcp(&mut options),
-            (_, Place::Mem(name)) => format!("mem://{name}"),
-            (_, Place::Dir(dir)) => format!("file://{}", dir.join("store").display()),
+            .rendezvous_timeout(limit)
+            .shutdown_timeout(limit)
+            .rpc_timeout(limit);
+        options.init_method = match (self.cluster.meeting, &self.store) {
+            (Meeting::Tcp, _) => self.tcp_store(&mut options),
+            (_, StoreLocation::Mem(name)) => format!("mem://{name}"),
+            (_, StoreLocation::Dir(dir)) => format!("file://{}", dir.join("store").display()),
         };
         for change in &self.cluster.change {
             change(&mut options);
@@ -85,7 +86,7 @@ impl Member {
         options
     }
 
-    fn meet_over_tcp(&self, options: &mut Options) -> String {
+    fn tcp_store(&self, options: &mut Options) -> String {
         const ADDRESS: &str = "testkit: store";
         let board = &self.cluster.board;
         if self.rank == 0 {
@@ -111,7 +112,7 @@ impl Member {
         let world = self
             .init()
             .unwrap_or_else(|error| panic!("`{}` cannot join: {error}", self.name()));
-        (self.joined)(&world);
+        (self.on_join)(&world);
         body(world.clone());
         if self.cluster.graceful {
             let left = world.shutdown();
@@ -122,12 +123,12 @@ impl Member {
         }
     }
 
-    /// Waits until every member has come here, or has ended otherwise.
+    /// Waits until every member has called this method or has ended.
     pub fn wait_for_all(&self) {
         let board = &self.cluster.board;
         board.post(DONE, &self.rank.to_string());
         let all = |ranks: &[String]| (0..self.size()).all(|rank| ranks.contains(&rank.to_string()));
-        // The cluster's own limit comes first, and says who has not ended.
+        // The cluster's own limit expires first and names the unfinished members.
         board.wait_until(DONE, 2 * self.cluster.time_limit, all);
     }
 }

@@ -1,4 +1,4 @@
-//! What a process prints.
+//! Output of a process.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::sync::Arc;
@@ -7,21 +7,20 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Lines that are kept of one process: what a failing test needs is at the end.
+/// Number of last lines that are kept of one process.
 const KEPT: usize = 200;
 
-/// How long to wait for the rest of what an ended process has printed. Only a process that it has
-/// left behind can keep its output open.
+/// Time limit for the rest of an ended process's output, which a process started by it may keep open.
 const REST: Duration = Duration::from_secs(2);
 
-/// The last lines that a process has printed, collected while it runs.
+/// Collects the last lines of a process's output while it runs.
 pub(crate) struct Output {
     lines: Arc<Mutex<Vec<String>>>,
     ended: Receiver<()>,
 }
 
 impl Output {
-    /// Starts to collect, with the name of the process in front of each line.
+    /// Starts to collect lines, each prefixed with the name of the process.
     pub(crate) fn collect(from: PipeReader, name: &str) -> Self {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let (sender, ended) = channel();
@@ -40,7 +39,7 @@ impl Output {
         Self { lines, ended }
     }
 
-    /// What was printed, when the process has ended.
+    /// The collected lines, once the process has ended.
     pub(crate) fn finish(self) -> String {
         let _ = self.ended.recv_timeout(REST);
         self.lines.lock().concat()

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use telegrad_rpc::Transport;
 
-use crate::child::{HERE, Start};
+use crate::child::{ChildEnv, REACHED};
 use crate::cluster::Cluster;
 use crate::member::DONE;
 use crate::output::Output;
@@ -21,7 +21,7 @@ use crate::report::{self, Failure};
 pub(crate) fn run(cluster: &Cluster, test: &str) {
     assert!(
         cluster.transport != Transport::Mem,
-        "links in memory do not reach another process"
+        "in-memory links cannot connect processes"
     );
     let directory = tempfile::tempdir().expect("a temporary directory");
     let ordinal = ordinal(test);
@@ -30,7 +30,7 @@ pub(crate) fn run(cluster: &Cluster, test: &str) {
     let mut outputs = Vec::new();
     for (rank, name) in cluster.names.iter().enumerate() {
         let rank = rank as u32;
-        let start = Start {
+        let env = ChildEnv {
             rank,
             cluster: ordinal,
             board: cluster.board.text(),
@@ -45,7 +45,7 @@ pub(crate) fn run(cluster: &Cluster, test: &str) {
             "--nocapture",
             "--test-threads=1",
         ]);
-        // A world around the tests is not theirs.
+        // The tests may run inside a world, whose variables are not for the cluster.
         for variable in [
             "RANK",
             "WORLD_SIZE",
@@ -55,7 +55,7 @@ pub(crate) fn run(cluster: &Cluster, test: &str) {
         ] {
             command.env_remove(variable);
         }
-        start.put_into(&mut command);
+        env.put_into(&mut command);
         command.envs(cluster.env.iter().map(|(variable, value)| (variable, value)));
         command
             .stdin(Stdio::null())
@@ -64,7 +64,7 @@ pub(crate) fn run(cluster: &Cluster, test: &str) {
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start `{name}`: {error}"));
-        // Or this process would keep the pipe open.
+        // Closes this process's end of the pipe.
         drop(command);
         let pid = Pid::from_child(&child);
         handles.push(pidfd_open(pid, PidfdFlags::empty()).expect("a handle to a process of our own"));
@@ -87,10 +87,10 @@ pub(crate) fn run(cluster: &Cluster, test: &str) {
             break;
         };
         unfinished.retain(|&other| other != rank);
-        let was_here = || cluster.board.notes(HERE).contains(&rank.to_string());
+        let reached = || cluster.board.notes(REACHED).contains(&rank.to_string());
         let how = match status {
-            Ok(status) if status.success() && was_here() => None,
-            Ok(status) if status.success() => Some(format!("did not find its cluster in the test `{test}`")),
+            Ok(status) if status.success() && reached() => None,
+            Ok(status) if status.success() => Some(format!("did not reach its cluster in the test `{test}`")),
             Ok(_) if cluster.may_die.contains(&rank) => {
                 cluster.board.post(DONE, &rank.to_string());
                 None
@@ -115,7 +115,7 @@ pub(crate) fn run(cluster: &Cluster, test: &str) {
     }
 }
 
-/// How many clusters of processes the test has run before this one.
+/// Number of clusters of processes that the test has run before.
 fn ordinal(test: &str) -> u64 {
     static RUN: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::default);
     let mut run = RUN.lock();
@@ -125,20 +125,20 @@ fn ordinal(test: &str) -> u64 {
 }
 
 fn kill(handles: &[OwnedFd], rank: u32) {
-    /// The system ends a process at once, but for one that it does not get round to on a busy machine.
+    /// A process usually ends at once; a busy machine may take longer.
     const LIMIT: Timespec = Timespec {
         tv_sec: 10,
         tv_nsec: 0,
     };
     let process = &handles[rank as usize];
-    // Fails only when the process has ended already.
+    // Fails only if the process has ended already.
     let _ = pidfd_send_signal(process, Signal::KILL);
     let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&LIMIT));
 }
 
 fn describe(status: ExitStatus) -> String {
     match status.code() {
-        // What Rust exits with after a panic.
+        // Rust's exit status after a panic.
         Some(101) => "panicked".into(),
         _ => format!("died: {status}"),
     }

@@ -1,15 +1,15 @@
-//! What went wrong with a cluster.
+//! The report of a failed cluster.
 
 use std::any::Any;
 use std::time::Duration;
 
-/// How a member failed.
+/// A failed member.
 pub(crate) struct Failure {
     pub(crate) rank: u32,
     pub(crate) how: String,
 }
 
-/// The text that a test fails with.
+/// The text of a failing test's panic.
 pub(crate) fn text(
     names: &[String],
     failures: &[Failure],
@@ -23,8 +23,8 @@ pub(crate) fn text(
         text += &format!("{} {how}\n", member(*rank));
     }
     if let Some(limit) = limit {
-        let who: Vec<_> = unfinished.iter().map(|&rank| member(rank)).collect();
-        text += &format!("not finished within {limit:?}: {}\n", who.join(", "));
+        let members: Vec<_> = unfinished.iter().map(|&rank| member(rank)).collect();
+        text += &format!("not finished within {limit:?}: {}\n", members.join(", "));
     }
     for (name, output) in names.iter().zip(outputs) {
         if !output.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) fn text(
     text
 }
 
-/// What a panic said.
+/// The text of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())

@@ -1,4 +1,4 @@
-//! A process that stands still.
+//! A stopped process.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait_until;
 
-/// Has a process stand still, as one under a debugger does, until this is dropped.
+/// Stops a process, as a debugger does, until the returned guard is dropped.
 ///
 /// # Panics
 /// When there is no such process, or it cannot be stopped.
-#[must_use = "it goes on when this is dropped"]
+#[must_use = "the process continues when the guard is dropped"]
 #[track_caller]
 pub fn stop_process(process: u32) -> Stopped {
     let number = i32::try_from(process).ok().and_then(Pid::from_raw);
-    let process = number.expect("the number of a process");
+    let process = number.expect("a process id");
     kill_process(process, Signal::STOP).expect("a process to be stopped");
-    // A signal takes a moment.
+    // The signal takes effect asynchronously.
     let is_stopped = || {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // Its state is behind its name, which may have spaces and brackets in it.
+        // The state follows the name, which may contain spaces and brackets.
         stat.rsplit_once(") ")
             .is_some_and(|(_, rest)| rest.starts_with('T'))
     };
     wait_until(Duration::from_secs(20), is_stopped, || {
-        format!("{process} goes on")
+        format!("process {process} still runs")
     });
     Stopped(process)
 }
 
-/// A process that stands still for as long as this is there.
+/// Guard of a stopped process; continues it when dropped.
 #[derive(Debug)]
 pub struct Stopped(Pid);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have been killed meanwhile.
+        // The process may have been killed meanwhile.
         let _ = kill_process(self.0, Signal::CONT);
     }
 }

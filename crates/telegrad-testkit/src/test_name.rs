@@ -1,9 +1,9 @@
-//! Finding out which test is running.
+//! The name of the running test.
 
 /// The name of the test on this thread. `body` is the type of the test's body.
 pub(crate) fn of(body: &str) -> String {
     match std::thread::current().name() {
-        // The harness gives every test a thread of its name, unless it runs one at a time.
+        // The harness names each test's thread after it, unless tests run one at a time.
         Some(name) if name != "main" => return name.into(),
         _ => {}
     }
@@ -11,7 +11,7 @@ pub(crate) fn of(body: &str) -> String {
     exact(&arguments).unwrap_or_else(|| of_type(body))
 }
 
-/// The name of the only test that the arguments of the harness ask for.
+/// The name of the only test that the harness's arguments select.
 fn exact(arguments: &[String]) -> Option<String> {
     let mut names = arguments
         .iter()
@@ -27,7 +27,7 @@ fn exact(arguments: &[String]) -> Option<String> {
     }
 }
 
-/// The path of the function that a closure stands in, without the crate.
+/// The path of the function that contains a closure, without the crate.
 fn of_type(name: &str) -> String {
     let function = name.split("::{{closure}}").next().unwrap_or(name);
     function
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_exact_argument_names_the_test() {
+    fn a_single_exact_argument_names_the_test() {
         assert_eq!(
             exact(&arguments("bin --exact a::b --nocapture")).as_deref(),
             Some("a::b")
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_the_harness_names_the_test() {
+    fn the_harness_thread_names_the_test() {
         let here = std::thread::Builder::new().name("a::test".into());
         let name = here
             .spawn(|| of("crate::other::{{closure}}"))

@@ -10,31 +10,31 @@ use parking_lot::Mutex;
 use telegrad_rpc::World;
 
 use crate::cluster::{Cluster, Meeting};
-use crate::member::{DONE, Member, Place};
+use crate::member::{DONE, Member, StoreLocation};
 use crate::report::{self, Failure};
 
-/// How long members get to notice that their world has been ended. Those that do not notice are
-/// left behind: a thread cannot be ended from outside.
+/// Time for members to notice that their world has ended. Threads of members that do not are leaked, because a thread
+/// cannot be ended from outside.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(cluster: &Arc<Cluster>, body: impl Fn(Member) + Send + Sync + 'static) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let directory =
         (cluster.meeting == Meeting::File).then(|| tempfile::tempdir().expect("a temporary directory"));
-    let place = match &directory {
-        Some(directory) => Place::Dir(directory.path().into()),
-        None => Place::Mem(format!("testkit-{}", NEXT.fetch_add(1, Relaxed))),
+    let store = match &directory {
+        Some(directory) => StoreLocation::Dir(directory.path().into()),
+        None => StoreLocation::Mem(format!("testkit-{}", NEXT.fetch_add(1, Relaxed))),
     };
     let body = Arc::new(body);
     let worlds: Arc<Mutex<Vec<World>>> = Arc::default();
     let (sender, receiver) = channel();
     for rank in 0..cluster.names.len() as u32 {
-        let (cluster, place, body) = (cluster.clone(), place.clone(), body.clone());
+        let (cluster, store, body) = (cluster.clone(), store.clone(), body.clone());
         let (worlds, sender) = (worlds.clone(), sender.clone());
         let thread = std::thread::Builder::new().name(cluster.names[rank as usize].clone());
         let work = move || {
-            let joined = move |world: &World| worlds.lock().push(world.clone());
-            let member = Member::new(rank, cluster, place, joined);
+            let on_join = move |world: &World| worlds.lock().push(world.clone());
+            let member = Member::new(rank, cluster, store, on_join);
             let ended = catch_unwind(AssertUnwindSafe(|| body(member)));
             let _ = sender.send((rank, ended.map_err(|panic| report::panic_text(&*panic))));
         };
@@ -77,7 +77,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>, body: impl Fn(Member) + Send + Sync + 
     end(&worlds);
     let (limit, late) = limit.unzip();
     if limit.is_some() {
-        // What they failed with when their world was taken away says nothing.
+        // These failures only result from the end of the world.
         failures.clear();
     }
     if limit.is_some() || !failures.is_empty() {
@@ -88,7 +88,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>, body: impl Fn(Member) + Send + Sync + 
     }
 }
 
-/// Ends all workers, so that nobody goes on waiting for one that failed.
+/// Ends all workers, so that none keeps waiting for one that failed.
 fn end(worlds: &Mutex<Vec<World>>) {
     let worlds = std::mem::take(&mut *worlds.lock());
     for world in worlds {

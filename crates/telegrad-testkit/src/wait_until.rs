@@ -1,19 +1,22 @@
-//! Waiting for what nobody signals.
+//! Polling for a condition.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// Looks until it is so. What signals can be waited for is better waited for on the
-/// [`Board`](crate::Board).
+/// Polls until a condition holds. Prefer a [`Board`](crate::Board) where the condition can be signalled.
 ///
 /// # Panics
-/// When it is not so after `limit`, with the text of how it is instead.
+/// When the condition does not hold after `limit`, with the text that `state` returns.
 #[track_caller]
-pub fn wait_until<D: Display>(limit: Duration, mut is_so: impl FnMut() -> bool, instead: impl FnOnce() -> D) {
+pub fn wait_until<D: Display>(
+    limit: Duration,
+    mut condition: impl FnMut() -> bool,
+    state: impl FnOnce() -> D,
+) {
     let started = Instant::now();
-    while !is_so() {
+    while !condition() {
         if started.elapsed() > limit {
-            panic!("not so after {limit:?}: {}", instead());
+            panic!("condition does not hold after {limit:?}: {}", state());
         }
         std::thread::yield_now();
     }
@@ -24,23 +27,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_looks_until_it_is_so() {
-        let mut looks = 0;
-        let is_so = || {
-            looks += 1;
-            looks == 3
+    fn polls_until_the_condition_holds() {
+        let mut polls = 0;
+        let condition = || {
+            polls += 1;
+            polls == 3
         };
-        wait_until(Duration::from_secs(20), is_so, || "too few looks");
-        assert_eq!(looks, 3);
+        wait_until(Duration::from_secs(20), condition, || "too few polls");
+        assert_eq!(polls, 3);
     }
 
     #[test]
-    #[should_panic(expected = "not so after 10ms: the moon is not of cheese")]
-    fn it_says_how_it_is_instead() {
-        wait_until(
-            Duration::from_millis(10),
-            || false,
-            || "the moon is not of cheese",
-        );
+    #[should_panic(expected = "condition does not hold after 10ms: 0 of 1")]
+    fn the_panic_has_the_state() {
+        wait_until(Duration::from_millis(10), || false, || "0 of 1");
     }
 }

@@ -1,12 +1,12 @@
-//! A time limit for anything.
+//! A time limit for any action.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Runs `action` on a thread of its own and gives what it gives.
+/// Runs `action` on a thread of its own and returns its value.
 ///
 /// # Panics
-/// When `action` panics, or has not returned after `limit`: the thread is left to itself then.
+/// When `action` panics, or has not returned after `limit`; its thread is then detached.
 #[track_caller]
 pub fn within<R: Send + 'static>(limit: Duration, action: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
@@ -17,7 +17,7 @@ pub fn within<R: Send + 'static>(limit: Duration, action: impl FnOnce() -> R + S
         Err(RecvTimeoutError::Timeout) => panic!("not done within {limit:?}"),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),
-            Ok(_) => unreachable!("a thread that does not panic sends its value"),
+            Ok(_) => unreachable!("the thread sends its value unless it panics"),
         },
     }
 }

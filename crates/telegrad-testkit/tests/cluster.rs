@@ -1,4 +1,4 @@
-//! The testkit itself: what it starts, and how it says what went wrong.
+//! The testkit itself: clusters and the reports of their failures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn raise(board: Board, signal: String) {
     board.raise(&signal);
 }
 
-/// What a failing test says. In a process of the cluster this does not return.
+/// The panic's text of a failing run. Does not return in a process of the cluster.
 fn failure(run: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("the run should have failed");
     let text = panic.downcast_ref::<String>().cloned();
@@ -30,7 +30,7 @@ fn failure(run: impl FnOnce()) -> String {
     })
 }
 
-on_every_cluster! { 3 => every_member_has_its_own_world a_board_is_one_for_all }
+on_every_cluster! { 3 => every_member_has_its_own_world members_share_one_board }
 
 fn every_member_has_its_own_world(cluster: Cluster) {
     let processes = cluster.is_processes();
@@ -51,7 +51,7 @@ fn every_member_has_its_own_world(cluster: Cluster) {
     });
 }
 
-fn a_board_is_one_for_all(cluster: Cluster) {
+fn members_share_one_board(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         // From the body, from a remote function, and with a value.
@@ -76,14 +76,15 @@ on_threads_and_processes! { 2 =>
     members_meet_in_a_file
     a_panic_fails_the_test_and_names_the_worker
     a_panic_ends_the_others_at_once
-    a_hanging_body_is_ended_and_named
+    a_body_that_hangs_is_ended_and_named
     a_member_that_cannot_join_fails_the_test
-    a_death_that_is_expected_does_not_fail_the_test
+    an_expected_death_does_not_fail_the_test
     a_test_can_have_many_clusters
 }
 
 fn names_and_options_reach_the_members(cluster: Cluster) {
-    let change = |options: &mut telegrad_rpc::Options| options.rpc_timeout = Some(Duration::from_millis(1500));
+    let change =
+        |options: &mut telegrad_rpc::Options| options.rpc_timeout = Some(Duration::from_millis(1500));
     cluster.names(&["left", "right"]).options(change).run(|world| {
         let names: Vec<_> = world
             .get_worker_infos()
@@ -132,7 +133,7 @@ fn a_panic_ends_the_others_at_once(cluster: Cluster) {
     let text = failure(|| {
         cluster.run(|world| {
             assert!(world.rank() != 0, "first");
-            // Ends when rank 0 calls, which it never does.
+            // Waits for rank 0, which never calls.
             let _ = world.barrier();
         });
     });
@@ -144,7 +145,7 @@ fn a_panic_ends_the_others_at_once(cluster: Cluster) {
     );
 }
 
-fn a_hanging_body_is_ended_and_named(cluster: Cluster) {
+fn a_body_that_hangs_is_ended_and_named(cluster: Cluster) {
     let started = Instant::now();
     let text = failure(|| {
         cluster
@@ -153,7 +154,7 @@ fn a_hanging_body_is_ended_and_named(cluster: Cluster) {
             .run(|world| {
                 if world.rank() == 1 {
                     let _ = world.with_timeout(None).rpc_sync(1, forever, ());
-                    // The end of its world is not the end of a body that waits for something else.
+                    // The end of the world does not end a body that waits for another event.
                     loop {
                         std::thread::park();
                     }
@@ -174,14 +175,14 @@ fn a_member_that_cannot_join_fails_the_test(cluster: Cluster) {
         options.rendezvous_timeout = Some(Duration::from_millis(300));
         options.init_method = options.init_method.clone() + &format!("-{}", options.rank.unwrap());
     };
-    let text = failure(|| cluster.options(change).run(|_| unreachable!("nobody has joined")));
+    let text = failure(|| cluster.options(change).run(|_| unreachable!("no member joins")));
     assert!(
         text.contains("cannot join: the world of 2 workers was not complete"),
         "{text}"
     );
 }
 
-fn a_death_that_is_expected_does_not_fail_the_test(cluster: Cluster) {
+fn an_expected_death_does_not_fail_the_test(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(1).run(move |world: World| {
         board.raise("here");
@@ -213,9 +214,9 @@ fn a_test_can_have_many_clusters(cluster: Cluster) {
     }
 }
 
-/// Without a name given: found out by the thread, the arguments, or the closure's path.
+/// The name comes from the thread, the arguments, or the closure's path.
 #[test]
-fn processes_find_the_test_they_belong_to() {
+fn processes_find_their_test_without_a_given_name() {
     Cluster::processes(2).run(|world| world.barrier().unwrap());
     Cluster::threads(2).run(|world| world.barrier().unwrap());
     Cluster::processes(1)
@@ -239,7 +240,7 @@ fn a_killed_process_is_named() {
 }
 
 #[test]
-fn a_process_that_exits_on_its_own_is_named() {
+fn a_process_that_exits_early_is_named() {
     let text = failure(|| {
         Cluster::processes(2).run(|world| {
             if world.rank() == 1 {
@@ -258,7 +259,7 @@ fn a_process_that_exits_on_its_own_is_named() {
 fn a_process_that_misses_its_cluster_is_named() {
     let text = failure(|| Cluster::processes(1).of_test("cluster::no_such_test").run(|_| ()));
     assert!(
-        text.contains("worker `w0` (rank 0) did not find its cluster in the test `no_such_test`"),
+        text.contains("worker `w0` (rank 0) did not reach its cluster in the test `no_such_test`"),
         "{text}"
     );
 }
@@ -281,7 +282,7 @@ fn every_body_runs_once() {
 }
 
 #[test]
-fn within_gives_the_value_the_panic_or_the_limit() {
+fn within_returns_the_value_or_panics() {
     assert_eq!(within(Duration::from_secs(10), || 3), 3);
     let text = failure(|| within(Duration::from_secs(10), || panic!("{} is it", "this")));
     assert_eq!(text, "this is it");

@@ -332,6 +332,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends the program when an allocation fails")]
     fn an_impossible_allocation_is_refused() {
         assert!(Unfilled::new(DType::U8, isize::MAX as usize).is_none());
         assert!(Unfilled::new(DType::F64, usize::MAX / 2).is_none());

@@ -25,6 +25,8 @@
 //! # Ok::<(), telegrad_wire::WireError>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // Both are checked here, in the lowest crate, so that the sentence is the only error.
 #[cfg(not(target_os = "linux"))]
 compile_error!("Telegrad supports Linux only: its links and its launcher use Linux system calls");

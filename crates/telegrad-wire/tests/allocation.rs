@@ -79,6 +79,7 @@ fn modest_in_all(body: &[u8]) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "decodes thousands of inputs")]
 fn a_claimed_length_allocates_nothing_out_of_proportion() {
     // The counter sees an allocation of known size.
     assert!(asked(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(1 << 20)))) >= 1 << 20);

@@ -143,6 +143,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes")]
     fn maps_and_sets_return(
         hashed in hash_map(any::<String>(), any::<Option<u8>>(), 0..20),
         sorted in btree_map(any::<(i8, bool)>(), vec(any::<f32>(), 0..3), 0..20),

@@ -1,17 +1,17 @@
-//! Three actors balance a pole on a cart; a learner makes their common policy better.
+//! Three actors balance a pole on a cart; a learner improves their common policy.
 //!
 //! ```sh
 //! cargo run --release --example actor_learner
 //! ```
 //!
-//! starts all processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts all processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names learner,a1,a2,a3 -- target/release/examples/actor_learner
 //! ```
 //!
-//! The learner has an object on each actor, and each of these has a reference back to the learner: it
-//! asks for the policy, plays with it and reports. The method is REINFORCE with a baseline.
+//! The learner has an object on each actor. Each object has a reference to the learner: it fetches the policy, plays with it
+//! and reports. The method is REINFORCE with a baseline.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -22,11 +22,11 @@ use telegrad::prelude::*;
 
 const ACTORS: [&str; 3] = ["a1", "a2", "a3"];
 
-/// How often the policy is improved, and what each actor plays in between.
+/// Number of updates of the policy, and of episodes that each actor plays between them.
 const UPDATES: usize = 50;
 const EPISODES: usize = 4;
 
-/// An episode has succeeded when the pole still stands after so many steps; the reward is 1 for each.
+/// Length of a successful episode in steps. Each step has a reward of 1.
 const STEPS: usize = 200;
 
 const LEARNING_RATE: f32 = 0.8;
@@ -47,7 +47,7 @@ impl Policy {
     }
 }
 
-/// One decision: what the actor saw, and whether it pushed the cart to the right.
+/// One decision: the observed state, and whether the actor pushed to the right.
 #[derive(Wire)]
 struct Step {
     state: State,
@@ -60,13 +60,13 @@ type Episode = Vec<Step>;
 #[derive(Default)]
 struct Learner {
     policy: Policy,
-    /// What a step has led to on average. A step is good when it led to more.
+    /// Mean return of a step, the baseline.
     baseline: f32,
-    /// By actor, so that the result does not depend on who reports first.
+    /// By actor, so that the result does not depend on the order of reports.
     reports: BTreeMap<u32, Vec<Episode>>,
 }
 
-/// What actors call.
+/// Methods for the actors.
 #[remote]
 impl Learner {
     fn policy(&self) -> Policy {
@@ -79,7 +79,7 @@ impl Learner {
 }
 
 impl Learner {
-    /// Improves the policy with what was reported; the mean reward of an episode.
+    /// Improves the policy with the reported episodes; returns the mean reward of an episode.
     fn learn(&mut self) -> f32 {
         let reports = std::mem::take(&mut self.reports);
         let episodes: Vec<_> = reports.into_values().flatten().collect();
@@ -88,7 +88,7 @@ impl Learner {
         let mut total = 0.0;
         for episode in &episodes {
             for (i, step) in episode.iter().enumerate() {
-                // The rewards from this step on, one each.
+                // The rewards from this step on.
                 let led_to = (episode.len() - i) as f32;
                 total += led_to;
                 let surprise = f32::from(step.right) - self.policy.right(&step.state);
@@ -100,7 +100,7 @@ impl Learner {
         for (weight, g) in self.policy.weights.iter_mut().zip(gradient) {
             *weight += LEARNING_RATE * g / steps;
         }
-        // Slowly: one lucky round should not make the next one look bad.
+        // Slowly, so that one lucky round does not devalue the next.
         self.baseline += 0.1 * (total / steps - self.baseline);
         steps / episodes.len() as f32
     }
@@ -125,7 +125,7 @@ impl Actor {
         })
     }
 
-    /// Plays with the newest policy, and reports.
+    /// Plays with the latest policy and reports.
     fn play(&mut self) -> Result<()> {
         let policy = self.learner.rpc_sync(Learner::policy, ())?;
         let episodes: Vec<_> = (0..EPISODES)
@@ -139,7 +139,7 @@ fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["learner", "a1", "a2", "a3"])?;
     let world = telegrad::init(&name)?;
     if name != "learner" {
-        // The actors have no code of their own: their objects do what the learner asks for.
+        // The actors have no code of their own: the learner calls their objects.
         return world.serve();
     }
     learn(&world)?;
@@ -156,7 +156,7 @@ fn learn(world: &World) -> Result<()> {
 
     let mut rewards = Vec::new();
     for update in 1..=UPDATES {
-        // All actors play at the same time. What they found out comes by `report`, not from here.
+        // All actors play at the same time. Their results arrive by `report`.
         let played: Result<Vec<_>> = actors
             .iter()
             .map(|actor| actor.rpc_async(Actor::play, ()))
@@ -172,7 +172,7 @@ fn learn(world: &World) -> Result<()> {
         }
     }
 
-    // The first episodes were played with a policy that knows nothing.
+    // The first episodes used an untrained policy.
     let (first, last) = (rewards[0], mean(&rewards[UPDATES - 5..]));
     println!("from {first:.0} to {last:.0} of {STEPS} steps");
     assert!(last > 4.0 * first, "the policy has become much better");
@@ -183,7 +183,7 @@ fn mean(values: &[f32]) -> f32 {
     values.iter().sum::<f32>() / values.len() as f32
 }
 
-/// Plays until the pole falls, the cart leaves the track or the time is over.
+/// Plays until the pole falls, the cart leaves the track or the time ends.
 fn episode(policy: &Policy, random: &mut Rng) -> Episode {
     let mut state = State::default().map(|_| 0.1 * random.f32() - 0.05);
     let mut episode = Episode::new();

@@ -1,10 +1,10 @@
-//! A model of candle's on another worker: trained there, saved here, and read back by candle alone.
+//! A model of candle on another worker: trained there, saved here, and loaded by candle alone.
 //!
 //! ```sh
 //! cargo run --release --example candle_model
 //! ```
 //!
-//! docs/candle.md says more about models of candle's.
+//! docs/candle.md has more on models of candle.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -16,7 +16,7 @@ use telegrad::prelude::*;
 const BATCH: usize = 32;
 const EPOCHS: usize = 10;
 
-/// A model as any user of candle writes it.
+/// A plain model of candle.
 struct Net {
     hidden: Linear,
     out: Linear,
@@ -37,14 +37,14 @@ impl Module for Net {
     }
 }
 
-/// Its variables, with their first values, and the model.
+/// The model and its initial variables.
 fn build() -> candle_core::Result<(VarMap, Net)> {
     let variables = VarMap::new();
     let net = Net::new(VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu))?;
     Ok((variables, net))
 }
 
-/// The model as a module that other workers use.
+/// The model as a module for other workers.
 #[remote]
 fn net() -> Result<AnyModule> {
     let (variables, net) = build()?;
@@ -87,7 +87,7 @@ fn train(world: &World) -> Result<()> {
         println!("epoch {epoch:>2}: loss {mean:.4}");
     }
 
-    // The file is one of candle's own.
+    // The file has candle's format.
     let path = std::env::temp_dir().join(format!(
         "telegrad-candle-model-{}.safetensors",
         std::process::id()
@@ -106,7 +106,7 @@ fn train(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// How many of the images are recognised, in percent.
+/// Share of recognised images in percent.
 fn accuracy(logits: &Tensor, images: &Images) -> Result<f64> {
     let right = logits.argmax(1)?.eq(&images.labels)?;
     let right: u32 = right.to_dtype(DType::U32)?.sum_all()?.to_scalar()?;

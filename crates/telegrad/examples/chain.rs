@@ -1,10 +1,10 @@
-//! Start asks middle, middle asks end, and the answer comes back the same way.
+//! Start calls middle, middle calls end, and the result returns the same way.
 //!
 //! ```sh
 //! cargo run --release --example chain
 //! ```
 //!
-//! starts all processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts all processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names start,middle,end -- target/release/examples/chain
@@ -14,41 +14,40 @@
 
 use telegrad::prelude::*;
 
-/// What travels. Anything made of values that can travel can itself, with this `derive`.
+/// The value that is sent. With this `derive`, any type made of sendable values can be sent.
 #[derive(Wire)]
 struct Parcel {
     value: Tensor,
-    /// Who handed it on, and what the value was then. Lines printed by three processes may come out
-    /// in any order; what is written here is in the order in which it happened.
+    /// Each sender with the value at that time. Lines printed by three processes may appear in any order; this list has the
+    /// order of events.
     trail: Vec<(String, f32)>,
 }
 
 impl Parcel {
-    /// Writes this worker's name on it, the last thing before it is handed on.
+    /// Adds this worker's name, just before the value is passed on.
     fn stamped(mut self, by: &str) -> Result<Self> {
         self.trail.push((by.to_owned(), self.value.to_scalar()?));
         Ok(self)
     }
 }
 
-/// The two things that middle does, in one order or the other.
+/// The two actions of middle, in either order.
 #[derive(Wire, Clone, Copy, PartialEq)]
 enum Order {
     AddThenAsk,
     AskThenAdd,
 }
 
-/// Adds one, and has the end double the value.
+/// Adds one, and calls the end to double the value.
 #[remote]
 fn middle(mut parcel: Parcel, order: Order) -> Result<Parcel> {
-    // The world in which this function was called; here the worker is `middle`.
+    // The world of the current call; this worker is `middle`.
     let world = World::current()?;
     if order == Order::AddThenAsk {
         parcel.value = (parcel.value + 1.0)?;
     }
-    // Middle stops here until the end has answered, while start stops in its own `rpc_sync` until
-    // middle has. Nothing below this line can happen before the end is done, and the end cannot see
-    // anything that happens below.
+    // Middle blocks here until the end has answered, and start in its own `rpc_sync` until middle has. The code below runs
+    // after the end is done, so the end cannot observe its effects.
     let mut parcel = world.rpc_sync("end", end, (parcel.stamped("middle")?,))?;
     if order == Order::AskThenAdd {
         parcel.value = (parcel.value + 1.0)?;
@@ -74,8 +73,7 @@ fn main() -> Result<()> {
     let ask_first = send(&world, Order::AskThenAdd)?;
     println!("ask, then add: {}", path(&ask_first));
 
-    // (3 + 1) × 2 is not 3 × 2 + 1: what a stage does before its call is part of what the next
-    // one sees, what it does after is not.
+    // (3 + 1) × 2 is not 3 × 2 + 1: the next stage sees changes from before the call, not from after it.
     assert_eq!(
         path(&add_first),
         "start 3 → middle 4 → end 8 → middle 8 → start 8"

@@ -1,4 +1,4 @@
-//! The smallest complete case: a product computed on two workers, and its gradients on both.
+//! The smallest complete example of gradients: a product computed on two workers.
 //!
 //! ```sh
 //! cargo run --release --example distributed_autograd
@@ -8,7 +8,7 @@
 
 use telegrad::prelude::*;
 
-/// A weight that stays on the worker that made it.
+/// A weight that stays on the worker that created it.
 struct Scale {
     weight: Param,
 }
@@ -24,7 +24,7 @@ impl Scale {
         Ok((x * self.weight.tensor())?)
     }
 
-    /// Inside a remote function the context is the caller's: it travels with the call.
+    /// A remote function runs in the context of its caller.
     fn gradient(&self) -> Result<Option<Vec<f32>>> {
         let gradient = Context::current()?.gradients()?.get(&self.weight)?;
         gradient.map(|gradient| Ok(gradient.to_vec1()?)).transpose()
@@ -35,7 +35,7 @@ impl Scale {
     }
 }
 
-/// How far this value is from 10.
+/// Squared distance of the value from 10.
 fn distance(y: &Tensor) -> Result<Tensor> {
     Ok((y - 10.0)?.sqr()?.sum_all()?)
 }
@@ -54,7 +54,7 @@ fn train(world: &World) -> Result<()> {
     let there = world.remote("server", Scale::new, (vec![3.0, 4.0],))?;
     let here = Param::new(&Tensor::new(&[1f32, 2.0], &Device::Cpu)?)?;
 
-    // Everything that crosses to another worker in here is recorded. The gradients belong to this context alone.
+    // Tensors sent to other workers in this closure are tracked. The gradients belong to this context.
     world.context(|context| {
         let y = there.rpc_sync(Scale::forward, (here.tensor(),))?;
         println!(
@@ -74,7 +74,7 @@ fn train(world: &World) -> Result<()> {
         Ok(())
     })?;
 
-    // An optimiser of both: each worker moves its own parameters.
+    // One optimiser for both: each worker updates its own parameters.
     let mut params = there.rpc_sync(Scale::parameters, ())?;
     params.push(RRef::hold(world, here.clone())?);
     let optimizer = DistributedOptimizer::new(
@@ -102,7 +102,7 @@ fn train(world: &World) -> Result<()> {
     println!("the product is now {y:.3?}");
     assert!(y.iter().all(|y| (y - 10.0).abs() < 0.01));
 
-    // Nothing is left behind on any worker when a context ends.
+    // A context leaves nothing on any worker.
     println!("contexts left: {}", world.autograd_info()?.contexts);
     Ok(())
 }

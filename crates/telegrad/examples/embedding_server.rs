@@ -1,5 +1,4 @@
-//! A large table on one worker, of which each step of a trainer needs a few rows: only those travel, and only those
-//! are changed.
+//! A large table on one worker. Each step of a trainer fetches and updates only a few rows.
 //!
 //! ```sh
 //! cargo run --release --example embedding_server
@@ -12,10 +11,10 @@ use std::collections::HashMap;
 use telegrad::nn::Rng;
 use telegrad::prelude::*;
 
-/// Things that are rated, each with a row of the table.
+/// Number of rated items, each with a row of the table.
 const THINGS: usize = 50_000;
 const WIDTH: usize = 8;
-/// People of one trainer who rate things; each has a row of a table that the trainer has itself.
+/// Number of users per trainer. Each has a row of the trainer's own table.
 const PEOPLE: usize = 40;
 const BATCH: usize = 256;
 const STEPS: usize = 300;
@@ -24,12 +23,12 @@ const LR: f64 = 8.0;
 /// The large table.
 struct Table {
     rows: Vec<f32>,
-    /// What each context that has not made its step has looked up. A trainer has one context at a time, so what it
-    /// looked up in an earlier one, which has failed, goes when it comes again.
+    /// The rows that each open context has fetched. A trainer has one context at a time, so its next fetch removes the entry
+    /// of an earlier context that failed.
     looked_up: HashMap<u32, LookedUp>,
 }
 
-/// The number of a context, and which rows it has looked up.
+/// A context with the rows that it has fetched.
 type LookedUp = (u64, Vec<(Vec<u32>, Param)>);
 
 #[remote]
@@ -42,7 +41,7 @@ impl Table {
         Ok(Self { rows, looked_up })
     }
 
-    /// The rows of these things. They are a parameter of their own as long as the context lasts.
+    /// The rows of these items, a parameter of their own for the duration of the context.
     fn look_up(&mut self, things: Vec<u32>) -> Result<Tensor> {
         let context = Context::current()?;
         let mut found = Vec::with_capacity(things.len() * WIDTH);
@@ -60,7 +59,7 @@ impl Table {
         Ok(tensor)
     }
 
-    /// Moves the rows that the context has looked up, and no others.
+    /// Updates the rows that the context has fetched.
     fn step(&mut self) -> Result<()> {
         let context = Context::current()?;
         let (_, looked_up) = self.looked_up.remove(&context.id().opener()).unwrap_or_default();
@@ -80,12 +79,12 @@ impl Table {
     }
 }
 
-/// Trains one person's part of the ratings; the losses of the first and the last steps.
+/// Trains on one trainer's ratings; returns the losses of the first and the last steps.
 #[remote]
 fn train(table: RRef<Table>, seed: u64) -> Result<(f32, f32)> {
     let world = World::current()?;
     let mut rng = Rng::new(seed);
-    // What people like, which is not known, and what is believed of it.
+    // The true preferences, which are unknown, and their estimate.
     let likes = rng.normal_tensor((PEOPLE, WIDTH), 0.0, 1.0)?;
     let people = Param::new(&rng.normal_tensor((PEOPLE, WIDTH), 0.0, 0.3)?)?;
     let sgd = Sgd {
@@ -93,7 +92,7 @@ fn train(table: RRef<Table>, seed: u64) -> Result<(f32, f32)> {
         ..Sgd::default()
     };
     let optimizer = DistributedOptimizer::new(&world, vec![RRef::hold(&world, people.clone())?], sgd)?;
-    // Some things are rated far more often than others.
+    // Some items are rated far more often than others.
     let popular: Vec<u32> = (0..400)
         .map(|_| (rng.next_u64() % THINGS as u64) as u32)
         .collect();
@@ -111,7 +110,7 @@ fn train(table: RRef<Table>, seed: u64) -> Result<(f32, f32)> {
             let believed = (people.tensor().index_select(&who, 0)? * rows)?.sum(1)?;
             let loss = (believed - ratings)?.sqr()?.mean_all()?;
             context.backward(&loss)?;
-            // Both at once: this worker's rows here, the table's there.
+            // Concurrently: this worker's rows here, the table's rows there.
             let there = table.rpc_async(Table::step, ())?;
             optimizer.step(context)?;
             there.wait()?;
@@ -122,7 +121,7 @@ fn train(table: RRef<Table>, seed: u64) -> Result<(f32, f32)> {
     Ok((mean(&losses[..10]), mean(&losses[STEPS - 10..])))
 }
 
-/// What things are like: the same for everybody who looks.
+/// The true properties of the items, equal for all trainers.
 fn qualities(things: &[u32]) -> Result<Tensor> {
     let rows = things.iter().map(|thing| {
         let row = Rng::new(u64::from(*thing)).normal_tensor(WIDTH, 0.0, 1.0)?;

@@ -1,10 +1,10 @@
-//! Many clients ask one server, first synchronously, then asynchronously.
+//! Many clients call one server, first synchronously, then asynchronously.
 //!
 //! ```sh
 //! cargo run --release --example many_to_one
 //! ```
 //!
-//! starts all processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts all processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names server,c1,c2,c3,c4 -- target/release/examples/many_to_one
@@ -19,18 +19,18 @@ use telegrad::prelude::*;
 
 const CLIENTS: usize = 4;
 
-/// How many requests the server works on at a time; 16 is also the default.
+/// Number of requests that the server runs concurrently; 16 is also the default.
 const SERVER_THREADS: usize = 16;
 
-/// How often each client asks.
+/// Number of requests of each client.
 const REQUESTS: u32 = 40;
 
-/// Requests that the server works on right now, and the most there have been at a time.
+/// Current and largest number of concurrent requests on the server.
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// What the server does for each request. The sleep stands for a disk, a database, an accelerator:
-/// something that takes time but no processor, so that the outcome does not depend on your cores.
+/// The server's work for each request. The sleep stands for a disk, a database or an accelerator, which take time but no
+/// processor, so the result does not depend on the number of cores.
 #[remote]
 fn look_up(key: u32) -> Result<Tensor> {
     MOST.fetch_max(NOW.fetch_add(1, SeqCst) + 1, SeqCst);
@@ -39,15 +39,14 @@ fn look_up(key: u32) -> Result<Tensor> {
     Ok(Tensor::new(&[key, key + 1], &Device::Cpu)?)
 }
 
-/// Each request waits for the answer to the one before.
+/// Sends each request after the answer to the previous one.
 fn synchronous(world: &World) -> Result<Vec<Tensor>> {
     (0..REQUESTS)
         .map(|key| world.rpc_sync("server", look_up, (key,)))
         .collect()
 }
 
-/// All requests are made at once, then all answers awaited. A client with something else to do
-/// could do it in between.
+/// Sends all requests, then waits for all answers. A client could do other work in between.
 fn asynchronous(world: &World) -> Result<Vec<Tensor>> {
     let futures: Result<Vec<_>> = (0..REQUESTS)
         .map(|key| world.rpc_async("server", look_up, (key,)))
@@ -62,8 +61,8 @@ fn main() -> Result<()> {
     let slow = measure(&world, "synchronous", synchronous)?;
     let fast = measure(&world, "asynchronous", asynchronous)?;
     if name == "server" {
-        // A client that waits for each answer has one request at the server, so all of them together
-        // use as many of its threads as there are clients. Clients that do not wait use them all.
+        // Synchronous clients have one request each, so they use as many of the server's threads as there are clients.
+        // Asynchronous clients use all threads.
         println!(
             "asynchronous calls were {:.1} times as fast; about {} is to be expected, because {CLIENTS} clients \
              that wait for every answer use {CLIENTS} of the server's {SERVER_THREADS} threads",
@@ -75,7 +74,7 @@ fn main() -> Result<()> {
     world.shutdown()
 }
 
-/// Lets all clients run `ask` at the same time; the seconds until the last of them was done.
+/// Runs `ask` on all clients at the same time; returns the seconds until the last one finished.
 fn measure(world: &World, how: &str, ask: fn(&World) -> Result<Vec<Tensor>>) -> Result<f64> {
     world.barrier()?;
     let started = Instant::now();
@@ -84,7 +83,7 @@ fn measure(world: &World, how: &str, ask: fn(&World) -> Result<Vec<Tensor>>) -> 
             assert_eq!(answer.to_vec1::<u32>()?, [key, key + 1]);
         }
     }
-    // Everybody's time, by rank; the server, rank 0, has none of its own to add.
+    // The times of all workers by rank; the server, rank 0, adds none.
     let times = world.all_gather(&started.elapsed().as_secs_f64())?;
     let (first, last) = times[1..]
         .iter()
@@ -97,7 +96,7 @@ fn measure(world: &World, how: &str, ask: fn(&World) -> Result<Vec<Tensor>>) -> 
             first * 1e3,
             last * 1e3,
         );
-        // Only clients that do not wait use the other threads.
+        // Only asynchronous clients use the other threads.
         assert_eq!(most > CLIENTS, how == "asynchronous");
     }
     Ok(last)

@@ -4,15 +4,15 @@
 //! cargo run --release --example nested
 //! ```
 //!
-//! starts both processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts both processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names a,b -- target/release/examples/nested
 //! ```
 //!
-//! Where a waiting call keeps its thread, as in torch's RPC, this never ends: the only thread of `b`
-//! waits for `a`, whose only thread waits for `b`. In Telegrad a function that waits inside a call
-//! gives its place to another, so the setting says how many functions run, however many wait.
+//! If a waiting call keeps its thread, as in torch's RPC, this deadlocks: the only thread of `b` waits for `a`, whose only
+//! thread waits for `b`. In Telegrad a function that waits inside a call does not count, so the setting limits the running
+//! functions only.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -26,10 +26,10 @@ const DEPTH: usize = 8;
 /// Chains of calls that each worker starts at the same time.
 const AT_ONCE: usize = 50;
 
-/// The most functions that have waited on this worker at a time.
+/// Largest number of functions that have waited on this worker at a time.
 static WAITED: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls the other worker, which calls this one, and so on; the names on the way.
+/// Calls the other worker, which calls this one, and so on; returns the names on the way.
 #[remote]
 fn bounce(depth: usize) -> Result<Vec<String>> {
     let world = World::current()?;
@@ -47,13 +47,13 @@ fn other(world: &World) -> &'static str {
 
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["a", "b"])?;
-    // If this did not work it should say so soon, hence the time limit.
+    // The time limit makes a deadlock fail soon.
     let options = Options::default()
         .num_worker_threads(1)
         .rpc_timeout(Duration::from_secs(20));
     let world = telegrad::init_with(&name, options)?;
 
-    // Both start together, so that the chains of one meet those of the other halfway.
+    // Both start together, so that their chains run concurrently.
     world.barrier()?;
     let started = Instant::now();
     let chains: Result<Vec<_>> = (0..AT_ONCE)
@@ -76,7 +76,7 @@ fn main() -> Result<()> {
         paths.len(),
         elapsed.as_millis()
     );
-    // The other one may still need us: what it has started ends before the barrier does.
+    // The other worker may still call this one; its chains end before the barrier.
     world.barrier()?;
     println!(
         "1 thread to run functions, up to {} of them waiting at a time",

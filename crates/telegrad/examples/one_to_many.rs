@@ -1,10 +1,10 @@
-//! One master hands work to many workers and takes the results as they arrive.
+//! One master distributes work to many workers and collects the results as they arrive.
 //!
 //! ```sh
 //! cargo run --release --example one_to_many
 //! ```
 //!
-//! starts all processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts all processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names master,w1,w2,w3 -- target/release/examples/one_to_many
@@ -23,14 +23,13 @@ const ITEMS: usize = 24;
 /// Columns of every work item.
 const WIDTH: usize = 64;
 
-/// What the workers do: the sum over all products of two rows. A matrix with twice as many rows
-/// takes four times as long.
+/// The work: the sum over all products of two rows. Twice as many rows take four times as long.
 #[remote]
 fn sum_of_products(x: Tensor) -> Result<f64> {
     Ok(x.matmul(&x.t()?)?.sum_all()?.to_scalar()?)
 }
 
-/// Every fifth item is large, starting with the very first.
+/// Every fifth item is large, starting with the first.
 fn is_large(item: usize) -> bool {
     item.is_multiple_of(5)
 }
@@ -42,7 +41,7 @@ fn rows(item: usize) -> usize {
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["master", "w1", "w2", "w3"])?;
 
-    // One item at a time on each worker, as if it had one accelerator. The others wait in its queue.
+    // Each worker runs one item at a time, as if it had one accelerator. The others wait in its queue.
     let world = telegrad::init_with(&name, Options::default().num_worker_threads(1))?;
     if name != "master" {
         return world.serve();
@@ -51,15 +50,15 @@ fn main() -> Result<()> {
     world.shutdown()
 }
 
-/// What the master does. Dealing out the items like cards would leave a worker with a few large ones
-/// behind while the others have nothing to do. So whoever has finished one gets the next.
+/// The master's part. A fixed distribution could leave one worker with several large items while the others are idle, so each
+/// worker gets its next item when it has finished one.
 fn hand_out(world: &World) -> Result<()> {
     let (sender, arrivals) = mpsc::channel();
     let give = |item: usize, worker: &'static str| -> Result<()> {
         let x = Tensor::full(item as f64, (rows(item), WIDTH), &Device::Cpu)?;
         let sender = sender.clone();
-        // `then` runs as soon as this result is there, whatever the others do; `detach` says that nobody
-        // waits for this future itself, since dropping it would cancel the call.
+        // `then` runs as soon as this result arrives; `detach` keeps the call running, because dropping the future would
+        // cancel it.
         world
             .rpc_async(worker, sum_of_products, (x,))?
             .then(move |result| sender.send((item, worker, result)).map_err(Error::other))
@@ -67,7 +66,7 @@ fn hand_out(world: &World) -> Result<()> {
         Ok(())
     };
 
-    // Two for everybody: while a result travels here and the next item there, the worker has the second.
+    // Two items for each worker: it works on the second while a result and the next item are in transit.
     let mut items = 0..ITEMS;
     for (worker, item) in WORKERS.repeat(2).into_iter().zip(items.by_ref()) {
         give(item, worker)?;
@@ -76,13 +75,13 @@ fn hand_out(world: &World) -> Result<()> {
     let mut order = Vec::new();
     let mut by_worker = BTreeMap::<_, Vec<_>>::new();
     while order.len() < ITEMS {
-        // Never fails, because `sender` is still here; never blocks for ever, because calls have a
-        // time limit and a call that fails arrives as well.
+        // Cannot fail, because `sender` still exists. The wait is bounded, because calls have a time limit and failed calls
+        // arrive as well.
         let (item, worker, result) = arrivals.recv().map_err(Error::other)?;
         if let Some(next) = items.next() {
             give(next, worker)?;
         }
-        // All elements are `item`: rows² sums of WIDTH times item².
+        // All elements are `item`, so the sum is rows² × WIDTH × item².
         assert_eq!(
             result?,
             ((rows(item) * item).pow(2) * WIDTH) as f64,

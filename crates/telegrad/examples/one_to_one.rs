@@ -1,10 +1,10 @@
-//! One worker asks one master to run functions for it.
+//! One worker calls functions of one master.
 //!
 //! ```sh
 //! cargo run --release --example one_to_one
 //! ```
 //!
-//! starts both processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts both processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names master,worker -- target/release/examples/one_to_one
@@ -14,23 +14,23 @@
 
 use telegrad::prelude::*;
 
-// A function that somebody else wrote. It gets a name that is the same on every worker.
+// A function of another crate, registered under a name that is the same on every worker.
 register!(std::cmp::min::<i64>, name = "std::cmp::min::<i64>");
 
-/// A function of our own. It stays an ordinary function and can be called from elsewhere besides.
+/// A function of this program, which can also be called locally.
 #[remote]
 fn scale(x: Tensor, by: f64) -> Result<Tensor> {
-    // Printed by whoever runs it: look at the name in front of the line.
+    // Printed by the callee: see the name in front of the line.
     println!("scale runs in process {}", std::process::id());
     Ok((x * by)?)
 }
 
 fn main() -> Result<()> {
-    // Started by hand, this starts the program once more per name and never returns. Started as
-    // part of a world, it says who of them this process is.
+    // Started by hand, the call starts the program once per name and does not return. In a process of a world it returns the
+    // name of the process.
     let name = telegrad::launch::world_of(&["master", "worker"])?;
 
-    // Returns when both are there. From now on each can call the other.
+    // Returns when both have joined. From now on each can call the other.
     let world = telegrad::init(&name)?;
     println!(
         "{name} is rank {} in process {}",
@@ -38,22 +38,21 @@ fn main() -> Result<()> {
         std::process::id()
     );
     if name == "master" {
-        // It has no code of its own: it serves until the world is over.
+        // The master has no code of its own: it serves until the world ends.
         return world.serve();
     }
     ask(&world)?;
 
-    // The worker is done, and so is the world, once all calls are over.
+    // Returns once all calls have ended, and the world with them.
     world.shutdown()
 }
 
-/// What the worker does. Code never travels: both processes run this program, so the name of a
-/// function is enough to find it on the other side. Its arguments and its result do travel.
+/// The worker's part. Both processes run this program, so a call sends the function's name and arguments, never code.
 fn ask(world: &World) -> Result<()> {
     let x = Tensor::new(&[1f32, 2.0], &Device::Cpu)?;
     let y = Tensor::new(&[10f32, 20.0], &Device::Cpu)?;
 
-    // `rpc_sync` waits for the value. The arguments are checked by the compiler, as in a local call.
+    // `rpc_sync` waits for the value. The compiler checks the arguments, as in a local call.
     let sum = world.rpc_sync("master", telegrad::ops::add, (x.clone(), y.clone()))?;
     println!("add([1, 2], [10, 20]) = {:?}", sum.to_vec1::<f32>()?);
     assert_eq!(sum.to_vec1::<f32>()?, [11.0, 22.0]);
@@ -62,12 +61,12 @@ fn ask(world: &World) -> Result<()> {
     println!("min(1, 2) = {least}");
     assert_eq!(least, 1);
 
-    // `rpc_async` returns at once with a future. These three are under way at the same time.
+    // `rpc_async` returns a future at once. These three calls run concurrently.
     let sum = world.rpc_async("master", telegrad::ops::add, (x.clone(), y))?;
     let least = world.rpc_async("master", std::cmp::min::<i64>, (1, 2))?;
     let scaled = world.rpc_async("master", scale, (x, 3.0))?;
 
-    // Here they can be waited for in any order; in async code, `.await` does the same.
+    // The futures can be waited for in any order; async code uses `.await`.
     let scaled = scaled.wait()?.to_vec1::<f32>()?;
     println!("scale([1, 2], 3) = {scaled:?}");
     assert_eq!(scaled, [3.0, 6.0]);

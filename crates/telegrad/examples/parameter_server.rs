@@ -1,17 +1,17 @@
-//! Four trainers share the parameters of one model, which a server keeps.
+//! Four trainers share the parameters of one model on a server.
 //!
 //! ```sh
 //! cargo run --release --example parameter_server
 //! ```
 //!
-//! starts all processes and builds the program; afterwards the launcher can start it, too:
+//! builds the program and starts all processes. The launcher can start it afterwards, too:
 //!
 //! ```sh
 //! cargo run --release -- run --names server,t1,t2,t3,t4 -- target/release/examples/parameter_server
 //! ```
 //!
-//! First in rounds: the server waits for everybody's gradient, makes one step with their mean and
-//! answers all trainers at once. Then without: each trainer pulls and pushes as it likes.
+//! First in rounds: the server waits for the gradients of all trainers, makes one step with their mean and answers all at
+//! once. Then without: each trainer pulls and pushes at its own pace.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -27,16 +27,16 @@ const ROUNDS: usize = 200;
 const FEATURES: usize = 8;
 const CLASSES: usize = 4;
 
-/// Points that each trainer has.
+/// Number of points of each trainer.
 const POINTS: usize = 256;
 
 const LEARNING_RATE: f64 = 2.0;
 
-/// The parameters. They stay with the server; what travels are references, gradients and copies.
+/// The parameters. They stay on the server; references, gradients and copies are sent.
 struct Server {
     weights: Tensor,
     updates: usize,
-    /// Each trainer hands in a gradient and its loss, and gets the new parameters.
+    /// Collects a gradient and a loss of each trainer, and returns the new parameters.
     round: Round<(Tensor, f32), Tensor>,
 }
 
@@ -55,7 +55,7 @@ impl Server {
         Ok(())
     }
 
-    /// One step with the mean gradient of all trainers; the new parameters.
+    /// Makes one step with the mean gradient of all trainers; returns the new parameters.
     fn step_together(&mut self, shares: Vec<(Tensor, f32)>) -> Result<Tensor> {
         let (gradients, losses): (Vec<_>, Vec<_>) = shares.into_iter().unzip();
         if self.updates.is_multiple_of(ROUNDS / 5) {
@@ -66,25 +66,24 @@ impl Server {
     }
 }
 
-/// The methods that trainers call.
+/// Methods for the trainers.
 #[remote]
 impl Server {
-    /// Many may read at the same time.
+    /// Runs concurrently with other reads.
     fn pull(&self) -> Tensor {
         self.weights.clone()
     }
 
-    /// One at a time writes.
+    /// Has exclusive access.
     fn push(&mut self, gradient: Tensor) -> Result<()> {
         self.step(&(gradient / TRAINERS.len() as f64)?)
     }
 }
 
-/// Hands in a gradient and gets the parameters after this round's update.
+/// Adds a gradient to the round and returns the parameters after its update.
 ///
-/// An async function runs on no thread while it waits, so any number of trainers can wait for the
-/// round. The server is locked within the first statement only, and for the step: a `&mut self` method that waited for
-/// the others would lock them out.
+/// An async function holds no thread while it waits, so any number of trainers can wait for the round. The server is locked
+/// only in the first statement and for the step; a `&mut self` method that waited for the others would lock them out.
 #[remote]
 async fn push_and_pull(server: RRef<Server>, gradient: Tensor, loss: f32) -> Result<Tensor> {
     let updating = server.clone();
@@ -94,7 +93,7 @@ async fn push_and_pull(server: RRef<Server>, gradient: Tensor, loss: f32) -> Res
     updated.await
 }
 
-/// What a trainer does in rounds; how many updates it has seen, and its last loss.
+/// A trainer's part in rounds; returns the number of updates it has seen and its last loss.
 #[remote]
 fn train_in_rounds(server: RRef<Server>) -> Result<(usize, f32)> {
     let world = World::current()?;
@@ -114,8 +113,8 @@ fn train_in_rounds(server: RRef<Server>) -> Result<(usize, f32)> {
     Ok((seen, shard.loss_and_gradient(&weights)?.0))
 }
 
-/// What a trainer does when it waits for nobody. Its gradient may be for parameters that others have
-/// changed since: with small steps that does little harm.
+/// A trainer's part without rounds. Other trainers may have changed the parameters since the gradient was computed, which
+/// does little harm with small steps.
 #[remote]
 fn train_freely(server: RRef<Server>) -> Result<f32> {
     let shard = Shard::of(World::current()?.rank())?;
@@ -130,11 +129,11 @@ fn train_freely(server: RRef<Server>) -> Result<f32> {
 
 fn main() -> Result<()> {
     let name = telegrad::launch::world_of(&["server", "t1", "t2", "t3", "t4"])?;
-    // One thread is enough for a server with four trainers, because none of them holds it.
+    // One thread is enough for four trainers, because a waiting call holds none.
     let options = Options::default().num_worker_threads(1);
     let world = telegrad::init_with(&name, options)?;
     if name != "server" {
-        // The trainers have no code of their own: they run what the server asks them to.
+        // The trainers have no code of their own: the server calls them.
         return world.serve();
     }
     in_rounds(&world)?;
@@ -153,7 +152,7 @@ fn in_rounds(world: &World) -> Result<()> {
     let loss = mean(&losses);
     println!("after {updates} updates: loss {loss:.3}; updates that the trainers saw: {seen:?}");
     assert_eq!(updates, ROUNDS, "one update for all gradients of a round");
-    assert_eq!(seen, [ROUNDS; 4], "everybody sees every update");
+    assert_eq!(seen, [ROUNDS; 4], "all trainers see every update");
     assert_learned(loss);
     Ok(())
 }
@@ -172,7 +171,7 @@ fn freely(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// With all weights zero every class is as likely as any other.
+/// The loss with all weights zero, where all classes are equally likely.
 fn assert_learned(loss: f32) {
     let untrained = (CLASSES as f32).ln();
     assert!(loss < untrained / 4.0, "{loss} is not much less than {untrained}");
@@ -189,7 +188,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// The same for the same seed. The classes are those of a model that the trainers are to find.
+    /// Deterministic for a seed. The classes come from a model that the trainers must find.
     fn of(seed: u32) -> Result<Self> {
         let points = uniform(seed, (POINTS, FEATURES))?;
         let truth = uniform(0, (FEATURES, CLASSES))?;
@@ -209,7 +208,7 @@ impl Shard {
     }
 }
 
-/// Numbers between -1 and 1 that look random; the same for the same seed.
+/// Pseudorandom numbers between -1 and 1, deterministic for a seed.
 fn uniform(seed: u32, (rows, columns): (usize, usize)) -> Result<Tensor> {
     let mut random = Rng::with_seed(seed.into());
     let values: Vec<f32> = std::iter::repeat_with(|| 2.0 * random.f32() - 1.0)

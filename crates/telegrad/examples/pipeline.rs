@@ -1,4 +1,4 @@
-//! A convolutional network in three stages on three workers. With micro-batches, all stages work at the same time.
+//! A convolutional network in three stages on three workers. With micro-batches, all stages run concurrently.
 //!
 //! ```sh
 //! cargo run --release --example pipeline
@@ -46,7 +46,7 @@ fn stage(number: usize) -> Result<AnyModule> {
     Ok(AnyModule::new(layers))
 }
 
-/// The network, fresh, and its optimiser.
+/// A new network and its optimiser.
 struct Net {
     stages: RemoteSequential,
     optimizer: DistributedOptimizer<Sgd>,
@@ -67,7 +67,7 @@ impl Net {
         Ok(Self { stages, optimizer })
     }
 
-    /// One step with this many micro-batches on their way at the same time; the loss.
+    /// One step with this many concurrent micro-batches; returns the loss.
     fn step(&self, world: &World, batch: &Images, micro_batches: usize) -> Result<f32> {
         let size = batch.len() / micro_batches;
         world.context(|context| {
@@ -84,7 +84,7 @@ impl Net {
                 let loss = nn::cross_entropy(&logits.wait()?, &labels)?;
                 losses.push((loss / micro_batches as f64)?);
             }
-            // So it is on the way back: each micro-batch has a pass of its own, and their gradients add up.
+            // Likewise backward: each micro-batch has a pass of its own, and their gradients accumulate.
             thread::scope(|scope| {
                 let passes: Vec<_> = losses
                     .iter()
@@ -133,7 +133,7 @@ fn compare(world: &World) -> Result<()> {
                 step + 1
             );
         }
-        // The same network learns the same, whichever way its data goes through it.
+        // Training does not depend on the number of micro-batches.
         assert!((one - many).abs() < 1e-3, "{one} is not {many}");
     }
     let [one, many] = times.map(|time| f64::from(STEPS) / time.as_secs_f64());

@@ -1,11 +1,11 @@
-//! Where the time goes: a convolutional network of three blocks over two workers, profiled for a few steps.
+//! Profiles a few training steps of a convolutional network of three blocks on two workers.
 //!
 //! ```sh
-//! cargo run --release --example profiling            # the trace goes to the folder for temporary files
-//! cargo run --release --example profiling trace.json # or where you like
+//! cargo run --release --example profiling            # writes the trace to the folder for temporary files
+//! cargo run --release --example profiling trace.json # or to this file
 //! ```
 //!
-//! The trace can be looked at with `telegrad trace view` or in <https://ui.perfetto.dev>.
+//! View the trace with `telegrad trace view` or in <https://ui.perfetto.dev>.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -22,7 +22,7 @@ const BATCH: u32 = 64;
 const WARM_UP: usize = 3;
 const STEPS: usize = 5;
 
-/// A block: a convolution, and half the resolution.
+/// A block: a convolution, then half the resolution.
 fn block(inputs: usize, outputs: usize, rng: &mut Rng) -> Result<Sequential> {
     let options = Conv2dOptions {
         padding: 1.into(),
@@ -34,7 +34,7 @@ fn block(inputs: usize, outputs: usize, rng: &mut Rng) -> Result<Sequential> {
         .push(MaxPool2d::new(2)))
 }
 
-/// The second and third block, and what tells the digits apart.
+/// The second and third block, and the classifier.
 #[remote]
 fn rest(seed: u64) -> Result<AnyModule> {
     let mut rng = Rng::new(seed);

@@ -13,7 +13,7 @@ const TEXT: &str = include_str!("../data/lighthouse.txt");
 
 const WIDTH: usize = 16;
 const HIDDEN: usize = 96;
-/// Characters that a prediction can look back on.
+/// Length of the context of a prediction, in characters.
 const TIME: usize = 32;
 const BATCH: usize = 16;
 const STEPS: usize = 250;
@@ -63,7 +63,7 @@ impl Corpus {
         Self { alphabet, text }
     }
 
-    /// Pieces of the text, `[time, batch]`, and what follows each character in them.
+    /// Sections of the text, `[time, batch]`, with the next character of each character.
     fn batch(&self, rng: &mut Rng) -> Result<(Tensor, Tensor)> {
         let starts: Vec<usize> = (0..BATCH)
             .map(|_| rng.next_u64() as usize % (self.text.len() - TIME - 1))
@@ -118,7 +118,7 @@ fn train(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What the model has to say after a beginning: always the most likely character.
+/// Continues a text with the most likely characters.
 fn say(model: &RemoteSequential, corpus: &Corpus, start: &str, length: usize) -> Result<String> {
     let mut said: Vec<u32> = start
         .chars()

@@ -1,11 +1,11 @@
-//! Split learning, for reading: a client has the images and the first layers, a server has the labels' layers. Only
-//! activations and gradients cross.
+//! Split learning: a client has the images and the first layers, a server the remaining layers. Only activations and
+//! gradients are sent.
 //!
 //! ```sh
 //! cargo run --release --example split_learning
 //! ```
 //!
-//! `telegrad demo split-learning` is the same with all trimmings.
+//! `telegrad demo split-learning` is the complete version.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
@@ -16,7 +16,7 @@ use telegrad::prelude::*;
 const BATCH: usize = 32;
 const EPOCHS: usize = 12;
 
-/// What the server has.
+/// The server's part of the network.
 struct Server {
     layers: Sequential,
 }
@@ -32,7 +32,7 @@ impl Server {
         Ok(Self { layers })
     }
 
-    /// The loss, and how many digits were recognised.
+    /// The loss and the number of recognised digits.
     fn loss(&self, hidden: Tensor, labels: Tensor) -> Result<(Tensor, u32)> {
         let logits = self.layers.forward(&hidden)?;
         let right = logits.detach().argmax(1)?.eq(&labels)?;

@@ -24,8 +24,8 @@ pub fn init_with(name: &str, options: Options) -> Result<World> {
 fn with_autograd(options: Options) -> Options {
     use telegrad_autograd::candle::Candle;
 
-    let layer = options.layer.unwrap_or(telegrad_autograd::layer::<Candle>);
-    options.layer(layer)
+    let extension = options.extension.unwrap_or(telegrad_autograd::layer::<Candle>);
+    options.extension(extension)
 }
 
 #[cfg(not(feature = "autograd"))]

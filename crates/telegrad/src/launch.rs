@@ -1,28 +1,24 @@
-//! Starts the processes of one world on this machine.
+//! Launcher: starts the processes of one world on this machine.
 //!
-//! [`Launch`] is what `telegrad run` does, as a library: one process per worker, each with `RANK`,
-//! `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TELEGRAD_NAME` in its environment. [`world_of`]
-//! is the same in one line for a program that starts itself once per worker.
+//! [`Launch`] is the library behind `telegrad run`: one process per worker, each with `RANK`, `WORLD_SIZE`, `MASTER_ADDR`,
+//! `MASTER_PORT` and `TELEGRAD_NAME` in its environment. [`world_of`] is the same in one line for a program that starts
+//! itself once per worker.
 //!
-//! The rules, which hold for both:
-//! - Every line a worker prints appears whole, on the same stream, after the worker's name; in a
-//!   colour of its own when that stream is a terminal, unless `NO_COLOR` is set.
-//! - Workers read nothing: their standard input is `/dev/null`, because several processes that read
-//!   one terminal take each other's input.
-//! - Workers share the cores: unless `RAYON_NUM_THREADS` is set, each computes with as many threads as there are cores
-//!   for it, and at least with one. Threads that wait for each other while others run in between cost more than they bring.
-//! - The world fails with its first worker that fails. The others get `SIGTERM`, and `SIGKILL` when
-//!   the grace period is over; with [`Launch::keep_going`] they go on, and the world fails at its end.
-//! - `SIGINT` and `SIGTERM` are passed on to every worker, with the grace period too; a second one
-//!   kills.
-//! - A worker is its process and everything that this process started in its process group: what is
-//!   still there when the worker has ended and its output is closed (or the grace period is over)
-//!   is killed.
-//! - Workers do not outlive the launcher, not even when it is killed with `SIGKILL`. (What a *worker*
-//!   started is out of reach then.)
+//! Rules of both:
+//! - Every line of a worker's output appears whole, on the same stream, after the worker's name. The name is coloured if the
+//!   stream is a terminal and `NO_COLOR` is not set.
+//! - The standard input of workers is `/dev/null`, because processes that read one terminal take each other's input.
+//! - Workers share the cores: unless `RAYON_NUM_THREADS` is set, each gets an equal number of compute threads, at least one.
+//!   More threads than cores would wait for each other.
+//! - The first worker that fails ends the world: the others get `SIGTERM`, and `SIGKILL` after the grace period. With
+//!   [`Launch::keep_going`] they continue, and the world fails at its end.
+//! - `SIGINT` and `SIGTERM` are forwarded to every worker, also with the grace period; a second signal kills.
+//! - A worker consists of its process and that process's group. Once the worker has ended and its output is closed, or the
+//!   grace period is over, the remaining processes of the group are killed.
+//! - Workers do not outlive the launcher, even if it is killed with `SIGKILL`. Processes that a *worker* started can.
 //!
-//! Read the files in this order: `name`, `port`, `worker` (one process), `stream`, `lines` and
-//! `printer` (its output), `signals`, and `supervisor`, which waits for all of it at once.
+//! Reading order: `name`, `port`, `child_process`, `stream`, `lines` and `printer` (its output), `signals`, and `supervisor`,
+//! which waits for all of these events.
 //!
 //! ```
 //! use telegrad::launch::{Launch, default_names};
@@ -41,7 +37,7 @@ mod printer;
 mod signals;
 mod stream;
 mod supervisor;
-mod worker;
+mod child_process;
 mod world_of;
 
 use std::ffi::OsString;
@@ -54,42 +50,42 @@ pub use error::{Ending, Failure, LaunchError};
 pub use name::default_names;
 pub use world_of::world_of;
 
+use child_process::ChildProcess;
 use lines::Lines;
 use port::ReservedPort;
 use printer::Printer;
 use signals::Signals;
 use supervisor::Supervisor;
-use worker::Worker;
 
-/// How many threads a process computes tensors with.
+/// Environment variable for the number of compute threads of a process.
 pub const THREADS: &str = "RAYON_NUM_THREADS";
 
-/// How many threads each of so many workers on this machine should compute with.
+/// Number of compute threads for each of `workers` workers on this machine.
 pub fn threads_each(workers: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / workers.max(1)).max(1)
 }
 
-/// How long workers have to end by themselves, unless [`Launch::grace`] says otherwise: enough to
-/// write a small checkpoint, short enough to wait for at a terminal.
+/// Default of [`Launch::grace`]: long enough to write a small checkpoint, short enough to wait for at a terminal.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 
-/// The processes of one world, about to be started.
+/// Configuration of the processes of one world.
 #[derive(Debug, Clone, Setters)]
 #[non_exhaustive]
 pub struct Launch {
-    /// What to start: a path, or a name to look for in `PATH`.
+    /// The program: a path, or a name to be found in `PATH`.
     pub program: OsString,
-    /// Its arguments, the same for every worker.
+    /// Arguments of the program, the same for every worker.
     pub args: Vec<OsString>,
-    /// One worker per name; the position is the rank.
+    /// Names of the workers, by rank.
     pub names: Vec<String>,
-    /// Variables to set besides those of the world, which win.
+    /// Additional environment variables. The variables of the world take precedence.
     pub env: Vec<(OsString, OsString)>,
-    /// How long workers that were asked to end may take before they are killed.
+    /// Grace period between the request to end and `SIGKILL`.
     pub grace: Duration,
-    /// Whether the other workers go on when one fails. Each failure is printed on standard error when it
-    /// happens; [`Launch::run`] fails with all of them once every worker has ended.
+    /// Whether the other workers continue when one fails.
+    ///
+    /// Each failure is printed on standard error at once; [`Launch::run`] returns all of them once every worker has ended.
     pub keep_going: bool,
 }
 
@@ -109,7 +105,7 @@ impl Launch {
     /// A world of the running program with its own arguments, one worker per name.
     ///
     /// # Errors
-    /// When the system does not say where this program is.
+    /// When the path of the running program is unknown.
     pub fn this_program(names: Vec<String>) -> Result<Self, LaunchError> {
         let program = std::env::current_exe().map_err(LaunchError::System)?;
         Ok(Launch::new(program, names).args(std::env::args_os().skip(1).collect()))
@@ -117,18 +113,17 @@ impl Launch {
 
     /// Starts the workers and returns when all of them have ended and their output is written.
     ///
-    /// While it runs it handles `SIGINT` and `SIGTERM` for this process; afterwards they end the
-    /// process again, as they do by default. When the reader of this process's standard output goes
-    /// away, the workers' output is dropped and they go on.
+    /// Handles `SIGINT` and `SIGTERM` of this process during the call; afterwards they have their default effect again. If the
+    /// reader of this process's standard output closes it, the workers' output is dropped and they continue.
     ///
-    /// The calling thread is the one the workers die with, so it stays here until the end.
+    /// The calling thread blocks until the end, because the system kills the workers when that thread ends.
     ///
     /// # Errors
-    /// See [`LaunchError`]; [`LaunchError::exit_code`] is what a command should exit with. A world
-    /// that was interrupted and whose workers all ended with status 0 has ended well.
+    /// See [`LaunchError`]; [`LaunchError::exit_code`] is the exit code for a command. A world that was interrupted succeeds if
+    /// all workers exited with status 0.
     pub fn run(self) -> Result<(), LaunchError> {
         name::check(&self.names)?;
-        // First of all, so that a signal from here on finds a launcher that ends its workers.
+        // First, so that any later signal ends the workers too.
         let signals = Signals::install().map_err(LaunchError::System)?;
         let port = ReservedPort::new().map_err(LaunchError::System)?;
         let printers = self.printers().map_err(LaunchError::System)?;
@@ -138,14 +133,14 @@ impl Launch {
                 let lines = printers
                     .each_ref()
                     .map(|p| Lines::new(&self.names[rank], width, p.colour(rank)));
-                Worker::start(&self, rank, port.number(), lines)
+                ChildProcess::start(&self, rank, port.number(), lines)
             })
             .collect::<Result<Vec<_>, _>>()?;
         Supervisor::new(workers, printers, signals, &self).run()
-        // `port` is released here: nobody else is given it while the workers run.
+        // `port` is released here, so it stays reserved while the workers run.
     }
 
-    /// Where the workers' standard output and standard error go, in this order.
+    /// Printers for the workers' standard output and standard error, in this order.
     fn printers(&self) -> io::Result<[Printer; 2]> {
         Ok([Printer::new(io::stdout())?, Printer::new(io::stderr())?])
     }

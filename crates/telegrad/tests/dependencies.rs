@@ -1,12 +1,12 @@
-//! Crates depend on each other in one direction, the one that ARCHITECTURE.md draws.
+//! Crates depend on each other in one direction, as in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Every crate of the workspace, lowest first, and the crates of the workspace that it may use. What
-/// only its tests use is not looked at: a crate's tests may use the testkit above it.
+/// Every crate of the workspace, lowest first, and the crates of the workspace that it may use. Dev-dependencies are exempt:
+/// a crate's tests may use the testkit above it.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("telegrad-macros", &[]),
     ("telegrad-wire", &["telegrad-macros"]),
@@ -137,7 +137,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crate to the crates of the workspace that it uses.
+/// Each crate with the crates of the workspace that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -147,13 +147,13 @@ fn crates_depend_on_each_other_in_one_direction() {
 }
 
 #[test]
-fn the_table_itself_points_downwards() {
+fn the_table_has_dependencies_above_dependents() {
     for (position, (name, uses)) in ALLOWED.iter().enumerate() {
         for used in *uses {
             let lower = ALLOWED[..position].iter().any(|(lower, _)| lower == used);
             assert!(
                 lower,
-                "`{name}` may use `{used}`, which does not stand above it in the table"
+                "`{name}` may use `{used}`, which is not above it in the table"
             );
         }
     }
@@ -170,8 +170,8 @@ fn a_wrong_edge_and_an_unknown_crate_are_named() {
     assert_eq!(
         found,
         [
-            "`telegrad-new` is not in the table of this test: say what it may use",
-            "`telegrad-wire` uses `telegrad-net`, which it may not",
+            "`telegrad-new` is not in the table of this test: add it with its dependencies",
+            "`telegrad-wire` uses `telegrad-net`, which the table does not allow",
         ]
     );
 }
@@ -181,12 +181,12 @@ fn problems(graph: &Graph) -> Vec<String> {
     for (name, uses) in graph {
         let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| known == name) else {
             problems.push(format!(
-                "`{name}` is not in the table of this test: say what it may use"
+                "`{name}` is not in the table of this test: add it with its dependencies"
             ));
             continue;
         };
         for used in uses.iter().filter(|used| !allowed.contains(&used.as_str())) {
-            problems.push(format!("`{name}` uses `{used}`, which it may not"));
+            problems.push(format!("`{name}` uses `{used}`, which the table does not allow"));
         }
     }
     problems

@@ -1,4 +1,4 @@
-//! The derivatives of the tensor operators, next to candle's own and to differences.
+//! Derivatives of the tensor operators, compared with candle's and with finite differences.
 
 use candle_core::Var;
 use telegrad::ops;
@@ -8,7 +8,7 @@ use telegrad_testkit::Cluster;
 type Ours = fn(Tensor, Tensor) -> Result<Tensor>;
 type Theirs = fn(&Tensor, &Tensor) -> candle_core::Result<Tensor>;
 
-/// The operators on two tensors, as they are here and as candle's own operations.
+/// The operators on two tensors, with candle's equivalents.
 const BINARY: [(&str, Ours, Theirs); 4] = [
     ("add", ops::add, |a, b| a.broadcast_add(b)),
     ("sub", ops::sub, |a, b| a.broadcast_sub(b)),
@@ -45,7 +45,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// A number that depends on all of them, on each in another way.
+/// A scalar that depends on each element differently.
 fn weighed(y: &Tensor) -> Tensor {
     let weights = numbers(y.dims(), 99);
     (y * weights).unwrap().sum_all().unwrap()
@@ -63,7 +63,7 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// How a function of tensors changes with each element of one of them.
+/// Finite differences of a function with respect to the elements of one tensor.
 fn differences(inputs: &[Tensor], which: usize, f: &dyn Fn(&[Tensor]) -> Tensor) -> Vec<f64> {
     const STEP: f64 = 1e-6;
     let base = values(&inputs[which]);
@@ -79,7 +79,7 @@ fn differences(inputs: &[Tensor], which: usize, f: &dyn Fn(&[Tensor]) -> Tensor)
         .collect()
 }
 
-/// Gradients of an operator with these inputs tracked, through `world`: by ours, by candle and by differences.
+/// Gradients of an operator with tracked inputs: by our derivative, by candle and by finite differences.
 fn check(
     what: &str,
     world: &World,
@@ -108,7 +108,7 @@ fn check(
         return;
     }
     let by_candle = weighed(&theirs(&given)).backward().unwrap();
-    // Once through candle's pass and once through our own: the product is candle's there, and ours here.
+    // Once through candle's backward pass and once through ours.
     let in_candle = weighed(&y).backward().unwrap();
     let weights = numbers(y.dims(), 99);
     let loss = ops::sum(ops::mul(y, weights).unwrap()).unwrap();
@@ -138,7 +138,7 @@ fn alone(body: impl Fn(World) + Send + Sync + 'static) {
 
 fn workers(count: usize) -> Cluster {
     Cluster::threads(count)
-        .options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
+        .options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn operators_on_one_tensor() {
     alone(|world| {
         for (name, ours, theirs) in UNARY {
             for shape in [&[2_usize, 3][..], &[]] {
-                // The smallest and the largest element of a scalar are the scalar: candle does not differentiate that.
+                // candle has no gradient for the minimum and maximum of a scalar.
                 if shape.is_empty() && matches!(name, "min" | "max") {
                     continue;
                 }
@@ -320,7 +320,7 @@ fn passes_add_up_and_free_what_they_went_through() {
             context.backward_with(std::slice::from_ref(&loss), &retaining)?;
             context.backward(std::slice::from_ref(&loss))?;
             let gradients = context.gradients()?;
-            // Twice that of x²w².
+            // Twice the gradient of x²w².
             let (by_x, by_w) = (gradients.get(&x)?.unwrap(), gradients.get(&w)?.unwrap());
             assert_eq!(by_x.to_vec1::<f64>()?, [36.0, 128.0]);
             assert_eq!(by_w.to_vec1::<f64>()?, [12.0, 64.0]);

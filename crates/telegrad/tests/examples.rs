@@ -1,4 +1,4 @@
-//! Every example runs by itself, in time, and prints what it is there to show.
+//! Every example runs by itself, within the time limit, and prints its result.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// An example takes a second or two; the rest is for a machine that is busy with other tests.
+/// Time limit of an example, which takes a second or two; the rest is for a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -166,7 +166,7 @@ fn embedding_server_teaches_every_trainer() {
     for trainer in ["trainer1", "trainer2", "trainer3"] {
         assert_line(&out, "table", &format!("{trainer}: loss from "));
     }
-    // A row is 32 bytes, so the table did not travel.
+    // A row has 32 bytes, so the table was not sent.
     let moved = out.lines().find_map(|line| line.split("a step moved ").nth(1));
     let moved: u64 = moved
         .and_then(|text| text.split(' ').next()?.parse().ok())
@@ -183,7 +183,7 @@ fn rnn_learns_a_text() {
 
 #[test]
 fn an_example_whose_worker_fails_exits_non_zero_and_names_it() {
-    // No worker can listen on this, whichever of them gets to it first.
+    // No worker can listen on this address.
     let output = finish("chain", example("chain").env("TELEGRAD_ADDRESS", "nowhere"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
@@ -205,7 +205,7 @@ fn an_example_in_somebody_elses_world_says_how_to_start_it() {
     );
 }
 
-/// What an example prints when it ends well.
+/// Output of an example that succeeds.
 fn run(name: &str) -> String {
     let output = finish(name, &mut example(name));
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -218,7 +218,7 @@ fn run(name: &str) -> String {
     out
 }
 
-/// That `worker` has printed a line that starts with `text`.
+/// Asserts that `worker` has printed a line that starts with `text`.
 fn assert_line(out: &str, worker: &str, text: &str) {
     let found = out.lines().any(|line| {
         let rest = line.strip_prefix(worker).map(str::trim_start);
@@ -228,7 +228,7 @@ fn assert_line(out: &str, worker: &str, text: &str) {
     assert!(found, "`{worker}` has not printed `{text}`:\n{out}");
 }
 
-/// An example, ready to be started outside any world.
+/// The command of an example, outside any world.
 fn example(name: &str) -> Command {
     // This test is `target/<profile>/deps/examples-<hash>`; the examples are in `target/<profile>/examples`.
     let test = std::env::current_exe().expect("the system says where this test is");
@@ -256,7 +256,7 @@ fn example(name: &str) -> Command {
     command
 }
 
-/// Runs `command` to its end, which must come within the time limit.
+/// Runs `command` to its end, within the time limit.
 fn finish(name: &str, command: &mut Command) -> Output {
     let child: Child = command
         .stdin(Stdio::null())
@@ -270,7 +270,7 @@ fn finish(name: &str, command: &mut Command) -> Output {
     match ended.recv_timeout(LIMIT) {
         Ok(output) => output.expect("the output can be read"),
         Err(_) => {
-            // The workers die with it. Its output shows how far they got.
+            // The workers die with it. Its output shows their progress.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
             let output = ended
                 .recv_timeout(LIMIT)

@@ -229,7 +229,7 @@ fn shapes_are_changed_and_views_are_sent_as_they_look() {
             &transposed,
             &[3, 2],
         );
-        // Not contiguous on this side, either.
+        // Not contiguous at the caller either.
         let view = x.t().unwrap();
         assert_close(
             &world.rpc_sync(1, ops::neg, (view,)).unwrap(),
@@ -284,7 +284,7 @@ fn tensors_are_made_from_a_shape() {
             .unwrap()
             .to_scalar::<f32>()
             .unwrap();
-        // Ten thousand samples: both are off by more than this once in many million runs.
+        // With ten thousand samples, a larger deviation occurs once in many million runs.
         assert!(
             mean.abs() < 0.06 && (square - 1.0).abs() < 0.1,
             "mean {mean}, mean of squares {square}"
@@ -323,7 +323,7 @@ fn element_types_are_kept() {
     });
 }
 
-/// What a tensor is where it was made.
+/// Element type and shape of a tensor on the worker that created it.
 #[remote]
 fn shown(x: RRef<Tensor>) -> Result<Vec<f32>> {
     Ok(values(&*x.local_value()?))
@@ -446,7 +446,7 @@ fn integers_are_refused_by_name_where_floats_are_needed() {
                 ("tanh", world.rpc_sync(1, ops::tanh, one())),
                 ("sigmoid", world.rpc_sync(1, ops::sigmoid, one())),
                 ("softmax", world.rpc_sync(1, ops::softmax, (x.clone(), 0))),
-                // Not a panic, but zero or a rounded number.
+                // Zero or a rounded number instead of a panic.
                 ("mean", world.rpc_sync(1, ops::mean, one())),
             ];
             for (operator, result) in results {
@@ -456,7 +456,7 @@ fn integers_are_refused_by_name_where_floats_are_needed() {
                 );
                 assert_eq!(error.to_string(), text);
             }
-            // Others are defined for integers, too.
+            // Others are defined for integers too.
             let relu = world.rpc_sync(1, ops::relu, one()).unwrap();
             assert_eq!(relu.dtype(), dtype);
             world.rpc_sync(1, ops::sum, one()).unwrap();

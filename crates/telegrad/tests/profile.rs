@@ -1,4 +1,4 @@
-//! What profiles have of tensors: operators, layers, passes and steps, with shapes and memory (S42).
+//! Profiles of tensor computations: operators, layers, passes and steps, with shapes and memory (S42).
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,15 @@ on_cluster! { processes: with_layers(Cluster::processes(2)) =>
 }
 
 fn with_layers(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
+    cluster
+        .options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
 }
 
 fn options() -> profile::Options {
     profile::Options::default().shapes(true)
 }
 
-/// A network as people write them, without [`Sequential`].
+/// A network without [`Sequential`].
 struct Front {
     convolution: Conv2d,
 }
@@ -56,7 +57,7 @@ fn back(seed: u64) -> Result<AnyModule> {
     Ok(AnyModule::new(layers))
 }
 
-/// The only event of this kind and name, or of a path that ends in it, on a worker.
+/// The only event of this kind and name, or with a path that ends in the name, on a worker.
 #[track_caller]
 fn only<'a>(profile: &'a Profile, worker: u32, kind: &str, name: &str) -> &'a Event {
     let is_called = |event: &Event| event.name == name || event.name.ends_with(&format!("::{name}"));
@@ -98,7 +99,7 @@ fn a_training_step_is_recorded_from_layers_to_the_optimiser(cluster: Cluster) {
         .map(|(done, profile)| (done.unwrap(), profile))
         .unwrap();
 
-        // Forward on both workers: what is not in a `Sequential` shows as operators.
+        // Forward on both workers: computations outside a `Sequential` appear as operators.
         let convolved = only(&profile, 0, "operator", "conv2d");
         assert_eq!(convolved.shapes, ["f32[7, 1, 6, 6]", "f32[2, 1, 3, 3]"]);
         assert_eq!(convolved.tensor_bytes, 7 * 2 * 4 * 4 * 4);
@@ -118,7 +119,7 @@ fn a_training_step_is_recorded_from_layers_to_the_optimiser(cluster: Cluster) {
             only(&profile, 1, "layer", name);
         }
 
-        // The calls carry activations there and scores back, and the functions are given and give them.
+        // Calls carry activations there and scores back; the executions receive and return them.
         let forward = only(&profile, 0, "call", "forward");
         let carried = (7 * 2 * 4 * 4 + 7 * 3) * 4;
         assert_eq!(forward.tensor_bytes, carried);
@@ -150,7 +151,7 @@ fn a_training_step_is_recorded_from_layers_to_the_optimiser(cluster: Cluster) {
             assert_eq!(steps.filter(|event| event.name == "Optimizer::step").count(), 1);
         }
 
-        // What belongs together across the passes.
+        // Links between forward and backward passes.
         let mut linked: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
         for event in profile.events.iter().filter(|event| event.link != 0) {
             linked.entry(event.link).or_default().push(&event.name);
@@ -300,7 +301,7 @@ fn what_only_shows_the_memory_of_its_operand_takes_none(cluster: Cluster) {
         let layers = Sequential::new().push(Flatten).push(Relu);
         let (_, profile) = profile(&world, options(), || {
             let transposed = ops::transpose(x.clone(), 0, 1).unwrap();
-            // This one has to be copied.
+            // This one must be copied.
             ops::reshape(transposed, vec![24]).unwrap();
             layers.forward(&x).unwrap();
         })
@@ -330,7 +331,7 @@ fn steps_and_passes_that_fail_are_recorded_as_such(cluster: Cluster) {
         let (_, profile) = profile(&world, options(), || {
             world
                 .context(|context| {
-                    // Its gradient is infinite.
+                    // The gradient is infinite.
                     let loss = ops::sum(ops::log(param.tensor())?)?;
                     context.backward(std::slice::from_ref(&loss))?;
                     distributed.step(context)

@@ -1,10 +1,10 @@
-//! Tensors in memory that workers on one host share.
+//! Tensors in memory shared by workers on one host.
 
 use telegrad::prelude::*;
 use telegrad::{ElementType, RawTensor, TensorMeta, shared_tensor};
 use telegrad_testkit::Cluster;
 
-/// So that what arrives stays where it was lent.
+/// Keeps received tensors in lent memory.
 #[global_allocator]
 static ALLOC: telegrad::TensorAlloc = telegrad::TensorAlloc::new();
 
@@ -27,14 +27,14 @@ fn sum(first: f32) -> f64 {
     (0..ELEMENTS).map(|i| f64::from(first + i as f32)).sum()
 }
 
-/// Adds up what it is shown.
+/// Sums the elements.
 #[remote]
 fn add_up(shown: RawTensor) -> f64 {
     let numbers = shown.bytes().as_chunks::<4>().0.iter();
     numbers.map(|number| f64::from(f32::from_le_bytes(*number))).sum()
 }
 
-/// Makes numbers where the caller can see them.
+/// Creates a tensor in shared memory.
 #[remote]
 fn count_from(first: f32) -> RawTensor {
     numbers(first)

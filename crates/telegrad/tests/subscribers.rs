@@ -1,4 +1,4 @@
-//! What subscribers of `tracing` see of a training step: everything under what caused it.
+//! Spans of a training step for subscribers of `tracing`, each under its cause.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -12,7 +12,7 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context as Around, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The names of spans, each with that of the one it is under.
+/// The names of spans, each with its parent's name.
 type Spans = Vec<(String, Option<String>)>;
 
 #[derive(Clone, Default)]
@@ -45,7 +45,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     }
 }
 
-/// What this process has seen.
+/// The spans of this process.
 static SEEN: LazyLock<Seen> = LazyLock::new(Seen::default);
 
 #[remote]
@@ -62,7 +62,7 @@ fn seen() -> Spans {
 #[test]
 fn all_of_a_training_step_is_seen_under_what_caused_it() {
     Cluster::processes(2)
-        .options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
+        .options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
         .run(|world| {
             if world.rank() == 0 {
                 watch().unwrap();
@@ -88,7 +88,7 @@ fn double(x: Tensor) -> Result<Tensor> {
     telegrad::ops::mul(x, two)
 }
 
-/// Checks what was seen here and on the other worker.
+/// Checks the spans here and on the other worker.
 #[track_caller]
 fn check(here: &Spans, there: &Spans) {
     let around = |seen: &Spans, name: &str| -> Vec<String> {
@@ -107,7 +107,7 @@ fn check(here: &Spans, there: &Spans) {
         assert_eq!(around(here, name), [is_under], "{name} in {here:#?}");
     }
     for (name, is_under) in [
-        // Its cause is elsewhere, and nobody has carried that over.
+        // The cause is on another worker and was not propagated.
         (double, ""),
         ("autograd::receive", double),
         ("mul", double),

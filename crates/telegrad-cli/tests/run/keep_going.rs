@@ -10,7 +10,7 @@ fn the_others_continue_and_the_exit_code_is_that_of_the_failure() {
     let script = "test $RANK = 1 && exit 3; read x < $0; echo done $x";
     let world = run_sh("--names a,b --keep-going", &fifo.in_script(script));
     let message = "telegrad: worker `b` (rank 1) exited with status 3";
-    assert_eq!(world.error_line(), format!("{message}; 1 other goes on"));
+    assert_eq!(world.error_line(), format!("{message}; 1 other continues"));
     // The other one can end only now, so it has survived the failure.
     fifo.write("now\n");
     assert_eq!(world.line(), "a | done now");
@@ -29,13 +29,13 @@ fn failures_are_reported_in_the_order_of_their_ends() {
     let last = "`worker2` (rank 2) was killed by signal 9 (SIGKILL)";
     assert_eq!(
         world.error_line(),
-        format!("telegrad: worker {last}; 2 others go on")
+        format!("telegrad: worker {last}; 2 others continue")
     );
     fifo.write("now\n");
     let first = "`worker0` (rank 0) exited with status 7";
     assert_eq!(
         world.error_line(),
-        format!("telegrad: worker {first}; 1 other goes on")
+        format!("telegrad: worker {first}; 1 other continues")
     );
     world.signal(Signal::TERM);
     let outcome = world.wait();

@@ -217,7 +217,9 @@ fn a_worker_whose_disk_is_full_continues_with_a_message() {
         .unwrap();
     assert!(why.starts_with("its recording stopped: File too large"), "{why}");
     assert_eq!(
-        messages.matches("recording stopped: the file cannot be written").count(),
+        messages
+            .matches("recording stopped: the file cannot be written")
+            .count(),
         missing.len(),
         "{messages}"
     );

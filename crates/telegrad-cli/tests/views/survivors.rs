@@ -84,7 +84,7 @@ impl Survivors {
         thread::spawn(move || lines.for_each(drop));
         let killed = Command::new("kill").args(["-KILL", &process]).status();
         assert!(killed.unwrap().success());
-        let expected = "telegrad: worker `b` (rank 1) was killed by signal 9 (SIGKILL); 2 others go on";
+        let expected = "telegrad: worker `b` (rank 1) was killed by signal 9 (SIGKILL); 2 others continue";
         let mut errors = self.errors.by_ref().lines();
         assert!(errors.any(|line| line.unwrap() == expected));
     }

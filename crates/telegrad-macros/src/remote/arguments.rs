@@ -1,4 +1,4 @@
-//! What may stand in the brackets of `#[remote(…)]`.
+//! Arguments of `#[remote(…)]`.
 
 use proc_macro2::{Span, TokenStream};
 use syn::parse::Parser;
@@ -11,11 +11,11 @@ use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitStr, Meta, Token, pars
 pub(super) struct Arguments {
     pub(super) name: Option<LitStr>,
     pub(super) inline: bool,
-    /// The function that answers calls in its place.
+    /// The function that answers calls instead.
     pub(super) answered_by: Option<Expr>,
-    /// The class of a function of the framework's own, a variant of `Class`.
+    /// The class of a function of the framework, a variant of `Class`.
     pub(super) class: Option<Ident>,
-    /// Where `skip` stands, if it does.
+    /// The span of `skip`, if present.
     pub(super) skip: Option<Span>,
 }
 
@@ -29,14 +29,14 @@ impl Arguments {
             Some(skip) if arguments.inline || arguments.name.is_some() || arguments.answered_by.is_some() => {
                 Err(Error::new(
                     skip,
-                    "`skip` leaves the function unregistered: nothing can be added to that",
+                    "`skip` leaves the function unregistered and takes no other arguments",
                 ))
             }
             _ => Ok(arguments),
         }
     }
 
-    /// Takes the `#[remote(…)]` attributes off a method and reads them.
+    /// Removes the `#[remote(…)]` attributes of a method and parses them.
     pub(super) fn take_from(attributes: &mut Vec<Attribute>) -> syn::Result<Self> {
         let mut tokens = TokenStream::new();
         let mut error = None;
@@ -64,7 +64,7 @@ impl Arguments {
             Meta::Path(path) if path.is_ident("skip") => self.skip = Some(path.span()),
             Meta::NameValue(pair) if pair.path.is_ident("name") => {
                 if self.name.is_some() {
-                    return Err(Error::new_spanned(pair, "a second name: a function has one"));
+                    return Err(Error::new_spanned(pair, "a second name: a function has only one"));
                 }
                 self.name = Some(name(&pair.value)?);
             }
@@ -89,7 +89,7 @@ impl Arguments {
     }
 }
 
-/// Whether this is our attribute, by whatever path it was reached.
+/// Whether the attribute is `remote`, under any path.
 pub(super) fn is_remote(attribute: &Attribute) -> bool {
     attribute
         .path()
@@ -99,7 +99,7 @@ pub(super) fn is_remote(attribute: &Attribute) -> bool {
 }
 
 fn name(value: &Expr) -> syn::Result<LitStr> {
-    // A literal that another macro passes on comes in an invisible group.
+    // A literal passed on by another macro is in an invisible group.
     if let Expr::Group(group) = value {
         return name(&group.expr);
     }
@@ -115,7 +115,7 @@ fn name(value: &Expr) -> syn::Result<LitStr> {
     if name.value().trim().is_empty() {
         return Err(Error::new_spanned(
             name,
-            "the name is empty: callers could not name the function",
+            "the name is empty: callers need a name for the function",
         ));
     }
     Ok(name.clone())
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_refused_with_what_to_write() {
+    fn invalid_arguments_are_rejected_with_advice() {
         for (tokens, reason) in [
             (quote!(fast), "unknown argument"),
             (quote!(inline = true), "unknown argument"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_a_method_are_read_and_taken_off() {
+    fn attributes_of_a_method_are_parsed_and_removed() {
         let mut method: syn::ImplItemFn = parse_quote! {
             #[must_use]
             #[remote(name = "get")]

@@ -1,4 +1,4 @@
-//! What cannot be remote, and why.
+//! Validation of remote functions.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use syn::{
     TypeImplTrait, TypePath, TypeReference,
 };
 
-/// As many as the largest tuple that is `Wire`.
+/// The size of the largest tuple that is `Wire`.
 const MAX_ARGUMENTS: usize = 12;
 
 /// Checks a function outside an impl block.
@@ -16,7 +16,7 @@ pub(super) fn free_function(sig: &Signature) -> syn::Result<()> {
     if let Some(receiver) = sig.receiver() {
         return Err(Error::new_spanned(
             receiver,
-            "a method is made remote with its impl block: put `#[remote]` on the `impl`",
+            "a method is registered with its impl block: put `#[remote]` on the `impl`",
         ));
     }
     function(sig, "")
@@ -31,7 +31,7 @@ pub(super) fn method(sig: &Signature) -> syn::Result<()> {
     function(sig, OR_SKIP)
 }
 
-/// Checks an impl block, but not its functions.
+/// Checks an impl block without its functions.
 pub(super) fn impl_block(block: &ItemImpl) -> syn::Result<()> {
     if let Some((of_trait, _)) = &block.trait_ {
         return Err(Error::new_spanned(
@@ -42,8 +42,7 @@ pub(super) fn impl_block(block: &ItemImpl) -> syn::Result<()> {
     match block.generics.params.first() {
         Some(parameter) => Err(Error::new_spanned(
             parameter,
-            "a generic impl cannot be remote: code never travels, so there must be one concrete function on \
-             the other worker; write an `impl` block for one concrete type",
+            "a generic impl cannot be remote: code is not sent, so the other worker needs one concrete function; write an `impl` block for one concrete type",
         )),
         None => Ok(()),
     }
@@ -53,21 +52,20 @@ fn check_receiver(receiver: &Receiver, or_skip: &str) -> syn::Result<()> {
     let text = match receiver.kind {
         ReceiverKind::Reference(..) => return Ok(()),
         ReceiverKind::Value => {
-            "a remote method cannot take `self` by value: the object stays with its owner, where others may \
-             refer to it; take `&self` or `&mut self`"
+            "a remote method cannot take `self` by value: the object stays with its owner, and other references to it may exist; take `&self` or `&mut self`"
         }
         _ => "a remote method takes `&self` or `&mut self`",
     };
     Err(Error::new_spanned(receiver, format!("{text}{or_skip}")))
 }
 
-/// `or_skip` ends the advice where leaving the function out is possible.
+/// Checks a function. `or_skip` completes the advice where the function can be skipped.
 fn function(sig: &Signature, or_skip: &str) -> syn::Result<()> {
     let fail = |at: &dyn ToTokens, text: &str| Err(Error::new_spanned(at, format!("{text}{or_skip}")));
     if let Safety::Unsafe(token) = &sig.safety {
         return fail(
             token,
-            "an unsafe function cannot be remote: no caller on another worker can keep its promises",
+            "an unsafe function cannot be remote: a caller on another worker cannot uphold its contract",
         );
     }
     if let Some(abi) = &sig.abi {
@@ -88,7 +86,7 @@ fn function(sig: &Signature, or_skip: &str) -> syn::Result<()> {
     {
         return fail(
             &at,
-            "a remote function cannot return a reference: values travel, so return an owned one",
+            "a remote function cannot return a reference: values are sent, so return an owned one",
         );
     }
     check_generics(&sig.generics, or_skip)?;
@@ -108,8 +106,7 @@ fn check_generics(generics: &Generics, or_skip: &str) -> syn::Result<()> {
     Err(Error::new_spanned(
         parameter,
         format!(
-            "a generic function cannot be remote: code never travels, so there must be one concrete function on \
-             the other worker; write one for each type that you need{or_skip}"
+            "a generic function cannot be remote: code is not sent, so the other worker needs one concrete function; write one for each type that you need{or_skip}"
         ),
     ))
 }
@@ -128,20 +125,20 @@ fn check_argument(ty: &Type, or_skip: &str) -> syn::Result<()> {
             let instead = owned_form(ty).map_or(String::new(), |owned| format!(": take `{owned}`"));
             Err(Error::new_spanned(
                 at,
-                format!("a remote function takes owned arguments, because values travel{instead}{or_skip}"),
+                format!("a remote function takes owned arguments, because values are sent{instead}{or_skip}"),
             ))
         }
         Some((at, false)) => Err(Error::new_spanned(
             &at,
             format!(
-                "`impl Trait` makes the function generic, and code never travels: name one concrete type{or_skip}"
+                "`impl Trait` makes the function generic, and code is not sent: name one concrete type{or_skip}"
             ),
         )),
         None => Ok(()),
     }
 }
 
-/// What to write instead of a reference.
+/// The owned type to write instead of a reference.
 fn owned_form(ty: &Type) -> Option<String> {
     let Type::Reference(TypeReference { elem, .. }) = ty else {
         return None;
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_remote_is_refused_with_the_reason() {
+    fn invalid_functions_are_rejected_with_the_reason() {
         let cases: &[(Signature, &str)] = &[
             (parse_quote!(fn f<T>(x: T)), "a generic function cannot be remote"),
             (
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_keeps_its_object_where_it_is() {
+    fn a_method_takes_its_object_by_reference() {
         for (sig, reason) in [
             (parse_quote!(fn f(self)), "cannot take `self` by value"),
             (
@@ -256,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn trait_impls_and_generic_impls_are_refused() {
+    fn trait_impls_and_generic_impls_are_rejected() {
         let trait_impl = message(impl_block(&parse_quote!(impl Clone for Net {})));
         assert!(
             trait_impl.contains("a trait impl cannot be remote"),

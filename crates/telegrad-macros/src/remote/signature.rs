@@ -39,7 +39,7 @@ fn input(input: &FnArg) -> String {
     }
 }
 
-/// The tokens with spaces where a person would put them, whatever the source has.
+/// The tokens with conventional spacing, whatever the source has.
 pub(super) fn text(tokens: &impl ToTokens) -> String {
     let mut out = String::new();
     append(&mut out, tokens.to_token_stream());
@@ -47,7 +47,7 @@ pub(super) fn text(tokens: &impl ToTokens) -> String {
 }
 
 fn append(out: &mut String, tokens: TokenStream) {
-    // The `-` of an arrow, whose `>` must not be taken for a closing bracket.
+    // Whether the last token is the `-` of an arrow, whose `>` is no closing bracket.
     let mut arrow = false;
     for token in tokens {
         match token {
@@ -78,19 +78,19 @@ fn append(out: &mut String, tokens: TokenStream) {
                     continue;
                 }
                 '>' if arrow => out.push_str("> "),
-                // A trailing comma inside `<…>` is not worth showing.
+                // Omits a trailing comma inside `<…>`.
                 '>' => {
                     out.truncate(out.trim_end_matches(", ").len());
                     out.push('>');
                 }
                 '\'' => {
-                    apart(out);
+                    separate(out);
                     out.push('\'');
                 }
                 c => out.push(c),
             },
             word => {
-                apart(out);
+                separate(out);
                 out.push_str(&word.to_string());
             }
         }
@@ -98,8 +98,8 @@ fn append(out: &mut String, tokens: TokenStream) {
     }
 }
 
-/// Keeps a word apart from a word or a closing bracket before it.
-fn apart(out: &mut String) {
+/// Appends a space after a word or a closing bracket.
+fn separate(out: &mut String) {
     if out.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '>' | ')' | ']' | '"')) {
         out.push(' ');
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_read_as_people_write_them() {
+    fn signatures_have_conventional_spacing() {
         for (sig, expected) in [
             (
                 parse_quote!(fn add(a: Tensor, b: Tensor) -> Result<Tensor>),

@@ -1,4 +1,4 @@
-//! The description of a type, by which two programs compare it.
+//! The layout of a type, for the comparison of signatures.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -26,7 +26,7 @@ pub(super) fn of(path: &TokenStream, input: &DeriveInput) -> TokenStream {
                 .map(|variant| of_fields(path, &variant.fields));
             quote!(#path::Layout::of_enum(#name, [#((#names, #fields)),*]))
         }
-        // Refused before anything is generated.
+        // Rejected before expansion.
         Data::Union(_) => TokenStream::new(),
     }
 }

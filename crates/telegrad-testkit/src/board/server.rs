@@ -1,4 +1,4 @@
-//! The process that has the notes of a board, for those that do not.
+//! Access to a board from other processes.
 
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Notes;
 
-/// Answers other processes until it is dropped.
+/// Answers other processes until dropped.
 pub(crate) struct Server {
     name: String,
 }
@@ -26,7 +26,7 @@ impl Server {
         let listener = UnixListener::bind_addr(&address).expect("a name that no other process has");
         let notes = notes.clone();
         std::thread::spawn(move || {
-            // Until the notes are gone, which their end makes a connection for.
+            // `Server::drop` connects once more, after the notes are dropped.
             while let Ok((stream, _)) = listener.accept() {
                 if notes.strong_count() == 0 {
                     return;
@@ -45,20 +45,20 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Wakes the listening thread; should it be gone, all the better.
+        // Wakes the listening thread, if it still runs.
         let address = SocketAddr::from_abstract_name(&self.name);
         let _ = address.and_then(|address| UnixStream::connect_addr(&address));
     }
 }
 
-/// Answers one question: words in, notes out, each with a zero behind it.
+/// Answers one request: words in, notes out, each terminated by a zero.
 fn answer(mut stream: UnixStream, notes: &Weak<Notes>) {
-    let mut question = String::new();
-    if stream.read_to_string(&mut question).is_err() {
+    let mut request = String::new();
+    if stream.read_to_string(&mut request).is_err() {
         return;
     }
     let Some(notes) = notes.upgrade() else { return };
-    let words: Vec<_> = question.split('\0').collect();
+    let words: Vec<_> = request.split('\0').collect();
     let number = |word: &str| word.parse().unwrap_or(0);
     let found = match words[..] {
         ["post", name, note] => {
@@ -78,6 +78,6 @@ fn answer(mut stream: UnixStream, notes: &Weak<Notes>) {
         _ => Vec::new(),
     };
     let text: String = found.iter().flat_map(|note| [note.as_str(), "\0"]).collect();
-    // The one who asked may have been killed meanwhile.
+    // The requesting process may have been killed meanwhile.
     let _ = stream.write_all(text.as_bytes());
 }

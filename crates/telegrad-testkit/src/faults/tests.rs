@@ -1,4 +1,4 @@
-//! What a faulty network does to messages about references, and leaves to all others.
+//! Faults affect messages of the reference protocol only.
 
 use telegrad_net::{Closed, Identity, Waiting};
 use telegrad_rpc::{World, remote};
@@ -9,16 +9,16 @@ use crate::{Cluster, wait_until};
 
 const MESSAGES: u64 = 2000;
 
-/// A link that passes on what is sent over it.
-struct Straight {
+/// A link that forwards every message to a channel.
+struct ChannelLink {
     peer: Identity,
     sent: Sender<Sent>,
 }
 
-/// When it was sent, its number and its body.
+/// Time of sending, number and body.
 type Sent = (Instant, u64, Vec<u8>);
 
-impl Straight {
+impl ChannelLink {
     fn link() -> (Arc<dyn Link>, Receiver<Sent>) {
         let (sent, received) = channel();
         let peer = Identity {
@@ -30,7 +30,7 @@ impl Straight {
     }
 }
 
-impl Link for Straight {
+impl Link for ChannelLink {
     fn peer(&self) -> &Identity {
         &self.peer
     }
@@ -67,24 +67,24 @@ fn message(number: u64, flags: u8) -> Outgoing {
     message
 }
 
-/// Sends many messages, and gives the numbers of those that arrive, in the order in which they do.
-fn through(faults: Faults, flags: u8) -> Vec<u64> {
-    let (link, received) = Straight::link();
+/// Sends many messages and returns the numbers of those that arrive, in order of arrival.
+fn arrivals(faults: Faults, flags: u8) -> Vec<u64> {
+    let (link, received) = ChannelLink::link();
     let chance = Arc::new(Chance::new(faults));
     let faulty = chance.around(link);
     for number in 0..MESSAGES {
         faulty.send(message(number, flags), Flush::Now, None).unwrap();
     }
     let mut numbers = Vec::new();
-    // A pause this long, and nothing else will come.
-    while let Ok((_, number, body)) = received.recv_timeout(20 * LATEST) {
+    // After a pause this long no more messages follow.
+    while let Ok((_, number, body)) = received.recv_timeout(20 * MAX_DELAY) {
         assert_eq!(body, number.to_le_bytes());
         numbers.push(number);
     }
     numbers
 }
 
-/// How many numbers came more than once, and how many never did.
+/// Counts the numbers that arrived twice, and those that never did.
 fn repeated_and_lost(numbers: &[u64]) -> (u64, u64) {
     let mut times = vec![0; MESSAGES as usize];
     for number in numbers {
@@ -95,7 +95,7 @@ fn repeated_and_lost(numbers: &[u64]) -> (u64, u64) {
     (count(2), count(0))
 }
 
-/// Between a half and one and a half of the share that was asked for.
+/// Asserts a count between half and twice the expected share.
 #[track_caller]
 fn assert_about(count: u64, share: f64) {
     let expected = (MESSAGES as f64 * share) as u64;
@@ -106,34 +106,34 @@ fn assert_about(count: u64, share: f64) {
 }
 
 #[test]
-fn messages_about_references_are_lost_and_repeated_as_often_as_asked_for() {
+fn messages_are_lost_and_repeated_at_the_given_rates() {
     let faults = Faults {
         seed: 1,
         lose: 0.2,
         repeat: 0.1,
         ..Faults::default()
     };
-    let (repeated, lost) = repeated_and_lost(&through(faults, IS_CONTROL));
+    let (repeated, lost) = repeated_and_lost(&arrivals(faults, IS_CONTROL));
     assert_about(lost, 0.2);
     assert_about(repeated, 0.1);
 }
 
 #[test]
-fn messages_about_references_come_late_and_out_of_order() {
+fn messages_are_delayed_and_reordered() {
     let faults = Faults {
         seed: 1,
         delay: 0.1,
         ..Faults::default()
     };
-    let numbers = through(faults, IS_CONTROL);
+    let numbers = arrivals(faults, IS_CONTROL);
     assert_eq!(repeated_and_lost(&numbers), (0, 0));
     let overtaken = numbers.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
     assert!(overtaken > MESSAGES / 40, "{overtaken} came out of order");
 }
 
 #[test]
-fn nothing_comes_later_than_the_longest_delay() {
-    let (link, received) = Straight::link();
+fn delays_are_bounded() {
+    let (link, received) = ChannelLink::link();
     let faults = Faults {
         delay: 1.0,
         ..Faults::default()
@@ -150,42 +150,42 @@ fn nothing_comes_later_than_the_longest_delay() {
         })
         .collect();
     delays.sort();
-    // The machine may be busy, so one or the other may be later still.
-    assert!(delays[5] < LATEST, "{delays:?}");
+    // A busy machine may delay a few messages further.
+    assert!(delays[5] < MAX_DELAY, "{delays:?}");
     assert!(delays[45] > Duration::from_millis(5), "{delays:?}");
 }
 
 #[test]
-fn the_same_seed_brings_the_same_faults() {
+fn equal_seeds_cause_equal_faults() {
     let faults = |seed| Faults {
         seed,
         lose: 0.3,
         delay: 0.1,
         repeat: 0.1,
     };
-    let came = |seed| {
-        let mut numbers = through(faults(seed), IS_CONTROL);
+    let arrived = |seed| {
+        let mut numbers = arrivals(faults(seed), IS_CONTROL);
         numbers.sort_unstable();
         numbers
     };
-    assert_eq!(came(7), came(7));
-    assert_ne!(came(7), came(8));
+    assert_eq!(arrived(7), arrived(7));
+    assert_ne!(arrived(7), arrived(8));
 }
 
 #[test]
-fn all_other_messages_go_straight_through() {
+fn other_messages_pass() {
     let faults = Faults {
         lose: 1.0,
         ..Faults::default()
     };
-    assert!(through(faults, 0).into_iter().eq(0..MESSAGES));
-    assert!(through(faults, !IS_CONTROL).into_iter().eq(0..MESSAGES));
-    assert!(through(faults, IS_CONTROL).is_empty());
+    assert!(arrivals(faults, 0).into_iter().eq(0..MESSAGES));
+    assert!(arrivals(faults, !IS_CONTROL).into_iter().eq(0..MESSAGES));
+    assert!(arrivals(faults, IS_CONTROL).is_empty());
 }
 
 #[test]
-fn a_mended_network_is_a_good_one() {
-    let (link, received) = Straight::link();
+fn a_repaired_network_has_no_faults() {
+    let (link, received) = ChannelLink::link();
     let faults = Faults {
         lose: 1.0,
         ..Faults::default()
@@ -193,14 +193,14 @@ fn a_mended_network_is_a_good_one() {
     let chance = Arc::new(Chance::new(faults));
     let faulty = chance.around(link);
     faulty.send(message(1, IS_CONTROL), Flush::Now, None).unwrap();
-    chance.mend();
+    chance.repair();
     faulty.send(message(2, IS_CONTROL), Flush::Now, None).unwrap();
     assert_eq!(received.recv().unwrap().1, 2);
 }
 
 #[test]
-#[should_panic(expected = "more faults than messages")]
-fn shares_beyond_everything_are_refused() {
+#[should_panic(expected = "the shares of faults exceed 1")]
+fn shares_above_one_are_rejected() {
     let _ = Chance::new(Faults {
         lose: 0.6,
         delay: 0.6,
@@ -213,9 +213,9 @@ fn one() -> u64 {
     1
 }
 
-/// The layer is in place on every worker: with nothing getting through, no reference is ever given up.
+/// The layer is active on every worker: if every message is lost, no reference is ever released.
 #[test]
-fn a_cluster_has_the_faults_it_was_given() {
+fn a_cluster_applies_its_faults() {
     let deaf = Faults {
         lose: 1.0,
         ..Faults::default()
@@ -228,13 +228,9 @@ fn a_cluster_has_the_faults_it_was_given() {
                 return;
             }
             let reference = world.remote(1, one, ()).unwrap();
-            assert_eq!(
-                reference.to_here().unwrap(),
-                1,
-                "calls are not messages about references"
-            );
+            assert_eq!(reference.to_here().unwrap(), 1, "calls are not affected");
             drop(reference);
-            // It says so again and again.
+            // The release is retried.
             let made = world.debug_info().calls_made;
             wait_until(
                 Duration::from_secs(20),

@@ -93,6 +93,7 @@ fn the_valid_input_of_these_tests_is_valid() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "decodes thousands of inputs")]
 fn a_value_cut_short_at_any_byte_is_an_error() {
     let body = body(&everything());
     for end in 0..body.len() {
@@ -131,6 +132,7 @@ fn a_single_wrong_byte_anywhere_is_a_value_or_an_error() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "decodes thousands of inputs")]
 fn lengths_beyond_the_input_are_errors() {
     for marker in [0xc6, 0xc9, 0xdb, 0xdd, 0xdf] {
         for claimed in [1_u32, 1000, u32::MAX / 2, u32::MAX] {
@@ -174,16 +176,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
+    #[cfg_attr(miri, ignore = "decodes thousands of inputs")]
     fn random_bytes_are_a_value_or_an_error(data in vec(any::<u8>(), 0..200)) {
         into_everything(&data);
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "decodes thousands of inputs")]
     fn random_markers_are_a_value_or_an_error(data in vec(prop_oneof![0xc0_u8..=0xdf, 0x80_u8..0xa4, 0_u8..4], 0..60)) {
         into_everything(&data);
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "decodes thousands of inputs")]
     fn mutated_values_are_a_value_or_an_error(
         which in 0_usize..10,
         edits in vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 1..6),

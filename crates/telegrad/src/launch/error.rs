@@ -47,26 +47,26 @@ pub enum LaunchError {
         r#source: io::Error,
     },
     /// A worker failed; several may with [`Launch::keep_going`](super::Launch::keep_going).
-    #[error("{}{}", Failures(failures), Killed(stubborn))]
+    #[error("{}{}", Failures(failures), Killed(killed))]
     Failed {
         /// The workers that failed, in the order in which they ended.
         failures: Vec<Failure>,
         /// The workers killed because they did not end when asked.
-        stubborn: Vec<String>,
+        killed: Vec<String>,
     },
     /// A signal ended the launcher, and a worker failed or had to be killed.
-    #[error("ended by signal {signal}{}{}", SignalName(*signal), Killed(stubborn))]
+    #[error("ended by signal {signal}{}{}", SignalName(*signal), Killed(killed))]
     Interrupted {
         /// The signal.
         signal: i32,
         /// The workers killed because they did not end when asked.
-        stubborn: Vec<String>,
+        killed: Vec<String>,
     },
     /// This process belongs to another world than its program describes.
     #[error("{0}")]
     OtherWorld(String),
     /// A system call of the launcher failed. The text contains the system's error, which `source()` does not return.
-    #[error("the launcher cannot go on: {0}")]
+    #[error("a system call of the launcher failed: {0}")]
     System(io::Error),
 }
 

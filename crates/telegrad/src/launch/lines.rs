@@ -1,12 +1,11 @@
-//! Bytes from one stream of one worker, cut into lines that carry its name.
+//! Splits the bytes of one stream of a worker into lines with its name.
 
 use anstyle::Style;
 
-/// The longest line that is kept together. Longer ones are cut into lines of this length, so that a
-/// worker that never ends its line cannot fill the launcher's memory.
+/// The longest line. Longer lines are split, so that a worker that never ends a line cannot exhaust the launcher's memory.
 const MAX_LINE: usize = 8 * 1024 * 1024;
 
-/// The line that a stream is in the middle of.
+/// The incomplete last line of a stream.
 #[derive(Debug)]
 pub(super) struct Lines {
     prefix: Vec<u8>,
@@ -14,7 +13,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Lines of the worker called `name`, padded to `width`.
+    /// Lines of the worker `name`, which is padded to `width`.
     pub(super) fn new(name: &str, width: usize, style: Style) -> Self {
         let prefix = format!("{style}{name:width$} |{style:#} ").into_bytes();
         Lines {
@@ -23,8 +22,7 @@ impl Lines {
         }
     }
 
-    /// Appends the lines that `bytes` completes to `text`; keeps the rest. Bytes are not looked at
-    /// except for the ends of lines, so that any encoding passes.
+    /// Appends the lines that `bytes` completes to `text`; keeps the rest. Any encoding passes: only line ends matter.
     pub(super) fn push(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.partial.extend_from_slice(piece);
@@ -34,7 +32,7 @@ impl Lines {
         }
     }
 
-    /// Appends the line that has no end, if there is one, to `text`.
+    /// Appends the incomplete line, if any, to `text`.
     pub(super) fn finish(&mut self, text: &mut Vec<u8>) {
         if self.partial.is_empty() {
             return;
@@ -60,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_together_and_prefixed() {
+    fn lines_are_joined_and_prefixed() {
         assert_eq!(
             through(&[b"on", b"e\ntwo\n\nth", b"ree"]),
             b"a  | one\na  | two\na  | \na  | three\n"
@@ -69,12 +67,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_pass() {
+    fn bytes_that_are_not_text_pass() {
         assert_eq!(through(&[b"\xff\x00\xfe\r\n"]), b"a  | \xff\x00\xfe\r\n");
     }
 
     #[test]
-    fn a_line_that_never_ends_is_cut() {
+    fn a_line_that_never_ends_is_split() {
         let chunk = vec![b'x'; 64 * 1024];
         let mut lines = Lines::new("a", 1, Style::new());
         let mut text = Vec::new();

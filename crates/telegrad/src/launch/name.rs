@@ -11,7 +11,7 @@ pub fn default_names(n: usize) -> Vec<String> {
     (0..n).map(|rank| format!("worker{rank}")).collect()
 }
 
-/// Checks the names of a world, so that a bad one is found before anything is started.
+/// Validates the names of a world before any process starts.
 pub(super) fn check(names: &[String]) -> Result<(), LaunchError> {
     if names.is_empty() {
         return Err(LaunchError::NoWorkers);
@@ -46,13 +46,13 @@ mod tests {
     }
 
     #[test]
-    fn good_names_pass() {
+    fn valid_names_pass() {
         check(&default_names(3)).unwrap();
         check(&["Az09_:-".to_string(), "x".repeat(127)]).unwrap();
     }
 
     #[test]
-    fn bad_names_are_named() {
+    fn invalid_names_are_rejected() {
         assert_eq!(error(&[]), "a world needs at least one worker");
         assert_eq!(error(&["a", ""]), "worker name `` is empty");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A port that nobody else is given while a world runs.
+//! A TCP port, reserved while a world runs.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -9,10 +9,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, soc
 
 /// A free port of the loopback interface, held by a socket that is bound and does not listen.
 ///
-/// Asking for a free port, closing it and handing out its number leaves a moment in which another
-/// program gets the same one. A socket that stays bound closes that gap: the system gives the port
-/// to nobody who asks for any port, while rank 0, which asks for this one with `SO_REUSEADDR` (as
-/// `TcpListener::bind` of the standard library does), may bind it and listen.
+/// Closing a socket before its port number is used would let another program get the same port. While this socket stays
+/// bound, the system does not assign the port to sockets that ask for any port. Rank 0 asks for this port with
+/// `SO_REUSEADDR`, as the standard library's `TcpListener::bind` does, and may bind it and listen.
 #[derive(Debug)]
 pub(super) struct ReservedPort {
     number: u16,
@@ -28,8 +27,8 @@ impl ReservedPort {
             None,
         )?;
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-        // After the bind: with the option set before, the system might choose a port that another
-        // launcher holds in this same way.
+        // After the bind: with the option set earlier, the system might choose a port that another launcher has reserved
+        // like this.
         set_socket_reuseaddr(&socket, true)?;
         let address = SocketAddr::try_from(getsockname(&socket)?)?;
         Ok(ReservedPort {
@@ -56,13 +55,13 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
         TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.accept().unwrap();
-        // Also on all interfaces, and again after connections have come and gone.
+        // Also on all interfaces, and again after connections were closed.
         drop(listener);
         TcpListener::bind((Ipv4Addr::UNSPECIFIED, port.number())).unwrap();
     }
 
     #[test]
-    fn reserved_ports_are_given_to_nobody_else() {
+    fn reserved_ports_are_not_assigned_again() {
         let ports: Vec<_> = (0..500).map(|_| ReservedPort::new().unwrap()).collect();
         let numbers: HashSet<_> = ports.iter().map(ReservedPort::number).collect();
         assert_eq!(numbers.len(), ports.len());

@@ -1,7 +1,6 @@
 //! Writes the workers' lines to one stream of this process, on a thread of its own.
 //!
-//! A thread, because a write to a terminal or a pager can take as long as a person likes, and the
-//! supervisor must forward signals meanwhile.
+//! A write to a terminal or a pager can block for any time, and the supervisor must forward signals meanwhile.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,11 +10,11 @@ use std::thread;
 use anstyle::{AnsiColor, Style};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// How many bytes may wait to be written before the workers are no longer read, so that they wait
-/// for the reader of this stream as they would without a launcher. Plenty for a burst of output.
-const FULL: usize = 1024 * 1024;
+/// Bytes that may be pending before the supervisor stops to read from workers, which then block on their output as without
+/// a launcher. Enough for a burst of output.
+const MAX_PENDING: usize = 1024 * 1024;
 
-/// No red, which reads as an error, and no black or white, which some terminals have as background.
+/// Colours of names. Without red, which suggests an error, and black and white, which can be the background.
 const COLOURS: [AnsiColor; 10] = [
     AnsiColor::Cyan,
     AnsiColor::Yellow,
@@ -59,7 +58,7 @@ impl Printer {
         }
     }
 
-    /// Adds whole lines to what is to be written. Does not wait.
+    /// Queues whole lines. Does not block.
     pub(super) fn print(&self, lines: &[u8]) {
         if !lines.is_empty() {
             self.shared.lock().pending.extend_from_slice(lines);
@@ -67,15 +66,15 @@ impl Printer {
         }
     }
 
-    /// Says that nothing more will come.
+    /// Announces that no more lines follow.
     pub(super) fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
     }
 
-    /// Whether more should wait for the reader of this stream.
+    /// Whether the queue has reached its limit.
     pub(super) fn is_full(&self) -> bool {
-        self.shared.lock().pending.len() >= FULL
+        self.shared.lock().pending.len() >= MAX_PENDING
     }
 
     /// Whether everything is written, after `close`.
@@ -83,14 +82,14 @@ impl Printer {
         self.shared.lock().done
     }
 
-    /// What to wait on for `is_full` and `is_done` to change.
+    /// Descriptor that becomes readable when `is_full` or `is_done` may have changed.
     pub(super) fn progress_fd(&self) -> BorrowedFd<'_> {
         self.shared.progress.as_fd()
     }
 
-    /// Makes `progress_fd` wait for the next change.
+    /// Resets `progress_fd`.
     pub(super) fn clear_progress(&self) {
-        // Fails only when there was nothing to clear.
+        // Fails only if there is nothing to clear.
         let _ = rustix::io::read(&self.shared.progress, &mut [0; 8]);
     }
 }
@@ -104,9 +103,9 @@ impl Drop for Printer {
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write, or nothing more will come.
+    /// Signals that lines are pending or no more follow.
     changed: Condvar,
-    /// The way back: something was written.
+    /// Signals that lines were written.
     progress: OwnedFd,
 }
 
@@ -119,11 +118,11 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock, and bytes are never half added.
+        // No code panics while it holds the lock, so the state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of the printer's thread.
+    /// The loop of the printer's thread.
     fn write_all_to(&self, mut stream: impl Write) {
         let mut batch = Vec::new();
         loop {
@@ -135,7 +134,7 @@ impl Shared {
             state.done = batch.is_empty();
             let done = state.done;
             drop(state);
-            // When the reader has gone away, lines are dropped and the workers go on.
+            // After the reader has closed the stream, lines are dropped and the workers continue.
             let _ = stream.write_all(&batch).and_then(|()| stream.flush());
             batch.clear();
             let _ = rustix::io::write(&self.progress, &1_u64.to_ne_bytes());

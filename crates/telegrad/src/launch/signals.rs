@@ -1,4 +1,4 @@
-//! The signals that ask the launcher to end, as something to wait on.
+//! Termination signals of the launcher, as descriptors to poll.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,18 +10,18 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
-/// `SIGHUP` is not among them: it ends the launcher and with it the workers, unless it is ignored
-/// because the launcher was started with `nohup`, which a handler would undo.
+/// The forwarded signals. `SIGHUP` needs no handler: it ends the launcher and thereby the workers, and a handler would undo
+/// `nohup`.
 const FORWARDED: [(i32, Signal); 2] = [(SIGINT, Signal::INT), (SIGTERM, Signal::TERM)];
 
-/// Launches under way in this process.
+/// Number of running launches in this process.
 static LAUNCHES: Mutex<usize> = Mutex::new(0);
 
-/// Whether there are none. A handler once installed cannot be taken away safely, so with no launch
-/// to tell, it does what the signal does by default.
+/// Whether no launch is running. An installed handler cannot be removed safely, so without a launch it has the signal's
+/// default effect.
 static IDLE: AtomicBool = AtomicBool::new(true);
 
-/// The signals that arrive while this lives.
+/// Receives signals until dropped.
 #[derive(Debug)]
 pub(super) struct Signals {
     arrivals: Vec<Arrivals>,
@@ -31,7 +31,7 @@ pub(super) struct Signals {
 struct Arrivals {
     id: SigId,
     signal: Signal,
-    /// One byte for each arrival; the handler has the other end.
+    /// Receives one byte for each signal; the handler has the other end.
     pipe: UnixStream,
 }
 
@@ -45,7 +45,7 @@ impl Signals {
                 .try_for_each(|&(number, _)| flag::register_conditional_default(number, &IDLE).map(drop));
         });
         installed?;
-        // From here on `drop` undoes what is done, also when a step below fails.
+        // From here on `drop` undoes the registrations, also if a step below fails.
         count(1);
         let mut signals = Signals { arrivals: Vec::new() };
         for (number, signal) in FORWARDED {
@@ -57,7 +57,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// What to wait on.
+    /// The descriptors to poll.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.arrivals.iter().map(|arrivals| arrivals.pipe.as_fd())
     }
@@ -66,7 +66,7 @@ impl Signals {
     pub(super) fn take(&self) -> Vec<Signal> {
         let mut arrived = Vec::new();
         for Arrivals { signal, pipe, .. } in &self.arrivals {
-            // An error means that there is nothing to read.
+            // An error means that no byte is available.
             let read = (&*pipe).read(&mut [0; 16]).unwrap_or(0);
             arrived.extend(std::iter::repeat_n(*signal, read));
         }

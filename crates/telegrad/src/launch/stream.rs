@@ -1,4 +1,4 @@
-//! One of the two streams that a worker writes, at the reading end.
+//! The reading end of a worker's standard output or standard error.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,13 +6,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::lines::Lines;
 
-/// How much is read from a worker at once: the usual size of a pipe.
+/// Bytes in one read: the usual size of a pipe.
 const READ: usize = 64 * 1024;
 
-/// How much is taken from a pipe that is about to be given up: the largest a pipe can be.
+/// Bytes read from a pipe before it is closed: the largest size of a pipe.
 const LAST_READ: usize = 1024 * 1024;
 
-/// One of the two streams that a worker writes.
+/// The reading end of a worker's stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     /// `None` after its end.
@@ -25,12 +25,12 @@ impl Stream {
         Stream { pipe, lines }
     }
 
-    /// What to wait on, until the end of the stream.
+    /// The descriptor to poll, until the end of the stream.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// One read; at the end of the stream also the line that has no end.
+    /// Reads once; at the end of the stream, also completes the last line.
     pub(super) fn read(&mut self, text: &mut Vec<u8>) -> usize {
         let Some(pipe) = &self.pipe else { return 0 };
         let mut chunk = [0; READ];
@@ -49,7 +49,7 @@ impl Stream {
         read
     }
 
-    /// Takes what is there without waiting for more, and closes.
+    /// Reads the available bytes without blocking, and closes the pipe.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut total = 0;

@@ -1,4 +1,4 @@
-//! Waits for everything that can happen to a world at once, on one thread, and ends it in order.
+//! Event loop of a launch: one thread waits for all events of a world and ends it in order.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,51 +7,51 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
+use super::child_process::ChildProcess;
 use super::printer::Printer;
 use super::signals::Signals;
-use super::worker::Worker;
 use super::{Ending, Failure, Launch, LaunchError};
 
-/// How long a process may take to disappear after `SIGKILL`, and its output to arrive. Only one that
-/// is stuck inside the system needs longer, and that one may stay for ever.
+/// Time limit for a process to end after `SIGKILL` and its output to arrive. Only a process stuck in the kernel needs longer,
+/// and may never end.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
-/// A world that runs.
+/// A running world.
 pub(super) struct Supervisor {
-    workers: Vec<Worker>,
+    workers: Vec<ChildProcess>,
     /// Standard output and standard error.
     printers: [Printer; 2],
     signals: Signals,
     grace: Duration,
-    /// Whether the others go on when a worker fails.
+    /// Whether the other workers continue when one fails.
     keep_going: bool,
     stage: Stage,
-    /// The workers that failed without a request to end, in the order of their ends.
+    /// Workers that failed before any request to end, in the order of their ends.
     failed: Vec<Failure>,
-    /// The first signal that the launcher got while the world was running.
+    /// The first signal that the launcher received while the world was running.
     interrupted: Option<Signal>,
-    /// How many signals the launcher got.
+    /// Number of signals that the launcher received.
     interrupts: usize,
-    /// A signal came while the last output was written.
+    /// Whether a signal arrived while the last output was written.
     cut_short: bool,
-    /// Who was killed because the grace period was over.
-    stubborn: Vec<String>,
+    /// Workers killed after the grace period.
+    killed: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     Running,
-    /// Everybody was asked to end; no time means an endless grace period.
+    /// All workers were asked to end. Without a time, the grace period has no end.
     Ending {
         kill_at: Option<Instant>,
     },
-    /// Everybody was killed.
+    /// All workers were killed.
     Killed {
         leave_at: Instant,
     },
 }
 
-/// What there is to do, by the numbers of worker and stream.
+/// A ready descriptor, with the indices of worker and stream.
 #[derive(Debug)]
 enum Event {
     Signal,
@@ -62,7 +62,7 @@ enum Event {
 
 impl Supervisor {
     pub(super) fn new(
-        workers: Vec<Worker>,
+        workers: Vec<ChildProcess>,
         printers: [Printer; 2],
         signals: Signals,
         launch: &Launch,
@@ -78,11 +78,11 @@ impl Supervisor {
             interrupted: None,
             interrupts: 0,
             cut_short: false,
-            stubborn: Vec::new(),
+            killed: Vec::new(),
         }
     }
 
-    /// Returns when all workers are gone and what they printed is written.
+    /// Returns when all workers have ended and their output is written.
     pub(super) fn run(mut self) -> Result<(), LaunchError> {
         self.watch().map_err(LaunchError::System)?;
         self.flush().map_err(LaunchError::System)?;
@@ -90,7 +90,7 @@ impl Supervisor {
     }
 
     fn watch(&mut self) -> io::Result<()> {
-        while !self.workers.iter().all(Worker::is_gone) {
+        while !self.workers.iter().all(ChildProcess::is_finished) {
             for event in self.wait(self.next_deadline())? {
                 match event {
                     Event::Signal => self.on_signals(),
@@ -106,8 +106,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits for the printers. Only the reader of our own output can make this long, and a signal
-    /// ends it.
+    /// Waits for the printers. The reader of this process's output can delay this; a signal ends it.
     fn flush(&mut self) -> io::Result<()> {
         self.printers.iter().for_each(Printer::close);
         let give_up = (self.interrupts > 1).then(|| Instant::now() + AFTER_KILL);
@@ -131,22 +130,22 @@ impl Supervisor {
         if !self.failed.is_empty() {
             return Err(LaunchError::Failed {
                 failures: self.failed,
-                stubborn: self.stubborn,
+                killed: self.killed,
             });
         }
-        let well = |worker: &Worker| matches!(worker.ending(), Some((Ending::Status(0), _)));
+        let well = |worker: &ChildProcess| matches!(worker.ending(), Some((Ending::Status(0), _)));
         match self.interrupted {
             Some(signal) if self.cut_short || !self.workers.iter().all(well) => {
                 Err(LaunchError::Interrupted {
                     signal: signal.as_raw(),
-                    stubborn: self.stubborn,
+                    killed: self.killed,
                 })
             }
             _ => Ok(()),
         }
     }
 
-    /// The first signal is passed on, the second one kills.
+    /// Forwards the first signal; kills on the second one.
     fn on_signals(&mut self) {
         for signal in self.signals.take() {
             self.interrupts += 1;
@@ -161,8 +160,8 @@ impl Supervisor {
         }
     }
 
-    /// Notes the end of a worker. A failure ends the world, unless that is to keep going; a failure after that is a
-    /// consequence.
+    /// Handles the end of a worker. The first failure ends the world, unless `keep_going` is set; later failures are its
+    /// consequences.
     fn on_exit(&mut self, index: usize) -> io::Result<()> {
         let worker = &mut self.workers[index];
         worker.check_exit()?;
@@ -186,7 +185,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Prints which worker failed, and how many go on without it.
+    /// Prints the failed worker and the number of workers that continue.
     fn report(&self, failure: &Failure) {
         let rest = match self
             .workers
@@ -195,14 +194,13 @@ impl Supervisor {
             .count()
         {
             0 => String::new(),
-            1 => "; 1 other goes on".into(),
-            others => format!("; {others} others go on"),
+            1 => "; 1 other continues".into(),
+            others => format!("; {others} others continue"),
         };
         self.printers[1].print(format!("telegrad: worker {failure}{rest}\n").as_bytes());
     }
 
-    /// Asks the workers that run to end. One that has ended may have left processes that still print:
-    /// they have until its output is given up.
+    /// Signals the running workers. Processes that an ended worker has left behind may print until its output is closed.
     fn end(&mut self, signal: Signal) {
         for worker in self.workers.iter().filter(|worker| worker.ending().is_none()) {
             worker.signal(signal);
@@ -221,7 +219,7 @@ impl Supervisor {
         };
     }
 
-    /// Does what is due.
+    /// Performs the actions whose time has come.
     fn on_time(&mut self, now: Instant) -> io::Result<()> {
         if let Stage::Ending {
             kill_at: Some(kill_at),
@@ -229,7 +227,7 @@ impl Supervisor {
             && kill_at <= now
         {
             let running = self.workers.iter().filter(|worker| worker.ending().is_none());
-            self.stubborn = running.map(|worker| worker.name().to_owned()).collect();
+            self.killed = running.map(|worker| worker.name().to_owned()).collect();
             self.kill();
         }
         for index in 0..self.workers.len() {
@@ -245,14 +243,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// When to stop waiting for a worker: at once when it has ended and its output too.
-    fn deadline(&self, worker: &Worker) -> Option<Instant> {
+    /// The time to stop waiting for a worker: at once if the worker and its output have ended.
+    fn deadline(&self, worker: &ChildProcess) -> Option<Instant> {
         let leave_at = match self.stage {
             Stage::Killed { leave_at } => Some(leave_at),
             _ => None,
         };
         let (_, ended) = match worker.ending() {
-            _ if worker.is_gone() => return None,
+            _ if worker.is_finished() => return None,
             None => return leave_at,
             Some(ending) => ending,
         };
@@ -260,7 +258,7 @@ impl Supervisor {
         if !open(0) && !open(1) {
             Some(ended)
         } else if self.interrupts < 2 && (0..2).any(|i| open(i) && self.printers[i].is_full()) {
-            // The output is late because our reader is; not even the end of the world drops it.
+            // The reader of this process is slow. Output is kept even after the end of the world.
             None
         } else {
             [ended.checked_add(self.grace), leave_at]
@@ -282,7 +280,7 @@ impl Supervisor {
             .min()
     }
 
-    /// Waits until something happens or the time has come.
+    /// Waits for events until the deadline.
     fn wait(&self, until: Option<Instant>) -> io::Result<Vec<Event>> {
         let mut fds = Vec::new();
         let mut events = Vec::new();
@@ -293,7 +291,7 @@ impl Supervisor {
         self.signals.fds().for_each(|fd| watch(fd, Event::Signal));
         for (stream, printer) in self.printers.iter().enumerate() {
             watch(printer.progress_fd(), Event::Printed(stream));
-            // Not reading is what makes the workers wait.
+            // Workers whose output is not read block.
             let readable = self.workers.iter().enumerate().filter(|_| !printer.is_full());
             for (index, worker) in readable {
                 worker

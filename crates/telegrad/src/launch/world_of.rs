@@ -4,16 +4,16 @@ use std::io::Write;
 
 use super::{Launch, LaunchError};
 
-/// Makes this program a world of workers with these names, and says which of them this process is.
+/// Starts this program once per name, and returns the name of the current process.
 ///
-/// A process that is part of a world (`RANK` is set) goes on with the name it has. Otherwise this
-/// call starts the same program with the same arguments once per name, waits for the world to end
-/// and exits the process: it does not return then. Call it first in `main`.
+/// A process that is part of a world (`RANK` is set) returns its name. Otherwise the call starts the same program with the
+/// same arguments once per name, waits for the world to end, and exits the process without returning. Call it first in
+/// `main`.
 ///
 /// ```no_run
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let name = telegrad::launch::world_of(&["master", "worker"])?;
-///     // From here on there are two processes.
+///     // Two processes run from here on.
 ///     println!("I am {name}");
 ///     Ok(())
 /// }
@@ -24,18 +24,18 @@ use super::{Launch, LaunchError};
 /// rank is the position in `names`.
 ///
 /// # Errors
-/// When this process was started as part of a world that is not this one. When this call starts the
-/// world, errors are printed and the exit code is [`LaunchError::exit_code`].
+/// When this process was started as part of another world. If the call starts the world, it prints errors and exits with
+/// [`LaunchError::exit_code`].
 pub fn world_of(names: &[impl AsRef<str>]) -> Result<String, LaunchError> {
     let names: Vec<String> = names.iter().map(|name| name.as_ref().to_owned()).collect();
     let variable = |key: &str| std::env::var(key).ok();
     if let Some(rank) = variable("RANK") {
-        return who_am_i(&names, &rank, variable("WORLD_SIZE"), variable("TELEGRAD_NAME"));
+        return name_of_this_process(&names, &rank, variable("WORLD_SIZE"), variable("TELEGRAD_NAME"));
     }
     let code = match Launch::this_program(names).and_then(Launch::run) {
         Ok(()) => 0,
         Err(error) => {
-            // Nowhere to report a closed standard error to.
+            // A closed standard error cannot be reported.
             let _ = writeln!(std::io::stderr(), "telegrad: {error}");
             error.exit_code()
         }
@@ -43,7 +43,7 @@ pub fn world_of(names: &[impl AsRef<str>]) -> Result<String, LaunchError> {
     std::process::exit(code.into())
 }
 
-fn who_am_i(
+fn name_of_this_process(
     names: &[String],
     rank: &str,
     world_size: Option<String>,
@@ -76,7 +76,8 @@ mod tests {
 
     fn who(rank: &str, size: Option<&str>, name: Option<&str>) -> Result<String, String> {
         let names = ["master".to_string(), "worker".to_string()];
-        who_am_i(&names, rank, size.map(Into::into), name.map(Into::into)).map_err(|e| e.to_string())
+        name_of_this_process(&names, rank, size.map(Into::into), name.map(Into::into))
+            .map_err(|e| e.to_string())
     }
 
     #[test]

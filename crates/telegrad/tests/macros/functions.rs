@@ -90,7 +90,7 @@ impl Net {
 telegrad::register!(std::cmp::min::<i64>, name = "min");
 
 #[test]
-fn all_of_them_work() -> Result<()> {
+fn every_shape_of_function_can_be_called() -> Result<()> {
     let options = Options::default().init_method("mem://pass?rank=0&world_size=1");
     let world = telegrad::init_with("alone", options)?;
     world.rpc_sync("alone", nothing, ())?;
@@ -113,7 +113,7 @@ fn all_of_them_work() -> Result<()> {
     assert_eq!(world.rpc_sync("alone", Net::answer, ())?, 42);
     assert_eq!(world.rpc_sync("alone", std::cmp::min::<i64>, (3, 4))?, 3);
 
-    // They can still be called as what they are.
+    // Local calls still work.
     let mut net = Net::new(1.0)?;
     net.set(3.0);
     assert_eq!((add(1, 2), *net.borrowed()), (3, 3.0));

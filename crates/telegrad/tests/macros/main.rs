@@ -1,11 +1,11 @@
-//! What the macros accept (`functions`, `wire`), and what they say about the rest (`ui`).
+//! Items that the macros accept (`functions`, `wire`), and errors for all others (`ui`).
 
 mod functions;
 mod wire;
 
-/// Each file of `ui` next to what the compiler says about it. After a change that is meant, run with
-/// `TRYBUILD=overwrite` and read the difference.
+/// Compares the compiler's errors for each file of `ui`. After an intended change, run with `TRYBUILD=overwrite` and review the
+/// difference.
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_as_expected() {
     trybuild::TestCases::new().compile_fail("tests/macros/ui/*.rs");
 }

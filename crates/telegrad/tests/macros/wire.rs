@@ -41,7 +41,7 @@ struct WithTensor {
 enum Never {}
 
 #[test]
-fn all_of_them_work() {
+fn every_shape_of_type_round_trips() {
     fn is_wire<T: Wire>() {}
     is_wire::<Never>();
     is_wire::<WithTensor>();
