@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use telegrad_rpc::{Crossing, Layer, Noted, Recorded, Result, World};
+use telegrad_rpc::{Crossing, Departure, Extension, MessageHook, Result, Tracked, World};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
@@ -16,10 +16,10 @@ pub(crate) struct Autograd {
     node: Arc<dyn ErasedNode>,
 }
 
-/// Returns autograd over tensors of this library, for [`Options::layer`].
+/// Returns autograd over tensors of this library, for [`Options::extension`].
 ///
-/// [`Options::layer`]: telegrad_rpc::Options
-pub fn layer<B: AutogradBackend>() -> Arc<dyn Layer> {
+/// [`Options::extension`]: telegrad_rpc::Options
+pub fn layer<B: AutogradBackend>() -> Arc<dyn Extension> {
     Arc::new(Autograd {
         node: Arc::new(Node::<B>::default()),
     })
@@ -27,10 +27,10 @@ pub fn layer<B: AutogradBackend>() -> Arc<dyn Layer> {
 
 /// Returns the node of this world, whatever its tensor library.
 pub(crate) fn erased_node_of(world: &World) -> Result<Arc<dyn ErasedNode>> {
-    let layer = world
-        .layer()
-        .and_then(|layer| layer.as_any().downcast::<Autograd>().ok());
-    let autograd = layer.ok_or(AutogradError::NotThere)?;
+    let extension = world
+        .extension()
+        .and_then(|extension| extension.as_any().downcast::<Autograd>().ok());
+    let autograd = extension.ok_or(AutogradError::NotThere)?;
     Ok(autograd.node.clone())
 }
 
@@ -40,24 +40,26 @@ pub(crate) fn node_of<B: AutogradBackend>(world: &World) -> Result<Arc<Node<B>>>
     node.map_err(|_| AutogradError::NotThere.into())
 }
 
-impl Layer for Autograd {
-    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
+impl MessageHook for Autograd {
+    fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure> {
         self.node.track_departure(crossing, tensors)
     }
 
-    fn stayed(&self, context: ContextId, recorded: &Recorded) {
-        self.node.untrack(context, recorded);
+    fn stayed(&self, context: ContextId, tracked: &Tracked) {
+        self.node.untrack(context, tracked);
     }
 
     fn arrived(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
-        self.node.track_arrival(crossing, recorded, tensors)
+        self.node.track_arrival(crossing, tracked, tensors)
     }
+}
 
+impl Extension for Autograd {
     fn contexts(&self) -> usize {
         self.node.info().contexts
     }

@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// The schedule of one pass on one worker. `R` names roots, `V` received messages.
 #[derive(Debug)]
 pub(crate) struct Schedule<R, V> {
-    roots: FxHashMap<R, Root<V>>,
+    roots: FxHashMap<R, ScheduledRoot<V>>,
     received: FxHashMap<V, Received>,
     /// The number of roots that await a gradient.
     awaited: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Schedule<R, V> {
 }
 
 #[derive(Debug)]
-struct Root<V> {
+struct ScheduledRoot<V> {
     /// The received messages that the root was computed from.
     reaches: Vec<V>,
     state: RootState,
@@ -94,7 +94,7 @@ where
             }
             schedule.awaited += 1;
             let state = RootState::Waiting;
-            schedule.roots.insert(root, Root { reaches, state });
+            schedule.roots.insert(root, ScheduledRoot { reaches, state });
         }
         schedule
     }
@@ -206,7 +206,7 @@ where
 
     /// The roots that await a gradient.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = R> {
-        let awaited = |(_, root): &(&R, &Root<V>)| root.state == RootState::Waiting;
+        let awaited = |(_, root): &(&R, &ScheduledRoot<V>)| root.state == RootState::Waiting;
         self.roots.iter().filter(awaited).map(|(name, _)| *name)
     }
 

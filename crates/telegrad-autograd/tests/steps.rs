@@ -127,7 +127,7 @@ fn settled(world: &World) -> usize {
 #[test]
 fn nothing_grows_over_thousands_of_steps() {
     let cluster = Cluster::threads(3).time_limit(Duration::from_secs(150));
-    let cluster = cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>));
+    let cluster = cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>));
     cluster.run(|world| {
         if world.rank() == 0 {
             let scales: Vec<_> = [1, 2]

@@ -34,7 +34,7 @@ fn front_layers() -> Result<Sequential> {
 }
 
 fn back_layer() -> Result<Linear> {
-    Ok(Linear::new(HIDDEN, CLASSES, &mut Rng::new(2))?)
+    Linear::new(HIDDEN, CLASSES, &mut Rng::new(2))
 }
 
 /// Random inputs and labels to learn.

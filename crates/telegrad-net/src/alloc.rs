@@ -44,11 +44,11 @@ const CLASSES: usize = 4 * 28;
 #[derive(Debug)]
 pub struct TensorAlloc {
     /// Behind a lock of the standard library, which never allocates.
-    free: Mutex<Free>,
+    free: Mutex<FreeLists>,
 }
 
 #[derive(Debug)]
-struct Free {
+struct FreeLists {
     /// Heads of lists of free blocks, one per class; each block starts with a pointer to the next.
     lists: [*mut Block; CLASSES],
     bytes: usize,
@@ -60,13 +60,13 @@ struct Block {
 
 // SAFETY: the pointers are to free blocks, which only the lists refer to, and the lists are reached through the
 // mutex alone.
-unsafe impl Send for Free {}
+unsafe impl Send for FreeLists {}
 
 impl TensorAlloc {
     /// An allocator without kept blocks.
     pub const fn new() -> Self {
         Self {
-            free: Mutex::new(Free {
+            free: Mutex::new(FreeLists {
                 lists: [ptr::null_mut(); CLASSES],
                 bytes: 0,
             }),
@@ -136,7 +136,7 @@ impl TensorAlloc {
     ///
     /// # Safety
     /// `start` was allocated with `old`, and `new` is valid and not of size zero.
-    unsafe fn moved(&self, start: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+    unsafe fn move_block(&self, start: *mut u8, old: Layout, new: Layout) -> *mut u8 {
         // SAFETY: passed on from this function's contract.
         let moved = unsafe { self.alloc(new) };
         if !moved.is_null() {
@@ -224,7 +224,7 @@ unsafe impl GlobalAlloc for TensorAlloc {
         match classes {
             _ if is_adopted(start) => {
                 // SAFETY: as below: a block of another kind, but as long as its layout says.
-                unsafe { self.moved(start, layout, new) }
+                unsafe { self.move_block(start, layout, new) }
             }
             // SAFETY: as in `dealloc`, the block is the system allocator's, and it stays so: `dealloc` finds no
             // class for the new layout either.
@@ -233,7 +233,7 @@ unsafe impl GlobalAlloc for TensorAlloc {
             (Some(old), Some(same)) if old == same => start,
             // SAFETY: `new` is valid and not of size zero, which the caller promises, as it does that the block
             // was allocated with `layout`.
-            _ => unsafe { self.moved(start, layout, new) },
+            _ => unsafe { self.move_block(start, layout, new) },
         }
     }
 

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_system_say_what_to_do_where_that_is_known() {
+    fn descriptor_errors_give_advice() {
         let says = |errno: Errno, start: &str| {
             let text = explain(&errno.into());
             assert!(text.starts_with(start), "{text}");

@@ -27,7 +27,7 @@ mod socket;
 mod address;
 mod handshake;
 mod dial;
-mod pending;
+mod pending_links;
 mod listen;
 mod classes;
 mod alloc;

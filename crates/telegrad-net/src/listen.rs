@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::descriptors::{are_exhausted, explain};
 use crate::handshake::{HandshakeError, Hello, Lane, Welcome, accept_offer, receive_hello, send_answer};
 use crate::mem::MemLink;
-use crate::pending::PendingLinks;
+use crate::pending_links::PendingLinks;
 use crate::poller::{Poller, Source};
 use crate::socket::SocketLink;
 use crate::stream::Stream;
@@ -53,14 +53,14 @@ pub trait Host: Send + Sync {
 /// Accepts links at one address until it is dropped.
 pub struct Listener {
     address: Address,
-    kind: Kind,
+    kind: ListenerKind,
 }
 
-enum Kind {
+enum ListenerKind {
     /// An entry in [`MEM`].
     Mem(Weak<dyn Host>),
     /// The poller's source, and its key.
-    Socket(Arc<Accepting>, usize),
+    Socket(Arc<Acceptor>, usize),
 }
 
 /// Starts accepting links.
@@ -81,7 +81,7 @@ pub fn listen(
             hosts.insert(name.clone(), host.clone());
             return Ok(Listener {
                 address: address.clone(),
-                kind: Kind::Mem(host),
+                kind: ListenerKind::Mem(host),
             });
         }
         Address::Unix(name) => Socket::Unix(UnixListener::bind_addr(&UnixAddr::from_abstract_name(
@@ -94,7 +94,7 @@ pub fn listen(
         Socket::Tcp(listener) => Address::Tcp(listener.local_addr()?),
     };
     socket.set_nonblocking()?;
-    let accepting = Arc::new(Accepting {
+    let accepting = Arc::new(Acceptor {
         address: address.clone(),
         socket,
         host,
@@ -104,13 +104,13 @@ pub fn listen(
         spare: Mutex::new(reserve()),
         is_stuck: AtomicBool::new(false),
     });
-    let source: Weak<Accepting> = Arc::downgrade(&accepting);
+    let source: Weak<Acceptor> = Arc::downgrade(&accepting);
     let key = accepting
         .poller
         .add(accepting.socket.as_fd(), source, EventFlags::IN)?;
     Ok(Listener {
         address,
-        kind: Kind::Socket(accepting, key),
+        kind: ListenerKind::Socket(accepting, key),
     })
 }
 
@@ -124,15 +124,17 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         match (&self.kind, &self.address) {
-            (Kind::Socket(accepting, key), _) => accepting.poller.remove(*key, accepting.socket.as_fd()),
-            (Kind::Mem(host), Address::Mem(name)) => {
+            (ListenerKind::Socket(accepting, key), _) => {
+                accepting.poller.remove(*key, accepting.socket.as_fd())
+            }
+            (ListenerKind::Mem(host), Address::Mem(name)) => {
                 // Another host may have taken the name since this one was dropped.
                 let mut hosts = MEM.lock();
                 if hosts.get(name).is_some_and(|current| current.ptr_eq(host)) {
                     hosts.remove(name);
                 }
             }
-            (Kind::Mem(_), _) => {}
+            (ListenerKind::Mem(_), _) => {}
         }
     }
 }
@@ -218,7 +220,7 @@ impl AsFd for Socket {
 }
 
 /// A listening socket.
-struct Accepting {
+struct Acceptor {
     address: Address,
     socket: Socket,
     host: Weak<dyn Host>,
@@ -231,7 +233,7 @@ struct Accepting {
     is_stuck: AtomicBool,
 }
 
-impl Accepting {
+impl Acceptor {
     /// Drops the next connection, for which there is no descriptor; false if it stays queued. In the queue it would be
     /// reported again and again.
     fn shed(&self, options: &LinkOptions, error: &std::io::Error) -> bool {
@@ -258,7 +260,7 @@ fn reserve() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC).ok()
 }
 
-impl Source for Accepting {
+impl Source for Acceptor {
     fn ready(&self, _: EventFlags) -> bool {
         let host = self.host.upgrade();
         let options = host

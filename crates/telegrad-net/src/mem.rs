@@ -130,7 +130,7 @@ impl Link for MemLink {
         let (Some(me), Some(other)) = (self.me.upgrade(), self.other()) else {
             let closed = Closed {
                 graceful: false,
-                why: "the other worker is gone".into(),
+                why: "the other worker dropped the link".into(),
             };
             self.end(closed.clone());
             return Err(SendError::Closed(closed));
@@ -195,7 +195,7 @@ impl Drop for MemLink {
         if let Some(other) = self.other() {
             other.end(Closed {
                 graceful: false,
-                why: "the other worker is gone".into(),
+                why: "the other worker dropped the link".into(),
             });
         }
     }

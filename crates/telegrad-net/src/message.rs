@@ -367,9 +367,9 @@ mod tests {
     use super::*;
 
     /// Has no shared memory.
-    struct Nothing;
+    struct NoLoans;
 
-    impl Borrower for Nothing {
+    impl Borrower for NoLoans {
         fn borrow(&self, _: &Loan, _: usize) -> Result<Borrowed, LoanError> {
             Err(LoanError::Invalid)
         }
@@ -389,7 +389,7 @@ mod tests {
         header.table_len = frame.len() as u32;
         frame.extend_from_slice(data);
         header.length = frame.len() as u64;
-        match Incoming::parse(header, &frame, (&Nothing, 1 << 20)) {
+        match Incoming::parse(header, &frame, (&NoLoans, 1 << 20)) {
             Ok(message) => format!("{} tensors", message.tensors.len()),
             Err(error) => error.to_string(),
         }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn lent_frames_that_make_no_sense_are_refused() {
+    fn invalid_lent_frames_are_refused() {
         let says = |shapes: &[usize], data: &[u8], what: &str| {
             let text = parsed(shapes, data);
             assert!(text.contains(what), "{text}, not {what}");

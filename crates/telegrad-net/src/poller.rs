@@ -74,7 +74,7 @@ impl Poller {
             close_reason: OnceLock::new(),
             roles,
         });
-        let role = Polling {
+        let role = PollerRole {
             poller: poller.clone(),
             spin: Spin::new(spin),
             hot: Vec::new(),
@@ -173,16 +173,16 @@ const POLLS_PER_CHECK: u32 = 128;
 const BUSY: u32 = 8;
 
 /// The role of the polling thread.
-struct Polling {
+struct PollerRole {
     poller: Arc<Poller>,
     spin: Spin,
     /// Sources with recent messages: the last one, and earlier ones that poll cheaply.
-    hot: Vec<Hot>,
+    hot: Vec<HotSource>,
     /// Weighted polls since the last check of all sources.
     polls: u32,
 }
 
-struct Hot {
+struct HotSource {
     source: Arc<dyn Source>,
     has_message: bool,
     /// Polls in vain since its last message, at which others had one.
@@ -190,13 +190,13 @@ struct Hot {
 }
 
 /// Also stops the poller when its role never got a thread.
-impl Drop for Polling {
+impl Drop for PollerRole {
     fn drop(&mut self) {
         self.poller.closed.store(true, SeqCst);
     }
 }
 
-impl Role for Polling {
+impl Role for PollerRole {
     fn turn(&mut self) -> Turn {
         if self.poller.is_closed() {
             return Turn::Done;
@@ -222,7 +222,7 @@ impl Role for Polling {
     }
 }
 
-impl Polling {
+impl PollerRole {
     /// Polls the hot sources for a moment; true if there was anything to do.
     fn poll_hot_sources(&mut self) -> bool {
         let Self {
@@ -251,7 +251,7 @@ impl Polling {
 
 impl Poller {
     /// Waits for events and handles them; false if there were none. Sources with messages become hot.
-    fn wait(&self, timeout: Option<Duration>, hot: &mut Vec<Hot>) -> bool {
+    fn wait(&self, timeout: Option<Duration>, hot: &mut Vec<HotSource>) -> bool {
         let mut events = [Event {
             flags: EventFlags::empty(),
             data: EventData::new_u64(WAKE),
@@ -282,7 +282,7 @@ impl Poller {
 }
 
 /// Polls each source once; true if one had messages.
-fn poll_hot(hot: &mut Vec<Hot>) -> bool {
+fn poll_hot(hot: &mut Vec<HotSource>) -> bool {
     let mut found = false;
     for hot in &mut *hot {
         hot.has_message = hot.source.poll_once();
@@ -298,15 +298,15 @@ fn poll_hot(hot: &mut Vec<Hot>) -> bool {
 }
 
 /// Makes a source with messages hot.
-fn mark_hot(hot: &mut Vec<Hot>, source: Arc<dyn Source>) {
+fn mark_hot(hot: &mut Vec<HotSource>, source: Arc<dyn Source>) {
     if let Some(known) = hot.iter_mut().find(|hot| Arc::ptr_eq(&hot.source, &source)) {
         return known.in_vain = 0;
     }
-    // Polling a source that is not cheap is a system call: one of them is enough.
+    // PollerRole a source that is not cheap is a system call: one of them is enough.
     let polls_cheaply = source.polls_cheaply();
     hot.retain(|hot| hot.source.polls_cheaply() || polls_cheaply || !hot.source.request_wakeup());
     if hot.len() < MAX_HOT || !source.request_wakeup() {
-        hot.push(Hot {
+        hot.push(HotSource {
             source,
             has_message: true,
             in_vain: 0,

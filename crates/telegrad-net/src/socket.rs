@@ -25,8 +25,8 @@ use telegrad_wire::{CallId, FrameKind, HEADER_LEN, peer_text};
 
 use self::bulk::{Bulk, MoreLanes, WriteError};
 use self::control::Control;
-use self::reader::{ControlReader, Fill};
-use self::writer::{ControlWriter, Written};
+use self::reader::{ControlReader, FillOutcome};
+use self::writer::{ControlWriter, WriteOutcome};
 use crate::credit::{CreditReturn, OwedCredit, Window, cost, costs_credit};
 use crate::message::{Borrower, INLINE_LIMIT, Incoming, LoanError, Sealed, check_length};
 use crate::poller::{Poller, Source};
@@ -184,9 +184,9 @@ impl SocketLink {
             return false;
         }
         match reader.fill(&self.control) {
-            Fill::Nothing => return false,
-            Fill::Some => {}
-            Fill::Ended(error) => {
+            FillOutcome::Nothing => return false,
+            FillOutcome::Some => {}
+            FillOutcome::Ended(error) => {
                 let inside = if reader.is_inside_frame() {
                     ", in the middle of a frame"
                 } else {
@@ -291,21 +291,21 @@ impl SocketLink {
     fn write_out(&self) {
         loop {
             match self.writer.write(&self.control) {
-                Written::All { was_stuck } => {
+                WriteOutcome::All { was_stuck } => {
                     if was_stuck {
                         self.follow_writer();
                         self.window.notify();
                     }
                 }
-                Written::Stuck => {
+                WriteOutcome::Stuck => {
                     self.follow_writer();
                     // Another thread may have taken the wake-up for this before it knew of this writer.
                     if self.control.has_space() {
                         continue;
                     }
                 }
-                Written::ByOther => {}
-                Written::Ended(error) => self.control_write_failed(&error),
+                WriteOutcome::ByOther => {}
+                WriteOutcome::Ended(error) => self.control_write_failed(&error),
             }
             return;
         }
@@ -524,7 +524,7 @@ impl Drop for SocketLink {
 }
 
 impl Interest {
-    /// With rings the socket is never written to in earnest, but it reports when a ring has space again.
+    /// With rings the socket carries wake-ups alone: space in a ring is reported as bytes to read.
     fn flags(&self, is_shared: bool) -> EventFlags {
         // Always watch for the end of the connection: calls must fail at once, and the next one needs a new
         // connection.

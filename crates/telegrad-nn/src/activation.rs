@@ -1,17 +1,17 @@
-//! Functions of one number, applied to every element.
+//! Activation functions, applied to every element.
 //!
-//! Each is a module without parameters, for a [`Sequential`](crate::Sequential), and a function.
+//! Each is a function, and a module without parameters for a [`Sequential`](crate::Sequential).
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
 use candle_core::Tensor;
 use telegrad_autograd::candle::traced;
 
-use crate::node::node;
+use crate::node::{node, only_gradient};
 use crate::real::{Real, read, with_type};
 use crate::{Module, Result};
 
-/// A function and its slope.
+/// A function of one number and its derivative.
 trait Pointwise: Copy + Send + Sync + 'static {
     const NAME: &'static str;
 
@@ -21,7 +21,7 @@ trait Pointwise: Copy + Send + Sync + 'static {
     fn slope<T: Real>(self, x: T, y: T) -> T;
 }
 
-/// The rectifier: what is above zero, and zero otherwise. Its slope at zero is zero, as in torch.
+/// The rectifier, `max(x, 0)`. Its slope at zero is zero, as in torch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Relu;
 
@@ -29,7 +29,7 @@ impl Pointwise for Relu {
     const NAME: &'static str = "relu";
 
     fn value<T: Real>(self, x: T) -> T {
-        // Written so that what is not a number stays so.
+        // This comparison propagates NaN.
         if x < T::ZERO { T::ZERO } else { x }
     }
 
@@ -64,7 +64,7 @@ impl Pointwise for LeakyRelu {
     }
 }
 
-/// The Gaussian error linear unit: `x` times the probability that a normal number is below it.
+/// The Gaussian error linear unit: `x` times the standard normal distribution function of `x`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gelu;
 
@@ -72,17 +72,17 @@ impl Pointwise for Gelu {
     const NAME: &'static str = "gelu";
 
     fn value<T: Real>(self, x: T) -> T {
-        x * below(x)
+        x * normal_cdf(x)
     }
 
     fn slope<T: Real>(self, x: T, _: T) -> T {
         let density = (-x * x * T::of(0.5)).exp() * T::of(0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
-        below(x) + x * density
+        normal_cdf(x) + x * density
     }
 }
 
-/// The probability that a normal number is below `x`.
-fn below<T: Real>(x: T) -> T {
+/// The standard normal distribution function.
+fn normal_cdf<T: Real>(x: T) -> T {
     T::of(0.5) * (T::ONE + (x * T::of(FRAC_1_SQRT_2)).erf())
 }
 
@@ -147,7 +147,7 @@ impl Pointwise for Sigmoid {
 
 /// The logistic function of one number.
 pub(crate) fn sigmoid_of<T: Real>(x: T) -> T {
-    // Of a number below zero the exponential may be infinite: the result is then zero, as it should.
+    // For negative numbers the exponential may be infinite: the result is then zero, the correct limit.
     T::ONE / (T::ONE + (-x).exp())
 }
 
@@ -175,7 +175,7 @@ impl Pointwise for Softplus {
     const NAME: &'static str = "softplus";
 
     fn value<T: Real>(self, x: T) -> T {
-        // The exponential is of a number below zero either way, so it is never infinite.
+        // Both branches take the exponential of a negative number, which cannot overflow.
         if x > T::ZERO {
             x + (-x).exp().ln_1p()
         } else {
@@ -206,11 +206,7 @@ fn pointwise<T: Real, F: Pointwise>(function: F, x: &Tensor) -> candle_core::Res
                 .map(|((&x, &y), &grad)| grad * function.slope(x, y))
                 .collect()
         })?;
-        Ok(vec![Some(Tensor::from_vec::<_, T>(
-            grad,
-            pass.grad.shape(),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Modules of any type as objects of a worker.
+//! Modules of any type as remote objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,55 +13,55 @@ use telegrad_wire::{Wire, WireError};
 
 use crate::error::in_file;
 use crate::parcel::{Parcel, name_of};
-use crate::share::held;
-use crate::tracked::connected;
+use crate::share::hold_all;
+use crate::tracked::check_connected;
 use crate::var_map_module::Variables;
 use crate::{Error, Module, NnError, state_dict};
 
-/// A module of any type, where a [`RemoteModule`](crate::RemoteModule) refers to it.
+/// A module of any type, on the worker of a [`RemoteModule`](crate::RemoteModule).
 pub struct AnyModule {
-    parts: Arc<dyn Parts>,
-    applied: Applied,
-    /// Its type, for errors.
+    parameters: Arc<dyn ParameterSet>,
+    apply: Apply,
+    /// The module's type, for errors.
     name: Arc<str>,
 }
 
-/// Parameters by name, and what else of a module does not depend on its inputs.
-trait Parts: Send + Sync {
+/// The parameters of a module, without the types of its inputs and outputs.
+trait ParameterSet: Send + Sync {
     fn named(&self) -> Vec<(String, Param)>;
     fn trained(&self) -> Vec<Param>;
     fn set_training(&self, training: bool);
 }
 
-/// How a module is applied.
-enum Applied {
-    Plain(Arc<dyn Module>),
-    With(With),
+/// The forward pass of a module.
+enum Apply {
+    Module(Arc<dyn Module>),
+    Function(TypedFunction),
 }
 
-/// A function on encoded values, and the types that it takes and gives.
-struct With {
-    takes: fn() -> String,
-    gives: fn() -> String,
+/// A function on encoded values, with the names of its types.
+struct TypedFunction {
+    inputs: fn() -> String,
+    outputs: fn() -> String,
     function: Box<dyn Fn(Parcel) -> crate::Result<Parcel> + Send + Sync>,
 }
 
 impl AnyModule {
-    /// A module that makes one tensor of another.
+    /// Wraps a module from one tensor to one tensor.
     pub fn new<M: Module + 'static>(module: M) -> Self {
         let module = Arc::new(module);
         Self {
-            parts: module.clone(),
+            parameters: module.clone(),
             name: module.type_name().into(),
-            applied: Applied::Plain(module),
+            apply: Apply::Module(module),
         }
     }
 
-    /// A module with several inputs or outputs: `forward` applies it. [`RemoteModule::call`] is how it is used.
+    /// Wraps a module with several inputs or outputs, applied by `forward`. Call it with [`RemoteModule::call`].
     ///
-    /// Inputs and outputs are any values that travel: tuples of tensors, states, options, numbers beside tensors. The
-    /// gradients of all tensors in them cross. An input that no output depends on, or an output that depends on no input
-    /// and no parameter, is [lost](NnError::LostInput).
+    /// Inputs and outputs are of any [`Wire`] type: tuples of tensors, states, options, numbers beside tensors. Gradients
+    /// flow through all tensors in them. An input that no output depends on, or an output that depends on no input and no
+    /// parameter, is an [error](NnError::LostInput).
     ///
     /// ```
     /// use candle_core::Tensor;
@@ -83,14 +83,13 @@ impl AnyModule {
         O: Wire,
     {
         let module = Arc::new(module);
-        let (parts, name) = (module.clone(), module.type_name().into());
-        Self::applied_by(parts, name, move |inputs| forward(&module, inputs))
+        let (parameters, name) = (module.clone(), module.type_name().into());
+        Self::from_function(parameters, name, move |inputs| forward(&module, inputs))
     }
 
-    /// A model of candle's, with the variables that it was built with, and a function that applies it.
+    /// Wraps a candle model: the variables that it was built with, and a function that applies it.
     ///
-    /// For models with several inputs or outputs. A model of one tensor each is a [`VarMapModule`](crate::VarMapModule) in
-    /// one line.
+    /// Use it for several inputs or outputs; a [`VarMapModule`](crate::VarMapModule) suffices for one tensor each.
     ///
     /// ```
     /// use candle_core::{DType, Device, Tensor};
@@ -111,12 +110,12 @@ impl AnyModule {
         variables: &VarMap,
         forward: impl Fn(I) -> candle_core::Result<O> + Send + Sync + 'static,
     ) -> Self {
-        let parts = Arc::new(Variables::of(variables));
-        Self::applied_by(parts, "VarMap".into(), move |inputs| Ok(forward(inputs)?))
+        let parameters = Arc::new(Variables::of(variables));
+        Self::from_function(parameters, "VarMap".into(), move |inputs| Ok(forward(inputs)?))
     }
 
-    fn applied_by<I: Wire, O: Wire>(
-        parts: Arc<dyn Parts>,
+    fn from_function<I: Wire, O: Wire>(
+        parameters: Arc<dyn ParameterSet>,
         name: Arc<str>,
         forward: impl Fn(I) -> crate::Result<O> + Send + Sync + 'static,
     ) -> Self {
@@ -124,15 +123,19 @@ impl AnyModule {
         let function = move |inputs: Parcel| {
             let inputs = inputs
                 .unpack()
-                .map_err(|error| refused(&layer, name_of::<I>(), &error))?;
-            packed(&layer, &forward(inputs)?)
+                .map_err(|error| inputs_error(&layer, name_of::<I>(), &error))?;
+            pack(&layer, &forward(inputs)?)
         };
-        let applied = Applied::With(With {
-            takes: name_of::<I>,
-            gives: name_of::<O>,
+        let apply = Apply::Function(TypedFunction {
+            inputs: name_of::<I>,
+            outputs: name_of::<O>,
             function: Box::new(function),
         });
-        Self { parts, applied, name }
+        Self {
+            parameters,
+            apply,
+            name,
+        }
     }
 
     /// Writes the parameters to a safetensors file, as [`save`](crate::save) does.
@@ -146,22 +149,22 @@ impl AnyModule {
     /// Reads the parameters from a safetensors file, as [`load`](crate::load) does.
     ///
     /// # Errors
-    /// When the file cannot be read, or names or shapes differ. Nothing has changed then.
+    /// When the file cannot be read, or names or shapes differ. All parameters are then unchanged.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.load_from(path.display().to_string(), state_dict::read(path)?)
     }
 
-    /// Applies it to one tensor.
+    /// Applies the module to one tensor.
     fn apply(&self, x: &Tensor) -> crate::Result<Tensor> {
-        let y = match &self.applied {
-            Applied::Plain(module) => module.forward(x)?,
-            Applied::With(with) => {
-                let y = (with.function)(packed(&self.name, x)?)?;
+        let y = match &self.apply {
+            Apply::Module(module) => module.forward(x)?,
+            Apply::Function(typed) => {
+                let y = (typed.function)(pack(&self.name, x)?)?;
                 y.unpack().map_err(|_| NnError::Outputs {
                     layer: self.name.to_string(),
-                    takes: (with.takes)(),
-                    gives: (with.gives)(),
+                    takes: (typed.inputs)(),
+                    gives: (typed.outputs)(),
                 })?
             }
         };
@@ -169,37 +172,37 @@ impl AnyModule {
         Ok(y)
     }
 
-    /// Applies it to any inputs.
+    /// Applies the module to encoded inputs.
     fn apply_any(&self, inputs: Parcel) -> crate::Result<Parcel> {
-        let before = inputs.tensors.clone();
-        let outputs = match &self.applied {
-            Applied::Plain(module) => {
+        let input_tensors = inputs.tensors.clone();
+        let outputs = match &self.apply {
+            Apply::Module(module) => {
                 let x: Tensor = inputs
                     .unpack()
-                    .map_err(|error| refused(&self.name, name_of::<Tensor>(), &error))?;
-                packed(&self.name, &module.forward(&x)?)?
+                    .map_err(|error| inputs_error(&self.name, name_of::<Tensor>(), &error))?;
+                pack(&self.name, &module.forward(&x)?)?
             }
-            Applied::With(with) => (with.function)(inputs)?,
+            Apply::Function(typed) => (typed.function)(inputs)?,
         };
-        let inputs: Vec<_> = before.iter().collect();
+        let inputs: Vec<_> = input_tensors.iter().collect();
         let made: Vec<_> = outputs.tensors.iter().collect();
         self.check(&inputs, &made)?;
         Ok(outputs)
     }
 
-    /// Checks that no gradient is lost, be it of an input or of the parameters (S41).
+    /// Checks that no gradient of an input or a parameter is lost (S41).
     fn check(&self, inputs: &[&Tensor], outputs: &[&Tensor]) -> crate::Result<()> {
-        connected(&self.name, inputs, outputs, || {
-            // Parameters learn in contexts alone: elsewhere a model may end in any operation.
+        check_connected(&self.name, inputs, outputs, || {
+            // Parameters learn in contexts only: elsewhere a model may end in any operation.
             let is_training = World::current().is_ok_and(|world| world.current_context().is_some());
-            is_training && !self.parts.trained().is_empty()
+            is_training && !self.parameters.trained().is_empty()
         })
     }
 }
 
 #[remote(name = "telegrad::nn::AnyModule")]
 impl AnyModule {
-    /// Applies it here, and then the modules that follow.
+    /// Applies this module, then the following ones.
     pub(crate) fn forward(&self, x: Tensor, rest: Vec<RRef<AnyModule>>) -> Result<Tensor> {
         let y = self.apply(&x)?;
         match rest.split_first() {
@@ -218,24 +221,24 @@ impl AnyModule {
     }
 
     pub(crate) fn parameters(&self) -> Result<Vec<RRef<Param>>> {
-        held(&World::current()?, self.parts.trained())
+        hold_all(&World::current()?, self.parameters.trained())
     }
 
     pub(crate) fn parameter_names(&self) -> Vec<String> {
-        let named = self.parts.named().into_iter();
+        let named = self.parameters.named().into_iter();
         named.map(|(name, _)| name).collect()
     }
 
     pub(crate) fn set_training(&self, training: bool) {
-        self.parts.set_training(training);
+        self.parameters.set_training(training);
     }
 
-    /// Copies of the parameters by name, without gradients.
+    /// Copies the parameters by name, without gradients.
     ///
     /// # Errors
     /// When candle cannot copy one.
     pub fn state_dict(&self) -> Result<BTreeMap<String, Tensor>> {
-        state_dict::values_of(&self.parts.named())
+        state_dict::values_of(&self.parameters.named())
     }
 
     /// Sets the parameters, all or none of them, as [`load_state_dict`](crate::load_state_dict) does.
@@ -243,12 +246,12 @@ impl AnyModule {
     /// # Errors
     /// When a name is missing or unknown, or a shape differs.
     pub fn load_state_dict(&self, state: BTreeMap<String, Tensor>) -> Result<()> {
-        state_dict::set(&self.parts.named(), &state)
+        state_dict::set(&self.parameters.named(), &state)
     }
 
-    /// The same, with values from a file, which errors name.
+    /// As [`load_state_dict`](Self::load_state_dict), with values from a file that errors name.
     pub(crate) fn load_from(&self, path: String, state: BTreeMap<String, Tensor>) -> Result<()> {
-        let set = state_dict::set(&self.parts.named(), &state);
+        let set = state_dict::set(&self.parameters.named(), &state);
         set.map_err(|error| in_file(error, Path::new(&path)))
     }
 }
@@ -259,7 +262,7 @@ impl fmt::Debug for AnyModule {
     }
 }
 
-impl<M: Module> Parts for M {
+impl<M: Module> ParameterSet for M {
     fn named(&self) -> Vec<(String, Param)> {
         self.named_parameters()
     }
@@ -273,7 +276,7 @@ impl<M: Module> Parts for M {
     }
 }
 
-impl Parts for Variables {
+impl ParameterSet for Variables {
     fn named(&self) -> Vec<(String, Param)> {
         self.named().to_vec()
     }
@@ -285,8 +288,8 @@ impl Parts for Variables {
     fn set_training(&self, _: bool) {}
 }
 
-/// The error that inputs are of other types than a module takes.
-fn refused(layer: &str, takes: String, error: &WireError) -> Error {
+/// The error that inputs have other types than the module's.
+fn inputs_error(layer: &str, takes: String, error: &WireError) -> Error {
     NnError::Inputs {
         layer: layer.to_owned(),
         takes,
@@ -295,7 +298,7 @@ fn refused(layer: &str, takes: String, error: &WireError) -> Error {
     .into()
 }
 
-fn packed<T: Wire>(layer: &str, value: &T) -> crate::Result<Parcel> {
+fn pack<T: Wire>(layer: &str, value: &T) -> crate::Result<Parcel> {
     let packed = Parcel::pack(value).map_err(|error| NnError::Unsendable {
         layer: layer.to_owned(),
         why: error.to_string(),

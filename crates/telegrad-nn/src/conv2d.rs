@@ -1,4 +1,4 @@
-//! Convolution over images.
+//! Convolution of images.
 
 mod kernel;
 
@@ -6,23 +6,24 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
-use crate::error::{wrong_input, wrong_options, wrong_shape};
+use crate::error::{wrong_options, wrong_shape};
+use crate::operands::{check_bias, check_dtypes};
 use crate::real::with_type;
-use crate::window::{Pair, Slide};
+use crate::window::{Pair, WindowOptions};
 use crate::{Module, Result, Rng, init};
 
-/// What a convolution may be told apart from its sizes.
+/// Options of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Conv2dOptions {
-    /// How far the kernel moves.
+    /// Distance between the positions of the kernel.
     pub stride: Pair,
-    /// How many zeros stand beyond each edge.
+    /// Zeros beyond each edge.
     pub padding: Pair,
-    /// The distance between the pixels that elements of the kernel are over.
+    /// Distance between the pixels under neighbouring elements of the kernel.
     pub dilation: Pair,
-    /// In how many groups channels are divided; outputs of a group see inputs of that group only.
+    /// Number of groups of channels; the outputs of a group depend on its inputs only.
     pub groups: usize,
-    /// Whether a number is added to each output channel.
+    /// Whether each output channel has a bias.
     pub bias: bool,
 }
 
@@ -38,8 +39,8 @@ impl Default for Conv2dOptions {
     }
 }
 
-/// A convolution of images `[n, c, h, w]`, with torch's layout (`weight` is `[out, in / groups, rows,
-/// columns]`) and torch's first values.
+/// A convolution of images `[n, c, h, w]`, with torch's layout (`weight` is `[out, in / groups, rows, columns]`) and
+/// torch's initialisation.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -59,7 +60,7 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// A convolution from `inputs` to `outputs` channels.
+    /// Makes a convolution from `inputs` to `outputs` channels.
     ///
     /// # Errors
     /// When the groups do not divide the channels.
@@ -85,7 +86,7 @@ impl Conv2d {
         Self::from_tensors(&weight, bias.as_ref(), options)
     }
 
-    /// A convolution that starts with these values. Whether it has a bias is said by `bias`.
+    /// Makes a convolution with these values. `bias` overrides the option of the same name.
     ///
     /// # Errors
     /// When the weight is not `[out, in / groups, rows, columns]`, the bias is not `[out]`, or the
@@ -128,17 +129,17 @@ impl Module for Conv2d {
 /// [`Conv2d`] as a function; `options.bias` is ignored.
 ///
 /// # Errors
-/// When shapes or element types do not fit together, or the elements are not f32 or f64 on the CPU.
+/// When shapes or element types do not match, or the elements are not f32 or f64 on the CPU.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
     traced("conv2d", &[x, weight], || {
         let kernel = check(weight, bias, options.groups)?;
-        let slide = Slide {
+        let sliding = WindowOptions {
             kernel,
             stride: options.stride,
             padding: options.padding,
             dilation: options.dilation,
         };
-        let window = slide.over("Conv2d", x)?;
+        let window = sliding.over("Conv2d", x)?;
         let inputs = weight.dim(1)? * options.groups;
         if window.channels != inputs {
             return Err(wrong_shape(
@@ -147,17 +148,12 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
                 x.shape(),
             ));
         }
-        for other in [Some(weight), bias].into_iter().flatten() {
-            if other.dtype() != x.dtype() {
-                let expected = format!("tensors of one type, {:?} as its input", x.dtype());
-                return Err(wrong_input("Conv2d", expected, format!("{:?}", other.dtype())));
-            }
-        }
+        check_dtypes("Conv2d", x, weight, bias)?;
         Ok(with_type!("Conv2d", x, T => kernel::convolve::<T>(x, weight, bias, window, options.groups)?))
     })
 }
 
-/// The size of the kernel, if weight and bias fit.
+/// Validates weight and bias; returns the size of the kernel.
 fn check(weight: &Tensor, bias: Option<&Tensor>, groups: usize) -> Result<Pair> {
     let [outputs, _, rows, columns] = *weight.dims() else {
         let expected = "a weight [out, in / groups, rows, columns]";
@@ -167,8 +163,6 @@ fn check(weight: &Tensor, bias: Option<&Tensor>, groups: usize) -> Result<Pair> 
         let why = format!("{groups} groups do not divide {outputs} output channels");
         return Err(wrong_options("Conv2d", why));
     }
-    if let Some(bias) = bias.filter(|bias| bias.dims() != [outputs]) {
-        return Err(wrong_shape("Conv2d", format!("a bias [{outputs}]"), bias.shape()));
-    }
+    check_bias("Conv2d", bias, outputs)?;
     Ok((rows, columns).into())
 }

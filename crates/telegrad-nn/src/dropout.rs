@@ -6,16 +6,16 @@ use candle_core::Tensor;
 use telegrad_autograd::candle::traced;
 
 use crate::error::wrong_options;
-use crate::node::node;
+use crate::node::{node, only_gradient};
 use crate::real::{Real, read, with_type};
 use crate::rng::{at, unit};
 use crate::{Module, Result, Rng};
 
-/// In training, sets each number to zero with probability `p` and scales the others so that their mean
-/// stays; in evaluation does nothing.
+/// In training, sets each number to zero with probability `p` and scales the others to preserve the mean. In evaluation,
+/// returns its input.
 ///
-/// What is dropped depends on the seed and on how many passes there were before: one that runs alone
-/// drops the same in every run.
+/// The seed and the number of earlier passes determine the dropped numbers: sequential passes drop the same in every
+/// run.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -37,7 +37,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Drops with probability `p`; takes its seed from the generator.
+    /// Makes a dropout with probability `p`, seeded from the generator.
     ///
     /// # Errors
     /// When `p` is not from 0 to 1.
@@ -74,7 +74,7 @@ impl Module for Dropout {
     }
 }
 
-/// What is dropped in one pass. It is drawn again for the backward pass rather than kept.
+/// The mask of one pass. The backward pass draws it again instead of keeping it.
 #[derive(Clone, Copy)]
 struct Mask {
     seed: u64,
@@ -83,7 +83,7 @@ struct Mask {
 
 impl Mask {
     fn apply<T: Real>(self, values: &[T]) -> Vec<T> {
-        // With p = 1 everything is dropped, and the scale is not used.
+        // With p = 1 every number is dropped, and the scale is unused.
         let scale = T::of(1.0 / (1.0 - self.p));
         let values = values.iter().enumerate();
         let masked = values.map(|(position, &value)| {
@@ -98,10 +98,6 @@ fn drop<T: Real>(x: &Tensor, mask: Mask) -> candle_core::Result<Tensor> {
     let value = read([x], |[x]: [&[T]; 1]| mask.apply(x))?;
     node::<T>("dropout", &[x], value, x.shape(), move |pass| {
         let grad = read([&pass.grad], |[grad]: [&[T]; 1]| mask.apply(grad))?;
-        Ok(vec![Some(Tensor::from_vec(
-            grad,
-            pass.grad.shape(),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }

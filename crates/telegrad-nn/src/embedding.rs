@@ -1,17 +1,17 @@
-//! A table of vectors.
+//! Embedding tables.
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
 use crate::error::{wrong_options, wrong_shape};
-use crate::node::node;
+use crate::indices::indices;
+use crate::node::{node, only_gradient};
 use crate::real::{Real, read, with_type};
-use crate::targets::indices;
 use crate::{Module, Result, Rng, init};
 
-/// One vector for every index, normal numbers at first. Takes indices of any shape and adds a dimension
-/// at the end.
+/// A table with one vector for each index, initialised with normal numbers. Takes indices of any shape, and appends a
+/// dimension.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -29,7 +29,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// A table for indices below `count`, of vectors with `width` numbers.
+    /// Makes a table of `count` vectors with `width` numbers.
     ///
     /// # Errors
     /// When candle cannot make the table.
@@ -37,10 +37,10 @@ impl Embedding {
         Self::from_tensors(&init::normal((count, width), 0.0, 1.0, rng)?, None)
     }
 
-    /// A table with one vector of zeros that never learns, for an index that means nothing.
+    /// Makes a table with a vector of zeros that does not learn, at the index `padding`.
     ///
     /// # Errors
-    /// Also when that index is not in the table.
+    /// As [`new`](Self::new); when `padding` is not below `count`.
     pub fn with_padding(count: usize, width: usize, padding: usize, rng: &mut Rng) -> Result<Self> {
         let weight = init::normal((count, width), 0.0, 1.0, rng)?;
         if padding < count {
@@ -51,10 +51,10 @@ impl Embedding {
         Self::from_tensors(&weight, Some(padding))
     }
 
-    /// A table that starts with these values.
+    /// Makes a table with these values.
     ///
     /// # Errors
-    /// When the weight is not `[count, width]`, or the padding is not in the table.
+    /// When the weight is not `[count, width]`, or `padding` is not below `count`.
     pub fn from_tensors(weight: &Tensor, padding: Option<usize>) -> Result<Self> {
         let [count, _] = *weight.dims() else {
             return Err(wrong_shape(
@@ -89,7 +89,7 @@ impl Module for Embedding {
     }
 }
 
-/// The rows of a weight `[count, width]` at the given indices. No gradient goes to the row `padding`.
+/// Selects the rows of a weight `[count, width]` at the given indices. The row `padding` gets no gradient.
 ///
 /// # Errors
 /// When an index is not below `count`.
@@ -130,10 +130,6 @@ fn select<T: Real>(
             }
             out
         })?;
-        Ok(vec![Some(Tensor::from_vec(
-            grad,
-            (count, width),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }

@@ -1,4 +1,4 @@
-//! Flattening.
+//! Flattening of dimensions.
 
 use candle_core::Tensor;
 

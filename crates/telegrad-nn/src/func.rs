@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use crate::{Module, Result, tracked};
 
-/// A function as a module without parameters. It must not lose the gradient of its input.
+/// A function as a module without parameters. A function that loses the gradient of its input is an error.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -25,7 +25,7 @@ pub struct Func {
 type Function = dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync;
 
 impl Func {
-    /// A module that applies the function. The name is for errors.
+    /// Makes a module of a function. The name is for errors.
     pub fn new(
         name: impl Into<String>,
         function: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static,

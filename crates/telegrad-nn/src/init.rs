@@ -1,4 +1,4 @@
-//! First values of parameters, with torch's names and formulas.
+//! Initialisers of parameters, with torch's names and formulas.
 //!
 //! ```
 //! use telegrad_nn::init::{self, Fan, Nonlinearity};
@@ -15,20 +15,20 @@ use candle_core::{DType, Device, Shape, Tensor};
 use crate::error::wrong_shape;
 use crate::{Result, Rng};
 
-/// Which of the two sides of a layer sets the scale of its weight.
+/// The side of a layer that determines the scale of its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fan {
-    /// What goes into one output: the forward pass keeps its variance.
+    /// The inputs of one output: preserves the variance of the forward pass.
     #[default]
     In,
-    /// What one input goes to: the backward pass keeps its variance.
+    /// The outputs of one input: preserves the variance of the backward pass.
     Out,
 }
 
-/// What follows a layer, which sets the gain of its weight.
+/// The function that follows a layer, which determines the gain of its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Nonlinearity {
-    /// Nothing, or a convolution.
+    /// No function, or a linear one.
     #[default]
     Linear,
     /// The sigmoid.
@@ -44,7 +44,7 @@ pub enum Nonlinearity {
 }
 
 impl Nonlinearity {
-    /// The factor by which the weights before it are larger.
+    /// The gain of the weight before this function.
     pub fn gain(self) -> f64 {
         match self {
             Self::Linear | Self::Sigmoid => 1.0,
@@ -56,8 +56,8 @@ impl Nonlinearity {
     }
 }
 
-/// How many inputs one output has, and how many outputs one input has, for a weight of shape
-/// `[out, in, ...]`. What stands after the first two dimensions is a kernel.
+/// Returns the number of inputs of one output, and of outputs of one input, for a weight `[out, in, ...]`. Further
+/// dimensions are a kernel.
 ///
 /// # Errors
 /// When there are fewer than two dimensions.
@@ -76,15 +76,15 @@ pub fn fans(shape: impl Into<Shape>) -> Result<(usize, usize)> {
     }
 }
 
-/// Zeros.
+/// A tensor of zeros.
 ///
 /// # Errors
-/// This and all below: when candle cannot make a tensor of that shape.
+/// When candle cannot make a tensor of that shape.
 pub fn zeros(shape: impl Into<Shape>) -> Result<Tensor> {
     Ok(Tensor::zeros(shape, DType::F32, &Device::Cpu)?)
 }
 
-/// Ones.
+/// A tensor of ones.
 ///
 /// # Errors
 /// As [`zeros`].
@@ -108,10 +108,10 @@ pub fn normal(shape: impl Into<Shape>, mean: f64, std: f64, rng: &mut Rng) -> Re
     rng.normal_tensor(shape, mean, std)
 }
 
-/// Uniform numbers whose variance is that of [`kaiming_normal`].
+/// Uniform numbers with the variance of [`kaiming_normal`].
 ///
 /// # Errors
-/// Also when the shape has fewer than two dimensions, as for all below.
+/// As [`zeros`]; when the shape has fewer than two dimensions.
 pub fn kaiming_uniform(
     shape: impl Into<Shape>,
     fan: Fan,
@@ -138,7 +138,7 @@ pub fn kaiming_normal(
     normal(shape, 0.0, std, rng)
 }
 
-/// Uniform numbers whose variance is that of [`xavier_normal`].
+/// Uniform numbers with the variance of [`xavier_normal`].
 ///
 /// # Errors
 /// As [`kaiming_uniform`].
@@ -158,8 +158,7 @@ pub fn xavier_normal(shape: impl Into<Shape>, gain: f64, rng: &mut Rng) -> Resul
     normal(shape, 0.0, std, rng)
 }
 
-/// What torch starts the weight of a linear layer or a convolution with: a Kaiming initialiser with a
-/// gain that makes it uniform within ±1/√fan.
+/// torch's initial weight of a linear layer or a convolution: Kaiming, with a gain that makes it uniform within ±1/√fan.
 pub(crate) fn default_weight(shape: impl Into<Shape>, rng: &mut Rng) -> Result<Tensor> {
     kaiming_uniform(shape, Fan::In, Nonlinearity::LeakyRelu(5f64.sqrt()), rng)
 }

@@ -1,15 +1,16 @@
-//! Normalisation of rows.
+//! Layer normalisation.
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
-use crate::error::{wrong_input, wrong_shape};
-use crate::node::{Gradients, Pass, node};
+use crate::error::wrong_shape;
+use crate::node::{Derivatives, Pass, node};
+use crate::operands::check_trailing;
 use crate::real::{Real, dot, read, sum_of, with_type};
 use crate::{Module, Result, init};
 
-/// Gives the last dimensions the mean 0 and the variance 1, then scales and shifts each element.
+/// Normalises the last dimensions to mean 0 and variance 1, then scales and shifts each element.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -29,8 +30,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Over last dimensions of this shape, with a scale of ones, a shift of zeros and torch's `eps`,
-    /// 1e-5.
+    /// Makes a layer over last dimensions of this shape, with a scale of ones, a shift of zeros and torch's `eps`, 1e-5.
     ///
     /// # Errors
     /// When candle cannot make the parameters.
@@ -39,7 +39,7 @@ impl LayerNorm {
         Self::from_tensors(&init::ones(shape.clone())?, &init::zeros(shape)?, 1e-5)
     }
 
-    /// With these values; `eps` is added to the variance.
+    /// Makes a layer with these values; `eps` is added to the variance.
     ///
     /// # Errors
     /// When the shapes of scale and shift differ.
@@ -82,7 +82,7 @@ impl Module for LayerNorm {
 /// When the last dimensions are not those of weight and bias.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     traced("layer_norm", &[x, weight, bias], || {
-        fits("LayerNorm", x, &[weight, bias])?;
+        check_trailing("LayerNorm", x, &[weight, bias])?;
         Ok(with_type!("LayerNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));
             let value = read([x, weight, bias], |[x, weight, bias]: [&[T]; 3]| {
@@ -101,9 +101,9 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     })
 }
 
-/// With x̂ the normalised row and h = g · weight, the gradient of x is (h - mean(h) - x̂ · mean(h · x̂))
-/// divided by the deviation, that of the weight Σ g · x̂, that of the bias Σ g.
-fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
+/// With x̂ the normalised row and h = g · weight: the gradient of x is (h - mean(h) - x̂ · mean(h · x̂)) divided by the
+/// deviation, that of the weight Σ g · x̂, that of the bias Σ g.
+fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Derivatives {
     let (x, weight, grad) = (&pass.args[0], &pass.args[1], &pass.grad);
     let (x_grad, weight_grad, bias_grad) = read([x, weight, grad], |[x, weight, grad]: [&[T]; 3]| {
         let mut x_grad = Vec::with_capacity(x.len());
@@ -133,25 +133,10 @@ fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
     ])
 }
 
-/// The mean of a row, and one over its deviation.
+/// Returns the mean of a row and the reciprocal of its deviation.
 fn moments<T: Real>(row: &[T], eps: T) -> (T, T) {
     let share = T::of(1.0 / row.len() as f64);
     let mean = sum_of(row, |x| x) * share;
     let variance = sum_of(row, |x| (x - mean) * (x - mean));
     (mean, T::ONE / (variance * share + eps).sqrt())
-}
-
-/// Checks that parameters have the shape of the last dimensions and the element type of the input.
-pub(crate) fn fits(layer: &'static str, x: &Tensor, params: &[&Tensor]) -> Result<()> {
-    for param in params {
-        if param.dtype() != x.dtype() {
-            let expected = format!("an input of {:?}", param.dtype());
-            return Err(wrong_input(layer, expected, format!("one of {:?}", x.dtype())));
-        }
-        if param.elem_count() == 0 || !x.dims().ends_with(param.dims()) {
-            let expected = format!("an input that ends with the dimensions {:?}", param.dims());
-            return Err(wrong_shape(layer, expected, x.shape()));
-        }
-    }
-    Ok(())
 }

@@ -1,13 +1,14 @@
 //! Neural-network layers, initialisers and losses.
 //!
-//! This is a crate of its own because a program may train across workers without it. Its layers stand on
-//! `telegrad-autograd` for [`Param`] and for operations with a backward pass; [`RemoteModule`] alone makes calls.
+//! This is a crate of its own because a program may train across workers without it. Its layers use
+//! `telegrad-autograd` for [`Param`] and for operations with a backward pass; only [`RemoteModule`] and
+//! [`RemoteSequential`] make calls.
 //!
-//! Names, layouts, first values and formulas are torch's. Every layer has its own backward pass where
-//! candle's loses the gradient or gets it wrong; all are checked against finite differences.
+//! Names, layouts, initialisation and formulas are torch's. A layer has its own backward pass where candle's loses the
+//! gradient or computes a wrong one; tests compare all gradients with finite differences.
 //!
-//! Read it in this order: [`Module`] is what a layer is; `node` makes an operation with a backward pass
-//! of its own a node of candle's graph, `real` gives kernels their numbers; then one file per layer.
+//! Reading order: [`Module`] is the trait of layers; `node` adds the result of a kernel to candle's graph; `real` has
+//! the element types of kernels; then one file per layer.
 //!
 //! ```
 //! use candle_core::{Device, Tensor};
@@ -46,12 +47,12 @@ pub mod init;
 mod node;
 mod real;
 mod matrix;
-mod targets;
+mod indices;
+mod operands;
 mod window;
 mod linear;
 mod conv2d;
-mod max_pool2d;
-mod avg_pool2d;
+mod pool2d;
 mod embedding;
 mod layer_norm;
 mod rms_norm;
@@ -74,7 +75,6 @@ pub use activation::{
     sigmoid, silu, softplus, tanh,
 };
 pub use any_module::AnyModule;
-pub use avg_pool2d::AvgPool2d;
 pub use conv2d::{Conv2d, Conv2dOptions, conv2d};
 pub use dropout::Dropout;
 pub use embedding::{Embedding, embedding};
@@ -84,8 +84,8 @@ pub use layer_norm::{LayerNorm, layer_norm};
 pub use linear::{Linear, linear};
 pub use loss::{cross_entropy, mse, nll};
 pub use lstm::{Lstm, LstmCell, LstmState};
-pub use max_pool2d::MaxPool2d;
 pub use module::Module;
+pub use pool2d::{AvgPool2d, MaxPool2d};
 pub use remote_module::RemoteModule;
 pub use remote_sequential::RemoteSequential;
 pub use rms_norm::{RmsNorm, rms_norm};

@@ -4,14 +4,15 @@ use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
-use crate::error::{wrong_input, wrong_shape};
+use crate::error::wrong_shape;
 use crate::matrix::product_transposed;
-use crate::node::{Gradients, Pass, node};
+use crate::node::{Derivatives, Pass, node};
+use crate::operands::{check_bias, check_dtypes};
 use crate::real::{Real, has_kernels, read};
 use crate::{Module, Result, Rng, init};
 
-/// `y = x · weightᵀ + bias` over the last dimension, with torch's layout (`weight` is `[out, in]`) and
-/// torch's first values: all uniform within ±1/√in.
+/// `y = x · weightᵀ + bias` over the last dimension, with torch's layout (`weight` is `[out, in]`) and torch's
+/// initialisation, uniform within ±1/√in.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -30,7 +31,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A layer with a bias.
+    /// Makes a layer with a bias.
     ///
     /// # Errors
     /// When candle cannot make the parameters.
@@ -40,7 +41,7 @@ impl Linear {
         Self::from_tensors(&weight, Some(&bias))
     }
 
-    /// A layer without a bias.
+    /// Makes a layer without a bias.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -48,7 +49,7 @@ impl Linear {
         Self::from_tensors(&init::default_weight((outputs, inputs), rng)?, None)
     }
 
-    /// A layer that starts with these values.
+    /// Makes a layer with these values.
     ///
     /// # Errors
     /// When the weight is not `[out, in]` or the bias is not `[out]`.
@@ -56,9 +57,7 @@ impl Linear {
         let [outputs, _] = *weight.dims() else {
             return Err(wrong_shape("Linear", "a weight [out, in]", weight.shape()));
         };
-        if let Some(bias) = bias.filter(|bias| bias.dims() != [outputs]) {
-            return Err(wrong_shape("Linear", format!("a bias [{outputs}]"), bias.shape()));
-        }
+        check_bias("Linear", bias, outputs)?;
         Ok(Self {
             weight: Param::named("weight", weight)?,
             bias: bias.map(|bias| Param::named("bias", bias)).transpose()?,
@@ -91,30 +90,19 @@ impl Module for Linear {
 /// `x · weightᵀ + bias` over the last dimension of `x`, for a weight `[out, in]`.
 ///
 /// # Errors
-/// When the shapes or the element types do not fit together.
+/// When shapes or element types do not match.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     traced("linear", &[x, weight], || apply(x, weight, bias))
 }
 
 fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (outputs, inputs) = weight.dims2()?;
-    let Some((&last, rest)) = x.dims().split_last() else {
+    let Some((_, rest)) = x.dims().split_last().filter(|(last, _)| **last == inputs) else {
         return Err(wrong_shape("linear", format!("[..., {inputs}]"), x.shape()));
     };
-    if last != inputs {
-        return Err(wrong_shape("linear", format!("[..., {inputs}]"), x.shape()));
-    }
-    if let Some(bias) = bias.filter(|bias| bias.dims() != [outputs]) {
-        return Err(wrong_shape("linear", format!("a bias [{outputs}]"), bias.shape()));
-    }
-    for other in [Some(weight), bias].into_iter().flatten() {
-        if other.dtype() != x.dtype() {
-            let expected = format!("tensors of one type, {:?} as its input", x.dtype());
-            return Err(wrong_input("linear", expected, format!("{:?}", other.dtype())));
-        }
-    }
-    // One matrix, whatever the rank: candle's product of a batch of transposed matrices with one that
-    // they share is wrong.
+    check_bias("linear", bias, outputs)?;
+    check_dtypes("linear", x, weight, bias)?;
+    // Flattened to one matrix: candle's product of a batch of transposed matrices with a shared one is wrong.
     let rows = match rest {
         [_] => x.clone(),
         _ => x.reshape((rest.iter().product::<usize>(), inputs))?,
@@ -137,8 +125,8 @@ fn apply(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     Ok(y.reshape(shape)?)
 }
 
-/// As one node: candle's own would add up every gradient once more, copy the transposed one of the
-/// weight, and compute that of the input when nobody wants it.
+/// Computes the layer as one operation. candle's own operations would add each gradient to zeros, copy the transposed
+/// gradient of the weight, and compute that of the input even when it is not wanted.
 fn fused<T: Real>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> candle_core::Result<Tensor> {
     let (rows, outputs) = (x.dim(0)?, weight.dim(0)?);
     let mut value = product_transposed::<T>(x, weight)?;
@@ -153,7 +141,7 @@ fn fused<T: Real>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> candle_
     node("linear", &args, value, (rows, outputs), backward::<T>)
 }
 
-fn backward<T: Real>(pass: Pass) -> Gradients {
+fn backward<T: Real>(pass: Pass) -> Derivatives {
     let (x, weight, grad) = (&pass.args[0], &pass.args[1], &pass.grad);
     let mut all = vec![None; pass.args.len()];
     if pass.wanted[0] {

@@ -1,16 +1,16 @@
-//! Losses: one number, the mean over what was compared.
+//! Losses, as the mean over samples or elements.
 
 use candle_core::Tensor;
 use telegrad_autograd::candle::traced;
 
 use crate::Result;
 use crate::error::{wrong_input, wrong_shape};
-use crate::node::node;
+use crate::indices::indices;
+use crate::node::{node, only_gradient};
 use crate::real::{Real, read, sum_of, with_type};
 use crate::softmax::max;
-use crate::targets::indices;
 
-/// The mean of minus the logarithm of the probability that logits `[n, classes]` give to targets `[n]`.
+/// The mean negative logarithm of the probabilities that logits `[n, classes]` give to targets `[n]`.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -23,7 +23,7 @@ use crate::targets::indices;
 /// ```
 ///
 /// # Errors
-/// When the shapes do not fit, or a target is not the index of a class.
+/// When the shapes do not match, or a target is not the index of a class.
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
     traced("cross_entropy", &[logits], || {
         let (classes, targets) = classes("cross_entropy", logits, targets)?;
@@ -31,8 +31,8 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// The mean of minus the entries of `log_probs` `[n, classes]` that targets `[n]` select, usually after
-/// a [`log_softmax`](crate::log_softmax()).
+/// The negative mean of the entries of `log_probs` `[n, classes]` that targets `[n]` select, usually after a
+/// [`log_softmax`](crate::log_softmax()).
 ///
 /// # Errors
 /// As [`cross_entropy`].
@@ -43,7 +43,7 @@ pub fn nll(log_probs: &Tensor, targets: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// The mean of squared differences between tensors of one shape.
+/// The mean squared difference of two tensors of one shape.
 ///
 /// # Errors
 /// When the shapes or the element types differ.
@@ -61,7 +61,7 @@ pub fn mse(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// How many classes there are, and the targets.
+/// Validates scores and targets; returns the number of classes and the targets.
 fn classes(layer: &'static str, scores: &Tensor, targets: &Tensor) -> Result<(usize, Vec<usize>)> {
     let [samples, classes] = *scores.dims() else {
         return Err(wrong_shape(layer, "scores [n, classes]", scores.shape()));
@@ -81,7 +81,7 @@ fn classes(layer: &'static str, scores: &Tensor, targets: &Tensor) -> Result<(us
 
 fn entropy<T: Real>(logits: &Tensor, classes: usize, targets: Vec<usize>) -> candle_core::Result<Tensor> {
     let share = T::of(1.0 / targets.len() as f64);
-    // The exponentials are kept, as probabilities: they are what takes the time.
+    // The backward pass reuses the probabilities: the exponentials take most of the time.
     let (probs, loss) = read([logits], |[logits]: [&[T]; 1]| {
         let mut probs = Vec::with_capacity(logits.len());
         let mut loss = T::ZERO;
@@ -103,11 +103,7 @@ fn entropy<T: Real>(logits: &Tensor, classes: usize, targets: Vec<usize>) -> can
             }
             out
         })?;
-        Ok(vec![Some(Tensor::from_vec(
-            grad,
-            pass.args[0].shape(),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }
 
@@ -128,11 +124,7 @@ fn selected<T: Real>(log_probs: &Tensor, classes: usize, targets: Vec<usize>) ->
             }
             out
         })?;
-        Ok(vec![Some(Tensor::from_vec(
-            grad,
-            pass.args[0].shape(),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }
 

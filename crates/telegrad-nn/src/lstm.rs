@@ -10,10 +10,10 @@ pub use self::cell::{LstmCell, LstmState};
 use crate::error::{wrong_input, wrong_options};
 use crate::{Module, Result, Rng};
 
-/// Layers of [`LstmCell`] over a sequence `[time, n, in]`, with torch's names (`weight_ih_l0`) and first
-/// values. The outputs of a layer are the inputs of the next.
+/// Stacked [`LstmCell`]s over a sequence `[time, n, in]`, with torch's names (`weight_ih_l0`) and initialisation. The
+/// outputs of a layer are the inputs of the next.
 ///
-/// A layer is one operation whatever the length of the sequence, so its graph stays small.
+/// A layer is one operation for a sequence of any length, so its graph stays small.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -28,20 +28,21 @@ use crate::{Module, Result, Rng};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lstm {
-    layers: Vec<Layer>,
+    layers: Vec<LstmLayer>,
 }
 
+/// A cell with the names of its parameters in the stack.
 #[derive(Clone, Debug)]
-struct Layer {
+struct LstmLayer {
     cell: LstmCell,
     names: [String; 4],
 }
 
 impl Lstm {
-    /// Layers with `hidden` numbers each.
+    /// Makes layers with `hidden` numbers each.
     ///
     /// # Errors
-    /// When there are to be no layers.
+    /// When `layers` is zero.
     pub fn new(inputs: usize, hidden: usize, layers: usize, rng: &mut Rng) -> Result<Self> {
         let cells = (0..layers).map(|layer| {
             let inputs = if layer == 0 { inputs } else { hidden };
@@ -50,10 +51,10 @@ impl Lstm {
         Self::from_cells(cells.collect::<Result<_>>()?)
     }
 
-    /// Layers made of these cells.
+    /// Stacks these cells.
     ///
     /// # Errors
-    /// When there are none, or one does not take what the one before it gives.
+    /// When there are none, or the input size of one is not the hidden size of the previous.
     pub fn from_cells(cells: Vec<LstmCell>) -> Result<Self> {
         if cells.is_empty() {
             return Err(wrong_options("Lstm", "at least one layer is needed"));
@@ -61,11 +62,11 @@ impl Lstm {
         if cells.windows(2).any(|pair| pair[0].hidden() != pair[1].inputs()) {
             return Err(wrong_options(
                 "Lstm",
-                "a layer does not take what the one before it gives",
+                "the input size of a layer is not the hidden size of the previous one",
             ));
         }
         let layers = cells.into_iter().enumerate();
-        let layers = layers.map(|(layer, cell)| Layer {
+        let layers = layers.map(|(layer, cell)| LstmLayer {
             cell,
             names: cell::NAMES.map(|name| format!("{name}_l{layer}")),
         });
@@ -74,29 +75,29 @@ impl Lstm {
         })
     }
 
-    /// The outputs of the last layer, `[time, n, hidden]`, and the state that each layer ends in. Starts
-    /// from zeros unless states are given, one for each layer.
+    /// Returns the outputs of the last layer, `[time, n, hidden]`, and the final state of each layer. Initial states, one
+    /// for each layer, are zeros by default.
     ///
     /// # Errors
-    /// When the shapes do not fit.
+    /// When the shapes do not match.
     pub fn run(&self, x: &Tensor, states: Option<&[LstmState]>) -> Result<(Tensor, Vec<LstmState>)> {
         if let Some(states) = states.filter(|states| states.len() != self.layers.len()) {
             let expected = format!("{} states", self.layers.len());
             return Err(wrong_input("Lstm", expected, states.len().to_string()));
         }
         let mut x = x.clone();
-        let mut ends = Vec::with_capacity(self.layers.len());
+        let mut final_states = Vec::with_capacity(self.layers.len());
         for (index, layer) in self.layers.iter().enumerate() {
             let (outputs, end) = layer.cell.run(&x, states.map(|states| &states[index]))?;
             x = outputs;
-            ends.push(end);
+            final_states.push(end);
         }
-        Ok((x, ends))
+        Ok((x, final_states))
     }
 }
 
 impl Module for Lstm {
-    /// The outputs, from zeros.
+    /// Returns the outputs from a state of zeros.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(self.run(x, None)?.0)
     }

@@ -1,4 +1,4 @@
-//! What every layer is.
+//! The trait of layers and models.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::Result;
 
 /// A layer or a whole model.
 ///
-/// Everything works on a shared reference, so that a worker can run many passes through one model side
-/// by side. A clone of a layer shares its parameters.
+/// All methods take a shared reference, so that a worker can run many passes through one model at the same time. A clone
+/// of a layer shares its parameters.
 ///
-/// A model of your own says what its parts are, and gets the rest:
+/// Your own model implements `forward` and lists its children; the rest is provided:
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -43,18 +43,18 @@ use crate::Result;
 /// # Ok::<(), telegrad_nn::Error>(())
 /// ```
 pub trait Module: Send + Sync {
-    /// Applies it.
+    /// Applies the module.
     ///
     /// # Errors
-    /// When the input does not fit.
+    /// When the input has the wrong shape or element type.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 
-    /// Its parameters, without those of its children, by name.
+    /// The parameters by name, without those of the children.
     fn own_parameters(&self) -> Vec<(&str, &Param)> {
         Vec::new()
     }
 
-    /// The modules it is made of, by name.
+    /// The modules that this one consists of, by name.
     fn children(&self) -> Vec<(&str, &dyn Module)> {
         Vec::new()
     }
@@ -66,8 +66,8 @@ pub trait Module: Send + Sync {
         }
     }
 
-    /// All parameters by path, as in `encoder.0.weight`: its own first, then those of its children in
-    /// their order. A parameter that is in two places is listed twice.
+    /// All parameters by path, as in `encoder.0.weight`: own ones first, then those of the children in order. A shared
+    /// parameter is listed under each path.
     fn named_parameters(&self) -> Vec<(String, Param)> {
         let own = self.own_parameters().into_iter();
         let mut all: Vec<_> = own
@@ -81,7 +81,7 @@ pub trait Module: Send + Sync {
         all
     }
 
-    /// All parameters in the same order, each once: what an optimiser is given.
+    /// All parameters in the same order, each once, for an optimiser.
     fn parameters(&self) -> Vec<Param> {
         let mut all: Vec<Param> = Vec::new();
         for (_, param) in self.named_parameters() {
@@ -92,7 +92,7 @@ pub trait Module: Send + Sync {
         all
     }
 
-    /// What it is, for errors: the name of its type unless it says otherwise.
+    /// The name of the type, for errors.
     fn type_name(&self) -> &str {
         short(std::any::type_name::<Self>())
     }

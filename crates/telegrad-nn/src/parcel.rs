@@ -1,14 +1,14 @@
-//! Values of any type on their way to and from modules.
+//! Inputs and outputs of modules, encoded.
 
 use std::any::type_name;
 
 use candle_core::Tensor;
 use telegrad_wire::{Arrived, Decoder, Encoder, Payload, Reference, Wire, WireError};
 
-/// An encoded value of any `Wire` type, with its tensors and references beside it.
+/// An encoded value of any `Wire` type, with tables of its tensors and references.
 ///
-/// A remote function takes arguments of types that it names; a module takes what its model does. So the value is encoded
-/// before the call and decoded in the module. Its tensors stay tensors of the message, and are recorded like any other.
+/// A remote function has fixed argument types; those of a module depend on its model. So the value is encoded before the
+/// call and decoded in the module. Its tensors remain tensors of the message, and are tracked like any other.
 pub(crate) struct Parcel {
     body: Vec<u8>,
     pub(crate) tensors: Vec<Tensor>,
@@ -19,7 +19,7 @@ impl Parcel {
     /// Encodes a value.
     ///
     /// # Errors
-    /// When the value cannot be sent, or has a tensor of another library.
+    /// When the value cannot be sent, or contains a tensor of another library.
     pub(crate) fn pack<T: Wire>(value: &T) -> Result<Self, WireError> {
         let mut encoder = Encoder::new();
         value.encode(&mut encoder);
@@ -42,7 +42,7 @@ impl Parcel {
     /// Decodes the value.
     ///
     /// # Errors
-    /// When it is of another type.
+    /// When the value has another type.
     pub(crate) fn unpack<T: Wire>(self) -> Result<T, WireError> {
         let tensors = self.tensors.into_iter();
         let tensors: Vec<_> = tensors.map(|tensor| Arrived::Made(Box::new(tensor))).collect();
@@ -77,7 +77,7 @@ impl Wire for Parcel {
     }
 }
 
-/// A type for people: its name without the paths.
+/// Returns the name of a type without paths, for errors.
 pub(crate) fn name_of<T>() -> String {
     let mut name = String::new();
     for part in type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || "_:".contains(c))) {

@@ -1,4 +1,4 @@
-//! The element types that kernels are written for.
+//! The element types of kernels.
 
 use std::ops::Neg;
 
@@ -65,8 +65,8 @@ macro_rules! real {
 real!(f32, libm::erff);
 real!(f64, libm::erf);
 
-/// Evaluates an expression with `T` standing for the element type of a tensor. Returns an error from
-/// the surrounding function when kernels do not know that type, or are not for that device.
+/// Evaluates an expression with `T` as the element type of a tensor. Returns an error from the surrounding function when
+/// kernels do not support the type or the device.
 macro_rules! with_type {
     ($layer:expr, $tensor:expr, $t:ident => $body:expr) => {{
         let tensor: &candle_core::Tensor = $tensor;
@@ -92,7 +92,7 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// Whether kernels know the type and the device of a tensor.
+/// Whether kernels support the type and the device of a tensor.
 pub(crate) fn has_kernels(tensor: &Tensor) -> bool {
     tensor.device().is_cpu() && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }
@@ -105,7 +105,7 @@ pub(crate) fn device_name(device: &Device) -> &'static str {
     }
 }
 
-/// Reads tensors as slices in row-major order. One that lies otherwise in memory is copied first.
+/// Reads tensors as slices in row-major order. A tensor with another layout is copied first.
 pub(crate) fn read<T: Real, const N: usize, R>(
     tensors: [&Tensor; N],
     body: impl FnOnce([&[T]; N]) -> R,
@@ -114,9 +114,9 @@ pub(crate) fn read<T: Real, const N: usize, R>(
     for tensor in tensors {
         row_major.push(tensor.detach().contiguous()?);
     }
-    let held: Vec<_> = row_major.iter().map(Tensor::storage_and_layout).collect();
+    let guards: Vec<_> = row_major.iter().map(Tensor::storage_and_layout).collect();
     let mut slices: [&[T]; N] = [&[]; N];
-    for (slice, (storage, layout)) in slices.iter_mut().zip(&held) {
+    for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
         let Storage::Cpu(storage) = &**storage else {
             candle_core::bail!("a kernel for the CPU was given a tensor of another device");
         };
@@ -126,10 +126,10 @@ pub(crate) fn read<T: Real, const N: usize, R>(
     Ok(body(slices))
 }
 
-/// How many sums are kept side by side, so that additions need not wait for each other.
+/// The number of independent sums, so that additions do not wait for each other.
 const LANES: usize = 8;
 
-/// The sum of a function of all elements.
+/// Sums a function of all elements.
 pub(crate) fn sum_of<T: Real>(values: &[T], function: impl Fn(T) -> T) -> T {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [T::ZERO; LANES];
@@ -142,7 +142,7 @@ pub(crate) fn sum_of<T: Real>(values: &[T], function: impl Fn(T) -> T) -> T {
     lanes.iter().fold(rest, |sum, &lane| sum + lane)
 }
 
-/// The sum of the products of elements at the same place.
+/// The dot product.
 pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut lanes = [T::ZERO; LANES];

@@ -1,4 +1,4 @@
-//! A module on another worker.
+//! Modules on other workers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use telegrad_wire::Wire;
 use crate::parcel::{Parcel, name_of};
 use crate::{AnyModule, NnError, state_dict};
 
-/// A module that lives on another worker, and is used like one that is here.
+/// A module on another worker, used like a local one.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -37,11 +37,12 @@ use crate::{AnyModule, NnError, state_dict};
 pub struct RemoteModule(RRef<AnyModule>);
 
 impl RemoteModule {
-    /// Has `make`, a remote function, make a module on worker `on`. Returns at once: what goes wrong there shows
-    /// when the module is used.
+    /// Makes a module on worker `on` by the remote function `make`.
+    ///
+    /// Returns at once. An error of `make` is reported by every use of the module.
     ///
     /// # Errors
-    /// When the worker cannot be asked.
+    /// When the call cannot be sent.
     pub fn new<'a, M, F>(world: &World, on: impl Into<To<'a>>, make: F, args: F::Args) -> Result<Self>
     where
         F: FreeFn<M, Value = AnyModule>,
@@ -49,27 +50,26 @@ impl RemoteModule {
         world.remote(on, make, args).map(Self)
     }
 
-    /// Applies the module, on its worker.
+    /// Applies the module on its worker.
     ///
     /// # Errors
-    /// Whatever making or applying it failed with; that it loses the gradient of its input or of its parameters, by the
-    /// name of its type; what calls can fail with.
+    /// The error of making or applying the module; when the module loses the gradient of its input or parameters; when
+    /// the call fails.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_async(x)?.wait()
     }
 
-    /// As [`forward`](Self::forward); returns at once with a future.
+    /// As [`forward`](Self::forward); returns a future at once.
     ///
     /// # Errors
-    /// When the worker cannot be asked. What happens later is the future's.
+    /// When the call cannot be sent. The future reports later errors.
     pub fn forward_async(&self, x: &Tensor) -> Result<RpcFuture<Tensor>> {
         self.0.rpc_async(AnyModule::forward, (x.clone(), Vec::new()))
     }
 
-    /// Applies the module to inputs of any type that travels, and gives what it gives: tuples of tensors, for instance.
+    /// Applies a module with inputs and outputs of any [`Wire`] type, tuples of tensors for instance.
     ///
-    /// The gradients of all tensors in them cross. [`AnyModule::with`] and [`AnyModule::from_varmap`] make such modules;
-    /// `forward` is this for one tensor each.
+    /// Gradients flow through all tensors in them. [`AnyModule::with`] and [`AnyModule::from_varmap`] make such modules.
     ///
     /// ```
     /// use candle_core::Tensor;
@@ -98,27 +98,27 @@ impl RemoteModule {
     /// ```
     ///
     /// # Errors
-    /// As [`forward`](Self::forward); when the module takes or gives other types.
+    /// As [`forward`](Self::forward); when the module has other input or output types.
     pub fn call<I: Wire, O: Wire>(&self, inputs: I) -> Result<O> {
-        opened(self.worker(), start(self, &[], &inputs)?.wait()?)
+        unpack_outputs(self.worker(), start_call(self, &[], &inputs)?.wait()?)
     }
 
-    /// As [`call`](Self::call); returns at once with a future. The call runs to its end also when that is dropped.
+    /// As [`call`](Self::call); returns a future at once. The call is not cancelled when the future is dropped.
     ///
     /// # Errors
-    /// When the worker cannot be asked. What happens later is the future's.
+    /// When the call cannot be sent. The future reports later errors.
     pub fn call_async<I, O>(&self, inputs: I) -> Result<RpcFuture<O>>
     where
         I: Wire,
         O: Wire + Send + 'static,
     {
         let worker = self.worker().to_owned();
-        let call = start(self, &[], &inputs)?;
-        Ok(call.then(move |outputs| opened(&worker, outputs?)))
+        let call = start_call(self, &[], &inputs)?;
+        Ok(call.then(move |outputs| unpack_outputs(&worker, outputs?)))
     }
 
-    /// References to its parameters, in the order of [`Module::parameters`](crate::Module::parameters): what a distributed
-    /// optimiser is given.
+    /// References to the parameters, in the order of [`Module::parameters`](crate::Module::parameters), for a distributed
+    /// optimiser.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -126,7 +126,7 @@ impl RemoteModule {
         self.0.rpc_sync(AnyModule::parameters, ())
     }
 
-    /// The names of its parameters.
+    /// The names of the parameters.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -134,7 +134,7 @@ impl RemoteModule {
         self.0.rpc_sync(AnyModule::parameter_names, ())
     }
 
-    /// Puts it into training.
+    /// Switches to training.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -142,7 +142,7 @@ impl RemoteModule {
         self.0.rpc_sync(AnyModule::set_training, (true,))
     }
 
-    /// Puts it into evaluation.
+    /// Switches to evaluation.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -150,10 +150,10 @@ impl RemoteModule {
         self.0.rpc_sync(AnyModule::set_training, (false,))
     }
 
-    /// Copies of its parameters by name, brought to this worker.
+    /// Copies the parameters by name to this worker.
     ///
-    /// The names are stable: those of [`Module::named_parameters`](crate::Module::named_parameters), or of the `VarMap` of a
-    /// model of candle's.
+    /// The names are stable: those of [`Module::named_parameters`](crate::Module::named_parameters), or of the `VarMap` of
+    /// a candle model.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -161,18 +161,17 @@ impl RemoteModule {
         self.0.rpc_sync(AnyModule::state_dict, ())
     }
 
-    /// Sets its parameters, all or none of them. Floats of another size are converted.
+    /// Sets all parameters or, on an error, none. Floats of another size are converted.
     ///
     /// # Errors
     /// As [`forward`](Self::forward); when a name is missing or unknown, or a shape differs.
     pub fn load_state_dict(&self, state: &BTreeMap<String, Tensor>) -> Result<()> {
-        self.0.rpc_sync(AnyModule::load_state_dict, (values(state),))
+        self.0.rpc_sync(AnyModule::load_state_dict, (detached(state),))
     }
 
-    /// Writes its parameters to a safetensors file of the calling worker's host.
+    /// Saves the parameters to a safetensors file on the caller's host.
     ///
-    /// The values come here first, and the file holds either all of them or what it held before. candle's `VarMap` and
-    /// torch read it.
+    /// The file is replaced atomically. candle's `VarMap` and torch can read it.
     ///
     /// # Errors
     /// As [`forward`](Self::forward); when the file cannot be written.
@@ -180,7 +179,7 @@ impl RemoteModule {
         state_dict::write(&self.state_dict()?, path.as_ref())
     }
 
-    /// Sets its parameters, all or none of them, from a safetensors file of the calling worker's host.
+    /// Sets all parameters or, on an error, none, from a safetensors file on the caller's host.
     ///
     /// # Errors
     /// As [`load_state_dict`](Self::load_state_dict), with the name of the file; when the file cannot be read.
@@ -191,12 +190,12 @@ impl RemoteModule {
             .rpc_sync(AnyModule::load_from, (path.display().to_string(), state))
     }
 
-    /// The name of the worker that has it.
+    /// The name of the module's worker.
     pub fn worker(&self) -> &str {
         self.0.owner_name()
     }
 
-    /// The module itself, to hand it on: the receiver makes a `RemoteModule` of it again.
+    /// The reference to the module, to send to another worker, which makes a `RemoteModule` of it.
     pub fn rref(&self) -> &RRef<AnyModule> {
         &self.0
     }
@@ -208,8 +207,8 @@ impl From<RRef<AnyModule>> for RemoteModule {
     }
 }
 
-/// Has a module called, and then those after it.
-pub(crate) fn start(
+/// Calls a module, and then those after it.
+pub(crate) fn start_call(
     first: &RemoteModule,
     rest: &[RemoteModule],
     inputs: &impl Wire,
@@ -219,8 +218,8 @@ pub(crate) fn start(
     first.0.rpc_async(AnyModule::call, (inputs, rest.collect()))
 }
 
-/// The outputs of a module of this worker, as the type that the caller wants.
-pub(crate) fn opened<O: Wire>(worker: &str, outputs: Parcel) -> Result<O> {
+/// Decodes the outputs of a module on this worker.
+pub(crate) fn unpack_outputs<O: Wire>(worker: &str, outputs: Parcel) -> Result<O> {
     outputs.unpack().map_err(|error| {
         let wanted = name_of::<O>();
         NnError::Wanted {
@@ -232,8 +231,8 @@ pub(crate) fn opened<O: Wire>(worker: &str, outputs: Parcel) -> Result<O> {
     })
 }
 
-/// The same tensors, without gradients: they are no part of a graph.
-fn values(state: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+/// Detaches tensors, so that the call does not track them.
+fn detached(state: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let values = state.iter();
     values
         .map(|(name, value)| (name.clone(), value.detach()))

@@ -1,25 +1,24 @@
-//! Modules on several workers, one after the other.
+//! Chains of modules on several workers.
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
 use telegrad_rpc::{RRef, Result, RpcFuture, join_all};
 use telegrad_wire::Wire;
 
-use crate::remote_module::{opened, start};
+use crate::remote_module::{start_call, unpack_outputs};
 use crate::{AnyModule, RemoteModule};
 
-/// Modules on any workers, one after the other. Each hands what it made straight to the next: it does not come back
-/// here in between.
+/// A chain of modules on any workers. Each sends its output directly to the next, not through the caller.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteSequential(Vec<RemoteModule>);
 
 impl RemoteSequential {
-    /// No modules: the input is the output.
+    /// Makes an empty chain, the identity.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a module at the end.
+    /// Appends a module.
     #[must_use]
     pub fn push(mut self, stage: RemoteModule) -> Self {
         self.0.push(stage);
@@ -31,10 +30,10 @@ impl RemoteSequential {
         &self.0
     }
 
-    /// Applies all of them.
+    /// Applies all modules.
     ///
     /// # Errors
-    /// As [`RemoteModule::forward`], for any of them: the error says which worker it comes from.
+    /// As [`RemoteModule::forward`] of any module. The error names the worker.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self.start(x)? {
             Some(call) => call.wait(),
@@ -42,11 +41,10 @@ impl RemoteSequential {
         }
     }
 
-    /// As [`forward`](Self::forward); returns at once with a future. Several of them are in different stages at the same
-    /// time.
+    /// As [`forward`](Self::forward); returns a future at once. Several calls run in different stages at the same time.
     ///
     /// # Errors
-    /// When the first worker cannot be asked, or there is none.
+    /// When the first call cannot be sent, or the chain is empty.
     pub fn forward_async(&self, x: &Tensor) -> Result<RpcFuture<Tensor>> {
         self.start(x)?.ok_or_else(no_stages)
     }
@@ -62,17 +60,18 @@ impl RemoteSequential {
             .map(Some)
     }
 
-    /// Applies all of them to inputs of any type, as [`RemoteModule::call`] does: each takes what the one before it gives.
+    /// Applies all modules to inputs of any type, as [`RemoteModule::call`] does. The outputs of a module are the inputs of
+    /// the next.
     ///
     /// # Errors
-    /// As [`RemoteModule::call`], for any of them; when there are none.
+    /// As [`RemoteModule::call`] of any module; when the chain is empty.
     pub fn call<I: Wire, O: Wire>(&self, inputs: I) -> Result<O> {
         let (first, rest) = self.0.split_first().ok_or_else(no_stages)?;
         let last = rest.last().unwrap_or(first);
-        opened(last.worker(), start(first, rest, &inputs)?.wait()?)
+        unpack_outputs(last.worker(), start_call(first, rest, &inputs)?.wait()?)
     }
 
-    /// References to the parameters of all of them.
+    /// References to the parameters of all modules.
     ///
     /// # Errors
     /// As [`RemoteModule::remote_parameters`].
@@ -85,7 +84,7 @@ impl RemoteSequential {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Puts all of them into training.
+    /// Switches all modules to training.
     ///
     /// # Errors
     /// As [`RemoteModule::train`].
@@ -93,7 +92,7 @@ impl RemoteSequential {
         self.set_training(true)
     }
 
-    /// Puts all of them into evaluation.
+    /// Switches all modules to evaluation.
     ///
     /// # Errors
     /// As [`RemoteModule::eval`].
@@ -111,5 +110,5 @@ impl RemoteSequential {
 }
 
 fn no_stages() -> telegrad_rpc::Error {
-    telegrad_rpc::Error::other("there are no stages to run")
+    telegrad_rpc::Error::other("this `RemoteSequential` has no stages: add one with `push`")
 }

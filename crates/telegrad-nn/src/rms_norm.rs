@@ -1,11 +1,11 @@
-//! Normalisation of rows by their root mean square.
+//! Root-mean-square normalisation.
 
 use candle_core::{Shape, Tensor};
 use telegrad_autograd::Param;
 use telegrad_autograd::candle::traced;
 
-use crate::layer_norm::fits;
-use crate::node::{Gradients, Pass, node};
+use crate::node::{Derivatives, Pass, node};
+use crate::operands::check_trailing;
 use crate::real::{Real, dot, read, sum_of, with_type};
 use crate::{Module, Result, init};
 
@@ -17,7 +17,7 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Over last dimensions of this shape, with a scale of ones and an `eps` of 1e-5.
+    /// Makes a layer over last dimensions of this shape, with a scale of ones and an `eps` of 1e-5.
     ///
     /// # Errors
     /// When candle cannot make the parameter.
@@ -25,7 +25,7 @@ impl RmsNorm {
         Self::from_tensors(&init::ones(shape)?, 1e-5)
     }
 
-    /// With these values; `eps` is added to the mean of the squares.
+    /// Makes a layer with these values; `eps` is added to the mean of the squares.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -58,7 +58,7 @@ impl Module for RmsNorm {
 /// When the last dimensions are not those of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     traced("rms_norm", &[x, weight], || {
-        fits("RmsNorm", x, &[weight])?;
+        check_trailing("RmsNorm", x, &[weight])?;
         Ok(with_type!("RmsNorm", x, T => {
             let (width, eps) = (weight.elem_count(), T::of(eps));
             let value = read([x, weight], |[x, weight]: [&[T]; 2]| {
@@ -76,9 +76,9 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     })
 }
 
-/// With x̂ the normalised row and h = g · weight, the gradient of x is (h - x̂ · mean(h · x̂)) divided by
-/// the root, that of the weight Σ g · x̂.
-fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
+/// With x̂ the normalised row and h = g · weight: the gradient of x is (h - x̂ · mean(h · x̂)) divided by the root, that
+/// of the weight Σ g · x̂.
+fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Derivatives {
     let (x, weight, grad) = (&pass.args[0], &pass.args[1], &pass.grad);
     let (x_grad, weight_grad) = read([x, weight, grad], |[x, weight, grad]: [&[T]; 3]| {
         let mut x_grad = Vec::with_capacity(x.len());
@@ -105,7 +105,7 @@ fn backward<T: Real>(pass: Pass, width: usize, eps: T) -> Gradients {
     ])
 }
 
-/// One over the root of the mean of squares.
+/// The reciprocal of the root mean square.
 fn inverse_root<T: Real>(row: &[T], eps: T) -> T {
     let squares = sum_of(row, |x| x * x);
     T::ONE / (squares * T::of(1.0 / row.len() as f64) + eps).sqrt()

@@ -4,14 +4,12 @@ use candle_core::{DType, Device, Shape, Tensor};
 
 use crate::Result;
 
-/// What a state grows by with every number: the golden ratio as a fraction of 2⁶⁴, which is odd, so
-/// that every state is visited.
+/// The increment of the state: the golden ratio as a fraction of 2⁶⁴, which is odd, so that every state occurs.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A generator of random numbers: the same seed gives the same numbers, on every platform and in every
-/// release.
+/// A generator of random numbers, SplitMix64. A seed gives the same numbers on every platform and in every release.
 ///
-/// It is SplitMix64. Not for secrets.
+/// It is not cryptographically secure.
 ///
 /// ```
 /// use telegrad_nn::Rng;
@@ -22,12 +20,12 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
-    /// The polar method makes normal numbers in pairs; this is the second of one.
+    /// The second of a pair of normal numbers from the polar method.
     spare: Option<f64>,
 }
 
 impl Rng {
-    /// A generator that starts from this seed.
+    /// Makes a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             state: seed,
@@ -35,7 +33,7 @@ impl Rng {
         }
     }
 
-    /// A generator of its own, for a part that draws at its own pace.
+    /// Makes an independent generator, seeded from this one.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }
@@ -79,7 +77,7 @@ impl Rng {
         Ok(tensor)
     }
 
-    /// By the polar method. The logarithm is libm's: that of the platform may round differently.
+    /// Draws by the polar method. The logarithm is libm's, because that of the platform may round differently.
     fn standard_normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -96,12 +94,12 @@ impl Rng {
     }
 }
 
-/// The number at a position of the sequence that a seed stands for, without those before it.
+/// The number at a position of a seed's sequence.
 pub(crate) fn at(seed: u64, position: u64) -> u64 {
     mix(seed.wrapping_add(STEP.wrapping_mul(position.wrapping_add(1))))
 }
 
-/// 53 of the bits as a number from 0 to 1, exclusive.
+/// Maps 53 of the bits to a number from 0 to 1, exclusive.
 pub(crate) fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }

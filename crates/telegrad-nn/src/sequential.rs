@@ -1,4 +1,4 @@
-//! Modules one after the other.
+//! Chains of modules.
 
 use std::fmt;
 
@@ -8,10 +8,9 @@ use telegrad_trace::Kind;
 
 use crate::{Module, NnError, Result, tracked};
 
-/// Modules one after the other, named by their position unless you give a name.
+/// A chain of modules, named by position or by a given name.
 ///
-/// An error says which stage it comes from. A stage that loses the gradient of its input is an error
-/// too.
+/// An error names its stage. A stage that loses the gradient of its input is an error.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -34,25 +33,25 @@ pub struct Sequential(Vec<Stage>);
 
 struct Stage {
     name: String,
-    /// Type, and name if it has one, for errors.
+    /// The type, and the name if one was given, for errors.
     label: String,
     module: Box<dyn Module>,
 }
 
 impl Sequential {
-    /// No modules: the input is the output.
+    /// Makes an empty chain, the identity.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a module at the end, named by its position.
+    /// Appends a module, named by its position.
     #[must_use]
     pub fn push(self, module: impl Module + 'static) -> Self {
         let (name, label) = (self.0.len().to_string(), module.type_name().to_owned());
         self.stage(name, label, module)
     }
 
-    /// Adds a module at the end with a name of its own.
+    /// Appends a module with a name.
     #[must_use]
     pub fn push_named(self, name: impl Into<String>, module: impl Module + 'static) -> Self {
         let name = name.into();
@@ -60,12 +59,12 @@ impl Sequential {
         self.stage(name, label, module)
     }
 
-    /// How many modules.
+    /// The number of modules.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no modules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

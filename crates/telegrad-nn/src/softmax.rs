@@ -5,10 +5,10 @@ use telegrad_autograd::candle::traced;
 
 use crate::Result;
 use crate::error::wrong_shape;
-use crate::node::node;
+use crate::node::{node, only_gradient};
 use crate::real::{Real, dot, read, sum_of, with_type};
 
-/// The exponentials along a dimension, divided by their sum.
+/// Exponentials along a dimension, divided by their sum.
 ///
 /// ```
 /// use candle_core::{D, Device, Tensor};
@@ -28,7 +28,7 @@ pub fn softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tensor> 
     })
 }
 
-/// The logarithm of [`softmax`], without its loss of precision.
+/// The logarithm of [`softmax`], computed without loss of precision.
 ///
 /// # Errors
 /// As [`softmax`].
@@ -41,7 +41,7 @@ pub fn log_softmax(x: &Tensor, dim: impl candle_core::shape::Dim) -> Result<Tens
     })
 }
 
-/// Applies a function of the last dimension along another one.
+/// Applies a function over the last dimension along another one.
 fn along(x: &Tensor, dim: usize, function: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     if x.dim(dim)? == 0 {
         return Err(wrong_shape(
@@ -79,11 +79,7 @@ fn rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
             }
             out
         })?;
-        Ok(vec![Some(Tensor::from_vec(
-            grad,
-            pass.grad.shape(),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }
 
@@ -107,11 +103,7 @@ fn log_rows<T: Real>(x: &Tensor) -> candle_core::Result<Tensor> {
             }
             out
         })?;
-        Ok(vec![Some(Tensor::from_vec(
-            grad,
-            pass.grad.shape(),
-            pass.grad.device(),
-        )?)])
+        only_gradient(&pass, grad)
     })
 }
 

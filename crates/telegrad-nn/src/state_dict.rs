@@ -1,7 +1,7 @@
 //! Parameters as a map and as a file.
 //!
-//! A file is in the safetensors format, one tensor for each parameter under its name, without metadata: candle's `VarMap`
-//! and torch read it, and files of theirs are read here.
+//! A file has the safetensors format, with one tensor for each parameter under its name and no metadata. candle's
+//! `VarMap` and torch can read it, and their files can be loaded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use telegrad_autograd::{Param, Replacement};
 use crate::error::in_file;
 use crate::{Error, Module, NnError, Result};
 
-/// Copies of a module's parameters by name, without gradients.
+/// Copies a module's parameters by name, without gradients.
 ///
 /// The names are those of [`Module::named_parameters`]: torch's for layers of this crate, those of the `VarMap` for a
 /// [`VarMapModule`](crate::VarMapModule).
@@ -23,8 +23,7 @@ pub fn state_dict(module: &dyn Module) -> Result<BTreeMap<String, Tensor>> {
     values_of(&module.named_parameters())
 }
 
-/// Sets a module's parameters. Either all are set or, when anything does not fit, none. Floats of
-/// another size are converted.
+/// Sets all parameters of a module or, on an error, none. Floats of another size are converted.
 ///
 /// # Errors
 /// When names are missing or unknown, or a shape differs.
@@ -32,8 +31,7 @@ pub fn load_state_dict(module: &dyn Module, state: &BTreeMap<String, Tensor>) ->
     set(&module.named_parameters(), state)
 }
 
-/// Writes a module's parameters to a safetensors file. A file of that name is replaced only when the
-/// new one is complete.
+/// Saves a module's parameters to a safetensors file, which is replaced atomically.
 ///
 /// ```
 /// use telegrad_nn::{Linear, Rng, load, save};
@@ -63,7 +61,7 @@ pub fn load(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     load_state_dict(module, &read(path)?).map_err(|error| in_file(error, path))
 }
 
-/// Copies of the parameters' values.
+/// Copies the values of parameters.
 pub(crate) fn values_of(params: &[(String, Param)]) -> Result<BTreeMap<String, Tensor>> {
     let values = params.iter();
     values
@@ -71,7 +69,7 @@ pub(crate) fn values_of(params: &[(String, Param)]) -> Result<BTreeMap<String, T
         .collect()
 }
 
-/// Sets all parameters or, when anything does not fit, none.
+/// Sets all parameters or, on an error, none.
 pub(crate) fn set(params: &[(String, Param)], state: &BTreeMap<String, Tensor>) -> Result<()> {
     let names = params.iter().map(|(name, _)| name);
     let missing: Vec<_> = names.filter(|name| !state.contains_key(*name)).cloned().collect();
@@ -86,7 +84,7 @@ pub(crate) fn set(params: &[(String, Param)], state: &BTreeMap<String, Tensor>) 
     }
     let mut values = Vec::with_capacity(params.len());
     for (name, param) in params {
-        values.push(fitted(name, param, &state[name])?);
+        values.push(converted(name, param, &state[name])?);
     }
     for ((_, param), value) in params.iter().zip(&values) {
         param.set(value)?;
@@ -94,7 +92,7 @@ pub(crate) fn set(params: &[(String, Param)], state: &BTreeMap<String, Tensor>) 
     Ok(())
 }
 
-/// Writes values to a file, which holds either all of them or what it held before.
+/// Writes values to a file, which is replaced atomically.
 pub(crate) fn write(state: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
     let new = Replacement::beside(path).map_err(|error| file(path, &error))?;
     let tensors = state.iter().map(|(name, value)| (name.as_str(), value.clone()));
@@ -102,14 +100,14 @@ pub(crate) fn write(state: &BTreeMap<String, Tensor>, path: &Path) -> Result<()>
     new.replace(path).map_err(|error| file(path, &error))
 }
 
-/// The values in a file.
+/// Reads the values of a file.
 pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let tensors = safetensors::load(path, &Device::Cpu).map_err(|error| file(path, &error))?;
     Ok(tensors.into_iter().collect())
 }
 
-/// The value in the element type and on the device of the parameter.
-fn fitted(name: &str, param: &Param, value: &Tensor) -> Result<Tensor> {
+/// Converts a value to the element type and the device of its parameter.
+fn converted(name: &str, param: &Param, value: &Tensor) -> Result<Tensor> {
     let floats = value.dtype().is_float() == param.dtype().is_float();
     if value.shape() != &param.shape() || !floats {
         return Err(NnError::Misfit {

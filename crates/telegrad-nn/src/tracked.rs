@@ -1,14 +1,14 @@
-//! Gradients that get lost.
+//! Detection of lost gradients.
 
 use candle_core::Tensor;
 use telegrad_autograd::candle::unreached;
 
 use crate::{NnError, Result};
 
-/// Passes an output on, unless an input has a gradient and the output does not lead back to it.
+/// Returns an output, or an error if an input has a gradient and the output has none.
 ///
-/// candle says nothing when an operation has no backward pass: the parameters before it just do not
-/// learn. Wrap in this what you did not write.
+/// candle reports no error when an operation has no backward pass: the parameters before it silently do not learn. Wrap
+/// third-party operations in this function.
 ///
 /// ```
 /// use candle_core::{Device, Tensor, Var};
@@ -22,7 +22,7 @@ use crate::{NnError, Result};
 /// ```
 ///
 /// # Errors
-/// When the gradient is lost. An output of integers never has one.
+/// When the gradient is lost. Outputs of integers have none to lose.
 pub fn tracked(layer: &str, inputs: &[&Tensor], output: Tensor) -> Result<Tensor> {
     let lost =
         output.dtype().is_float() && !output.track_op() && inputs.iter().any(|input| has_gradient(input));
@@ -35,14 +35,15 @@ pub fn tracked(layer: &str, inputs: &[&Tensor], output: Tensor) -> Result<Tensor
     Ok(output)
 }
 
-/// Checks the inputs and outputs of a module whose inside is not known.
+/// Checks that no gradient is lost between the inputs and outputs of an opaque module.
 ///
-/// Every output of floats must have a gradient if an input or a parameter has one, and every input that has one must be
-/// reached by one: a model may lose a gradient in its middle, and its output still leads back to later parameters.
+/// If an input or a parameter has a gradient, every output of floats must have one; and a gradient must reach every input
+/// that has one. Both are necessary: a model may lose a gradient in its middle while its output still depends on later
+/// parameters.
 ///
 /// # Errors
 /// [`NnError::LostGradient`] for an output, [`NnError::LostInput`] for an input.
-pub(crate) fn connected(
+pub(crate) fn check_connected(
     layer: &str,
     inputs: &[&Tensor],
     outputs: &[&Tensor],

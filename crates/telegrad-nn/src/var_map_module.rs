@@ -1,4 +1,4 @@
-//! Models of candle's as modules.
+//! Candle models as modules.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -10,13 +10,13 @@ use telegrad_autograd::Param;
 use telegrad_autograd::candle::unreached;
 
 use crate::module::short;
-use crate::tracked::connected;
+use crate::tracked::check_connected;
 use crate::{Module, Result};
 
-/// A model that was built with candle's `VarBuilder`, as a module.
+/// A model built with candle's `VarBuilder`, as a module.
 ///
-/// The model is anything with candle's `Module` or `ModuleT`, or a closure `|x: &Tensor| …` with candle's `Result`. Its
-/// parameters are the variables of the map, under their names in it and in the order of these.
+/// The model implements candle's `Module` or `ModuleT`, or is a closure `|x: &Tensor| …` with candle's `Result`. Its
+/// parameters are the variables of the map, ordered by name.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -35,10 +35,10 @@ use crate::{Module, Result};
 /// # Ok::<(), telegrad_nn::Error>(())
 /// ```
 ///
-/// Optimisers and [`load`](crate::load) change the variables in place, as candle's optimisers do, and the model sees it
-/// (S39). So contexts that train one such model take turns.
+/// Optimisers and [`load`](crate::load) change the variables in place, as candle's optimisers do (S39). So contexts that
+/// train one such model take turns.
 ///
-/// A model that loses the gradient of its input is an error (S41), wherever in it that happens.
+/// A model that loses the gradient of its input at any operation is an error (S41).
 pub struct VarMapModule {
     variables: Variables,
     model: Box<dyn ModuleT + Send + Sync>,
@@ -47,13 +47,13 @@ pub struct VarMapModule {
 }
 
 impl VarMapModule {
-    /// The model, with the variables that it was built with. Variables that the map gets later are not parameters.
+    /// Wraps a model and the variables that it was built with. Variables added to the map later are not parameters.
     pub fn new<M: ModuleT + Send + Sync + 'static>(variables: &VarMap, model: M) -> Self {
         let name = short(std::any::type_name::<M>());
         Self {
             variables: Variables::of(variables),
             model: Box::new(model),
-            // A closure's own name says nothing.
+            // The type name of a closure is not informative.
             name: if name.starts_with('{') {
                 "VarMapModule"
             } else {
@@ -63,10 +63,10 @@ impl VarMapModule {
         }
     }
 
-    /// The names of the variables that get no gradient from the outputs for `x`.
+    /// Lists the variables that get no gradient from the output for `x`.
     ///
-    /// Such a variable does not learn: an operation without a backward pass lies between it and the output, or the
-    /// model does not use it. Statistics of a batch norm are among them, rightly.
+    /// Such a variable does not learn: an operation without a backward pass lies between it and the output, or the model
+    /// does not use it. The list includes the statistics of a batch norm, which are not trained.
     ///
     /// # Errors
     /// When the model cannot be applied.
@@ -87,8 +87,8 @@ impl VarMapModule {
 impl Module for VarMapModule {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.apply(x)?;
-        // The input alone: `AnyModule` checks the parameters, in contexts.
-        connected(self.name, &[x], &[&y], || false)?;
+        // Only the input: `AnyModule` checks the parameters, in contexts.
+        check_connected(self.name, &[x], &[&y], || false)?;
         Ok(y)
     }
 
@@ -97,7 +97,7 @@ impl Module for VarMapModule {
         named.map(|(name, param)| (name.as_str(), param)).collect()
     }
 
-    /// Switches what the model's `ModuleT::forward_t` is told.
+    /// Sets the flag passed to the model's `ModuleT::forward_t`.
     fn set_training(&self, training: bool) {
         self.training.store(training, Ordering::Relaxed);
     }
@@ -120,7 +120,7 @@ pub(crate) struct Variables(Vec<(String, Param)>);
 
 impl Variables {
     pub(crate) fn of(map: &VarMap) -> Self {
-        // A thread that panicked with the lock has left a map of variables all the same.
+        // A map poisoned by a panic is still valid: its entries are inserted whole.
         let map = map.data().lock().unwrap_or_else(PoisonError::into_inner);
         let params = map.iter();
         let params = params.map(|(name, variable)| {

@@ -7,7 +7,7 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::error::{wrong_options, wrong_shape};
 
-/// A size in rows and columns. One number stands for both.
+/// A size in rows and columns. Converts from one number for both.
 ///
 /// ```
 /// use telegrad_nn::Pair;
@@ -16,9 +16,9 @@ use crate::error::{wrong_options, wrong_shape};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Down.
+    /// Vertical size.
     pub rows: usize,
-    /// Across.
+    /// Horizontal size.
     pub columns: usize,
 }
 
@@ -37,9 +37,9 @@ impl From<(usize, usize)> for Pair {
     }
 }
 
-/// How a window slides.
+/// The size and movement of a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slide {
+pub(crate) struct WindowOptions {
     pub(crate) kernel: Pair,
     pub(crate) stride: Pair,
     pub(crate) padding: Pair,
@@ -64,12 +64,12 @@ pub(crate) struct Axis {
     stride: usize,
     padding: usize,
     dilation: usize,
-    /// How many places the window takes.
+    /// Number of places of the window.
     pub(crate) places: usize,
 }
 
-impl Slide {
-    /// That of a pooling layer.
+impl WindowOptions {
+    /// Validates the options of a pooling layer.
     pub(crate) fn of_pool(layer: &'static str, kernel: Pair, stride: Pair, padding: Pair) -> Result<Self> {
         if padding.rows * 2 > kernel.rows || padding.columns * 2 > kernel.columns {
             return Err(wrong_options(layer, "the padding is at most half the kernel"));
@@ -82,7 +82,7 @@ impl Slide {
         })
     }
 
-    /// Over images `[n, c, h, w]`.
+    /// Places the window over images `[n, c, h, w]`.
     pub(crate) fn over(&self, layer: &'static str, images: &Tensor) -> Result<Window> {
         let [n, channels, rows, columns] = *images.dims() else {
             return Err(wrong_shape(layer, "images [n, c, h, w]", images.shape()));
@@ -120,28 +120,38 @@ impl Slide {
 }
 
 impl Window {
-    /// Pixels of one channel.
+    /// Number of pixels of one channel.
     pub(crate) fn plane(&self) -> usize {
         self.rows.size * self.columns.size
     }
 
-    /// Places of the window in one channel.
+    /// Number of places in one channel.
     pub(crate) fn places(&self) -> usize {
         self.rows.places * self.columns.places
     }
 
-    /// Elements of the window in one channel.
+    /// Number of pixels of all channels of all images.
+    pub(crate) fn inputs(&self) -> usize {
+        self.images * self.channels * self.plane()
+    }
+
+    /// Number of places in all channels of all images.
+    pub(crate) fn outputs(&self) -> usize {
+        self.images * self.channels * self.places()
+    }
+
+    /// Number of elements of the window in one channel.
     pub(crate) fn kernel(&self) -> usize {
         self.rows.kernel * self.columns.kernel
     }
 
-    /// The shape of one number for every channel and place.
+    /// The shape of one number for each channel and place.
     pub(crate) fn shape(&self) -> (usize, usize, usize, usize) {
         (self.images, self.channels, self.rows.places, self.columns.places)
     }
 
-    /// Calls for every place of the window, in order, with the rows and columns of a channel that are
-    /// under it there. For windows without dilation.
+    /// Calls `call` for each place of a channel, in order, with the rows and columns under the window. For windows without
+    /// dilation.
     pub(crate) fn visit(&self, mut call: impl FnMut(Range<usize>, Range<usize>)) {
         for row in 0..self.rows.places {
             for column in 0..self.columns.places {
@@ -152,13 +162,13 @@ impl Window {
 }
 
 impl Axis {
-    /// The pixel under an element of the kernel at a place, if there is one.
+    /// The pixel under an element of the kernel at a place; `None` beyond the edges.
     pub(crate) fn pixel(&self, place: usize, element: usize) -> Option<usize> {
         let pixel = (place * self.stride + element * self.dilation).checked_sub(self.padding);
         pixel.filter(|&pixel| pixel < self.size)
     }
 
-    /// The places at which an element of the kernel is over a pixel: a range.
+    /// The range of places at which an element of the kernel is over a pixel.
     pub(crate) fn covered(&self, element: usize) -> Range<usize> {
         let shift = element * self.dilation;
         let first = self.padding.saturating_sub(shift).div_ceil(self.stride);
@@ -169,7 +179,7 @@ impl Axis {
         first.min(end)..end
     }
 
-    /// How far the window moves from one place to the next.
+    /// The distance from one place to the next.
     pub(crate) fn stride(&self) -> usize {
         self.stride
     }

@@ -10,7 +10,7 @@ use telegrad_rpc::{Error, RRef, Result, WorkerInfo, World};
 use telegrad_trace::Kind;
 
 use crate::check::Check;
-use crate::local::{Local, LocalGroup};
+use crate::local::{LocalGroup, LocalOptimizer};
 use crate::{OptimError, RemoteAlgorithm, Schedule, clip_factor};
 
 mod checkpoint;
@@ -129,9 +129,9 @@ impl<A: RemoteAlgorithm> DistributedOptimizer<A> {
                     algorithm: group.options.clone().into(),
                 }
             });
-            let local = world.remote(owner.rank, Local::new, (here.collect(),))?;
+            let local = world.remote(owner.rank, LocalOptimizer::new, (here.collect(),))?;
             // Errors are reported now, not at the first step.
-            let ready = local.rpc_async(Local::ready, ())?;
+            let ready = local.rpc_async(LocalOptimizer::ready, ())?;
             Ok((local, ready))
         };
         let created: Vec<_> = by_owner.values().map(create).collect();
@@ -192,8 +192,9 @@ impl<A: RemoteAlgorithm> DistributedOptimizer<A> {
                 Some(max_norm) => clip_factor(self.norm(context)?, max_norm),
                 None => 1.0,
             };
-            let there = |owner: &RRef<Local>| owner.rpc_async(Local::step, (lrs.clone(), scale));
-            let here = |owner: &RRef<Local>| owner.local_value_mut()?.step_in(context, &lrs, scale);
+            let there =
+                |owner: &RRef<LocalOptimizer>| owner.rpc_async(LocalOptimizer::step, (lrs.clone(), scale));
+            let here = |owner: &RRef<LocalOptimizer>| owner.local_value_mut()?.step_in(context, &lrs, scale);
             self.owners
                 .call_or_run(there, here)
                 .map_err(|failed| Error::from(OptimError::Owners(failed)))
@@ -207,8 +208,8 @@ impl<A: RemoteAlgorithm> DistributedOptimizer<A> {
 
     /// Computes the norm over the gradients of all owners, in the thread's context.
     fn norm(&self, context: &Context) -> Result<f64> {
-        let there = |owner: &RRef<Local>| owner.rpc_async(Local::squared_norm, ());
-        let here = |owner: &RRef<Local>| owner.local_value()?.squared_norm_in(context);
+        let there = |owner: &RRef<LocalOptimizer>| owner.rpc_async(LocalOptimizer::squared_norm, ());
+        let here = |owner: &RRef<LocalOptimizer>| owner.local_value()?.squared_norm_in(context);
         let squares = self.owners.call_or_run(there, here);
         let squares = squares.map_err(OptimError::Norm)?;
         let not_finite = self.owners().into_iter().zip(&squares);

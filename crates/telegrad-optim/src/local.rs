@@ -11,7 +11,7 @@ use crate::checkpoint::Loaded;
 use crate::{Algorithm, AnyAlgorithm, Optimizer, squared_norm};
 
 /// An optimiser of this worker's parameters, called by other workers.
-pub(crate) struct Local(Box<dyn ErasedOptimizer>);
+pub(crate) struct LocalOptimizer(Box<dyn ErasedOptimizer>);
 
 /// An optimiser without its algorithm's type, which a remote method cannot name.
 pub(crate) trait ErasedOptimizer: Send + Sync {
@@ -78,7 +78,7 @@ pub(crate) struct LocalGroup {
 }
 
 #[remote(name = "telegrad::optim::Local")]
-impl Local {
+impl LocalOptimizer {
     pub(crate) fn new(groups: Vec<LocalGroup>) -> Result<Self> {
         let mut found = Vec::with_capacity(groups.len());
         for LocalGroup { params, algorithm } in groups {
@@ -125,7 +125,7 @@ impl Local {
 }
 
 /// For callers on the same worker.
-impl Local {
+impl LocalOptimizer {
     /// Makes a step by the gradients of a context.
     pub(crate) fn step_in(&mut self, context: &Context, lrs: &[f64], scale: f64) -> Result<()> {
         self.0.step(lrs, scale, context)

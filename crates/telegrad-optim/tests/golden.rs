@@ -1,4 +1,4 @@
-//! The same trajectories as torch's, from files that `golden/make.py` has written.
+//! Trajectories compared with torch's, from files written by `golden/make.py`.
 
 use std::collections::BTreeMap;
 
@@ -26,21 +26,21 @@ struct Case {
     algorithm: String,
     options: Value,
     dtype: String,
-    /// Of every kept step, every parameter.
+    /// The values of all parameters after each kept step.
     values: Vec<Vec<Vec<f64>>>,
-    /// Of every parameter, after the last step.
+    /// The slots of each parameter after the last step.
     slots: Vec<BTreeMap<String, Vec<f64>>>,
 }
 
-/// How far from torch a number may be, as a part of itself. What is closer to zero than `floor` has come
-/// there from numbers of that size, and is as far off as those.
+/// The allowed relative error. For numbers below `floor` it is relative to `floor`: they are differences of numbers of
+/// that size, with the same absolute error.
 #[derive(Clone, Copy)]
 struct Tolerance {
     relative: f64,
     floor: f64,
 }
 
-/// Torch rounds some products and sums once that others round twice, depending on the machine.
+/// On some machines torch fuses products and sums, which rounds once instead of twice.
 const SINGLE: Tolerance = Tolerance {
     relative: 2e-6,
     floor: 0.2,
@@ -120,14 +120,14 @@ fn run<A: Algorithm, T: WithDType>(golden: &Optimizers, case: &Case, tolerance: 
     }
 }
 
-/// As in `make.py`.
+/// The gradient, as in `make.py`.
 fn gradient<T: WithDType>(value: &Tensor) -> telegrad_rpc::Result<Tensor> {
     let of = |x: T| (x * T::from_f64(1.5) + T::from_f64(0.25)) - x / (x * x + T::from_f64(0.5));
     let elements: Vec<T> = value.flatten_all()?.to_vec1::<T>()?.into_iter().map(of).collect();
     Ok(Tensor::from_vec(elements, value.shape(), value.device())?)
 }
 
-/// As in `make.py`.
+/// Whether a parameter has a gradient in a step, as in `make.py`.
 fn has_gradient(parameter: usize, step: u64) -> bool {
     match parameter {
         1 => step % 3 != 2,
@@ -155,53 +155,35 @@ fn close(found: &Tensor, expected: &[f64], tolerance: Tolerance, what: &str) {
     }
 }
 
-#[test]
-fn sgd() {
-    replay::<Sgd>();
+macro_rules! replays {
+    ($($test:ident: $algorithm:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                replay::<$algorithm>();
+            }
+        )*
+    };
+}
+
+replays! {
+    sgd: Sgd,
+    adam: Adam,
+    adamw: AdamW,
+    adamax: Adamax,
+    adagrad: Adagrad,
+    adadelta: Adadelta,
+    rmsprop: RMSprop,
+    rprop: Rprop,
 }
 
 #[test]
-fn adam() {
-    replay::<Adam>();
-}
-
-#[test]
-fn adamw() {
-    replay::<AdamW>();
-}
-
-#[test]
-fn adamax() {
-    replay::<Adamax>();
-}
-
-#[test]
-fn adagrad() {
-    replay::<Adagrad>();
-}
-
-#[test]
-fn adadelta() {
-    replay::<Adadelta>();
-}
-
-#[test]
-fn rmsprop() {
-    replay::<RMSprop>();
-}
-
-#[test]
-fn rprop() {
-    replay::<Rprop>();
-}
-
-#[test]
-fn defaults_are_torch_s() {
+fn defaults_match_torch() {
     fn compare<A: Algorithm + Default>(golden: &Optimizers) {
         let theirs = &golden.defaults[A::NAME];
         let ours = serde_json::to_value(A::default()).unwrap();
         for (option, ours) in ours.as_object().unwrap() {
-            // Theirs are integers where they are whole.
+            // torch has integers for whole numbers.
             assert_eq!(floats(ours), floats(&theirs[option]), "`{option}` of {}", A::NAME);
         }
     }
@@ -260,7 +242,7 @@ fn schedules() {
         for (step, expected) in case.rates.iter().enumerate() {
             let found = schedule.lr(golden.base, step as u64);
             let off = (found - expected).abs();
-            // Torch multiplies its way from step to step.
+            // torch multiplies from step to step.
             assert!(
                 off <= 1e-14,
                 "{} {options} at {step}: {found} and not {expected}",
@@ -270,7 +252,7 @@ fn schedules() {
     }
 }
 
-/// The options, over those that torch has when they are not given.
+/// The options, completed by torch's defaults.
 fn with_defaults(options: &Value) -> Value {
     let number = |option: &str| &options[option];
     let cycle = OneCycleLr::new(

@@ -1,4 +1,4 @@
-//! Gradients that are scaled, measured and no numbers.
+//! Scaling of gradients, norms, and NaN.
 
 use candle_core::{DType, Device, Tensor};
 use half::bf16;
@@ -17,7 +17,7 @@ fn elements(param: &Param) -> Vec<f32> {
 }
 
 #[test]
-fn scaling_a_step_is_scaling_its_gradients() {
+fn a_scaled_step_matches_a_step_by_scaled_gradients() {
     fn compare<A: Algorithm + Default>() {
         let mut random = fastrand::Rng::with_seed(5);
         let start: Vec<f32> = (0..37).map(|_| random.f32() - 0.5).collect();
@@ -47,7 +47,7 @@ fn scaling_a_step_is_scaling_its_gradients() {
 }
 
 #[test]
-fn norms_are_of_all_gradients_and_clip_to_the_limit() {
+fn the_norm_covers_all_gradients_and_clips_to_the_limit() {
     let mut random = fastrand::Rng::with_seed(11);
     let all: Vec<f64> = (0..1003).map(|_| random.f64() * 8.0 - 4.0).collect();
     let expected: f64 = all.iter().map(|element| element * element).sum();
@@ -60,7 +60,7 @@ fn norms_are_of_all_gradients_and_clip_to_the_limit() {
         "{found} and not {expected}"
     );
     assert_eq!(squared_norm([]).unwrap(), 0.0);
-    // In f32, and in f16 all the more, the sum would be infinite.
+    // In f32 or f16 the sum would overflow.
     let large = Tensor::new(&[1e30f32, 1e30], &Device::Cpu).unwrap();
     assert!((squared_norm([&large]).unwrap() / 2e60 - 1.0).abs() < 1e-7);
     let half = Tensor::new(&[bf16::from_f32(3.0), bf16::from_f32(4.0)], &Device::Cpu).unwrap();
@@ -84,7 +84,7 @@ fn norms_are_of_all_gradients_and_clip_to_the_limit() {
 }
 
 #[test]
-fn a_nan_is_not_lost() {
+fn nan_propagates_to_the_parameter() {
     fn spreads<A: Algorithm>(options: A) {
         let a = param(&[1.0, 1.0]);
         let mut optimizer = Optimizer::new([a.clone()], options).unwrap();

@@ -1,4 +1,4 @@
-//! What an optimiser does with its parameters, whatever the algorithm.
+//! Optimisers of local parameters, independent of the algorithm.
 
 use candle_core::{DType, Device, Tensor};
 use telegrad_autograd::Param;
@@ -30,7 +30,7 @@ fn ones(param: &Param) -> Result<Option<Tensor>> {
 }
 
 #[test]
-fn groups_have_options_of_their_own() {
+fn groups_have_their_own_options() {
     let (a, b) = (param(&[0.0]), param(&[0.0]));
     let mut optimizer = Optimizer::with_groups([
         ParamGroup {
@@ -63,7 +63,7 @@ fn groups_have_options_of_their_own() {
 }
 
 #[test]
-fn a_group_that_comes_later_is_optimised_too() {
+fn a_group_added_later_is_optimised() {
     let (a, b) = (param(&[0.0]), param(&[0.0]));
     let mut optimizer = Optimizer::new([a.clone()], sgd(1.0)).unwrap();
     optimizer.step_with(ones).unwrap();
@@ -105,25 +105,25 @@ fn parameters_without_a_gradient_stay_and_keep_their_count() {
 }
 
 #[test]
-fn candles_own_gradients_make_a_step() {
+fn gradients_of_candles_backward_make_a_step() {
     let (a, b) = (param(&[1.0, 2.0]), param(&[3.0]));
     let unused = param(&[5.0]);
     let mut optimizer = Optimizer::new([a.clone(), b.clone(), unused.clone()], sgd(0.5)).unwrap();
-    // Of a version that has been replaced since, too.
+    // Includes a version that is replaced before the pass.
     let early = a.tensor();
     optimizer.step_with(ones).unwrap();
     assert_eq!(elements(&a), [0.5, 1.5]);
     let squares = (early.sqr().unwrap() + a.tensor().sqr().unwrap()).unwrap();
     let loss = squares.sum_all().unwrap().add(&b.tensor().sum_all().unwrap());
     optimizer.step(&loss.unwrap().backward().unwrap()).unwrap();
-    // 2 · 1 + 2 · 0.5 and 2 · 2 + 2 · 1.5, by half.
+    // Gradients 2 · 1 + 2 · 0.5 and 2 · 2 + 2 · 1.5, with a learning rate of 0.5.
     assert_eq!(elements(&a), [-1.0, -2.0]);
     assert_eq!((elements(&b), elements(&unused)), (vec![2.0], vec![4.5]));
-    assert_eq!(unused.version(), 1, "what the loss does not use is left alone");
+    assert_eq!(unused.version(), 1, "the loss does not depend on it");
 }
 
 #[test]
-fn gradients_of_something_else_are_refused() {
+fn gradients_of_other_parameters_are_refused() {
     let (a, b) = (param(&[1.0]), param(&[1.0]));
     let mut optimizer = Optimizer::new([a.clone()], sgd(0.5)).unwrap();
     for loss in [b.tensor(), (b.tensor() * a.value()).unwrap()] {
@@ -137,7 +137,7 @@ fn gradients_of_something_else_are_refused() {
 }
 
 #[test]
-fn a_pass_in_flight_keeps_what_it_has_read() {
+fn a_snapshot_is_unaffected_by_a_step() {
     let a = param(&[1.0, 2.0]);
     let read = a.tensor();
     Optimizer::new([a.clone()], sgd(1.0))
@@ -149,7 +149,7 @@ fn a_pass_in_flight_keeps_what_it_has_read() {
     assert!(a.tensor().is_variable());
 }
 
-/// A transposed tensor, and one of every second row.
+/// A transposed tensor, and a view of every second row.
 fn views(values: &[f32]) -> [Tensor; 2] {
     let tensor = Tensor::from_slice(values, (4, 3), &Device::Cpu).unwrap();
     let rows = tensor
@@ -163,7 +163,7 @@ fn views(values: &[f32]) -> [Tensor; 2] {
 }
 
 #[test]
-fn views_are_read_in_the_order_of_their_elements() {
+fn views_are_read_in_row_major_order() {
     let values: Vec<f32> = (0..12).map(|index| index as f32).collect();
     let gradients: Vec<f32> = values.iter().map(|value| value * value).collect();
     for (value, gradient) in views(&values).into_iter().zip(views(&gradients)) {
@@ -188,7 +188,7 @@ fn views_are_read_in_the_order_of_their_elements() {
 }
 
 #[test]
-fn sixteen_bits_are_stepped_in_thirty_two_and_rounded_back() {
+fn sixteen_bit_parameters_are_stepped_in_f32_and_rounded() {
     let start: Vec<f32> = (0..40).map(|index| index as f32 / 7.0 - 2.0).collect();
     for dtype in [DType::F16, DType::BF16] {
         let value = Tensor::new(start.as_slice(), &Device::Cpu)
@@ -210,7 +210,7 @@ fn sixteen_bits_are_stepped_in_thirty_two_and_rounded_back() {
                 .step_with(|_| Ok(Some(gradient.to_dtype(DType::F32)?)))
                 .unwrap();
             let rounded = wide.value().to_dtype(dtype).unwrap();
-            // The reference goes on from the rounded value too.
+            // The reference continues from the rounded value.
             wide.set(&rounded.to_dtype(DType::F32).unwrap()).unwrap();
             let wide = elements(&wide);
             let narrow = narrow
@@ -230,7 +230,7 @@ fn sixteen_bits_are_stepped_in_thirty_two_and_rounded_back() {
 }
 
 #[test]
-fn parameters_without_elements_are_no_trouble() {
+fn empty_parameters_can_be_optimised() {
     let empty = Param::new(&Tensor::zeros((0, 3), DType::F32, &Device::Cpu).unwrap()).unwrap();
     let mut optimizer = Optimizer::new([empty.clone()], Adam::default()).unwrap();
     optimizer.step_with(ones).unwrap();
@@ -238,7 +238,7 @@ fn parameters_without_elements_are_no_trouble() {
 }
 
 #[test]
-fn parameters_must_be_there_once_and_of_floats() {
+fn missing_duplicate_and_integer_parameters_are_refused() {
     let none = Optimizer::new([], Sgd::default());
     assert!(matches!(error(none), OptimError::NoParameters));
     let empty = Optimizer::with_groups([ParamGroup {
@@ -286,7 +286,7 @@ fn parameters_must_be_there_once_and_of_floats() {
 }
 
 #[test]
-fn a_wrong_gradient_moves_nothing() {
+fn a_wrong_gradient_changes_no_parameter() {
     let (a, b) = (param(&[1.0]), param(&[1.0, 2.0]));
     let mut optimizer = Optimizer::new([a.clone(), b.clone()], Adam::default()).unwrap();
     let cpu = &Device::Cpu;
@@ -330,7 +330,7 @@ fn a_wrong_gradient_moves_nothing() {
 }
 
 #[test]
-fn options_are_replaced_if_they_make_sense() {
+fn valid_options_are_replaced_and_others_refused() {
     let momentum = Sgd {
         lr: 0.1,
         momentum: 0.9,
@@ -366,7 +366,7 @@ fn options_are_replaced_if_they_make_sense() {
 }
 
 #[test]
-fn an_optimiser_may_be_used_from_any_thread() {
+fn optimisers_are_send_and_sync() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Optimizer<Sgd>>();
     shared::<Optimizer<Adam>>();

@@ -1,4 +1,4 @@
-//! Options: which make sense, and how they travel.
+//! Validation and encoding of options.
 
 use std::fmt::Debug;
 
@@ -16,7 +16,7 @@ fn refused(check: telegrad_rpc::Result<()>, text: &str) {
 }
 
 #[test]
-fn defaults_make_sense() {
+fn defaults_are_valid() {
     Sgd::default().check().unwrap();
     Adam::default().check().unwrap();
     AdamW::default().check().unwrap();
@@ -28,194 +28,68 @@ fn defaults_make_sense() {
     LinearLr::default().check().unwrap();
 }
 
+/// Checks that options, given as changes of the defaults, are refused with a text.
+macro_rules! refuses {
+    ($($algorithm:ident { $($option:ident: $value:expr),* } => $text:expr;)*) => {
+        $(refused($algorithm { $($option: $value,)* ..Default::default() }.check(), $text);)*
+    };
+}
+
 #[test]
-fn sgd_is_checked() {
-    let default = Sgd::default;
+fn invalid_options_of_sgd_are_refused() {
     let nesterov = "sgd: `nesterov` needs `momentum`, and goes without `dampening`";
-    refused(
-        Sgd {
-            lr: -0.5,
-            ..default()
-        }
-        .check(),
-        "sgd: `lr` is -0.5, but must be finite and not negative",
-    );
-    refused(
-        Sgd {
-            lr: f64::NAN,
-            ..default()
-        }
-        .check(),
-        "sgd: `lr` is NaN, but must be finite and not negative",
-    );
-    refused(
-        Sgd {
-            momentum: -1.0,
-            ..default()
-        }
-        .check(),
-        "sgd: `momentum` is -1, but must be finite and not negative",
-    );
-    refused(
-        Sgd {
-            weight_decay: -1.0,
-            ..default()
-        }
-        .check(),
-        "sgd: `weight_decay` is -1, but must be finite and not negative",
-    );
-    refused(
-        Sgd {
-            dampening: f64::NAN,
-            ..default()
-        }
-        .check(),
-        "sgd: `dampening` is NaN, but must be finite",
-    );
-    refused(
-        Sgd {
-            nesterov: true,
-            ..default()
-        }
-        .check(),
-        nesterov,
-    );
-    refused(
-        Sgd {
-            nesterov: true,
-            momentum: 0.5,
-            dampening: 0.1,
-            ..default()
-        }
-        .check(),
-        nesterov,
-    );
-    Sgd {
+    refuses! {
+        Sgd { lr: -0.5 } => "sgd: `lr` is -0.5, but must be finite and not negative";
+        Sgd { lr: f64::NAN } => "sgd: `lr` is NaN, but must be finite and not negative";
+        Sgd { momentum: -1.0 } => "sgd: `momentum` is -1, but must be finite and not negative";
+        Sgd { weight_decay: -1.0 } => "sgd: `weight_decay` is -1, but must be finite and not negative";
+        Sgd { dampening: f64::NAN } => "sgd: `dampening` is NaN, but must be finite";
+        Sgd { nesterov: true } => nesterov;
+        Sgd { nesterov: true, momentum: 0.5, dampening: 0.1 } => nesterov;
+    }
+    let valid = Sgd {
         nesterov: true,
         momentum: 0.5,
-        ..default()
-    }
-    .check()
-    .unwrap();
+        ..Sgd::default()
+    };
+    valid.check().unwrap();
 }
 
 #[test]
-fn the_adams_are_checked() {
-    let default = Adam::default;
+fn invalid_options_of_adam_and_its_variants_are_refused() {
     let beta = "must be at least 0 and less than 1";
-    refused(
-        Adam {
-            betas: (1.0, 0.9),
-            ..default()
-        }
-        .check(),
-        &format!("adam: `betas.0` is 1, but {beta}"),
-    );
-    refused(
-        Adam {
-            betas: (0.9, -0.1),
-            ..default()
-        }
-        .check(),
-        &format!("adam: `betas.1` is -0.1, but {beta}"),
-    );
-    refused(
-        Adam {
-            eps: -1.0,
-            ..default()
-        }
-        .check(),
-        "adam: `eps` is -1, but must be finite and not negative",
-    );
-    let adamw = AdamW {
-        weight_decay: -1.0,
-        ..AdamW::default()
-    };
-    refused(
-        adamw.check(),
-        "adamw: `weight_decay` is -1, but must be finite and not negative",
-    );
-    let adamax = Adamax {
-        betas: (0.5, 1.5),
-        ..Adamax::default()
-    };
-    refused(adamax.check(), &format!("adamax: `betas.1` is 1.5, but {beta}"));
-    Adam {
-        betas: (0.0, 0.0),
-        ..default()
+    refuses! {
+        Adam { betas: (1.0, 0.9) } => &format!("adam: `betas.0` is 1, but {beta}");
+        Adam { betas: (0.9, -0.1) } => &format!("adam: `betas.1` is -0.1, but {beta}");
+        Adam { eps: -1.0 } => "adam: `eps` is -1, but must be finite and not negative";
+        AdamW { weight_decay: -1.0 } => "adamw: `weight_decay` is -1, but must be finite and not negative";
+        Adamax { betas: (0.5, 1.5) } => &format!("adamax: `betas.1` is 1.5, but {beta}");
     }
-    .check()
-    .unwrap();
+    let valid = Adam {
+        betas: (0.0, 0.0),
+        ..Adam::default()
+    };
+    valid.check().unwrap();
 }
 
 #[test]
-fn the_others_are_checked() {
+fn invalid_options_of_the_other_algorithms_are_refused() {
     let negative = "must be finite and not negative";
-    let adagrad = Adagrad {
-        lr_decay: -1.0,
-        ..Adagrad::default()
-    };
-    refused(
-        adagrad.check(),
-        &format!("adagrad: `lr_decay` is -1, but {negative}"),
-    );
-    let adagrad = Adagrad {
-        initial_accumulator_value: -1.0,
-        ..Adagrad::default()
-    };
-    refused(
-        adagrad.check(),
-        &format!("adagrad: `initial_accumulator_value` is -1, but {negative}"),
-    );
-    let adadelta = Adadelta {
-        rho: 1.5,
-        ..Adadelta::default()
-    };
-    refused(
-        adadelta.check(),
-        "adadelta: `rho` is 1.5, but must be from 0 to 1",
-    );
-    let rmsprop = RMSprop {
-        alpha: -1.0,
-        ..RMSprop::default()
-    };
-    refused(
-        rmsprop.check(),
-        &format!("rmsprop: `alpha` is -1, but {negative}"),
-    );
-    let rmsprop = RMSprop {
-        momentum: -1.0,
-        ..RMSprop::default()
-    };
-    refused(
-        rmsprop.check(),
-        &format!("rmsprop: `momentum` is -1, but {negative}"),
-    );
-    let rprop = Rprop {
-        etas: (1.0, 1.2),
-        ..Rprop::default()
-    };
-    refused(rprop.check(), "rprop: `etas.0` is 1, but must be between 0 and 1");
-    let rprop = Rprop {
-        etas: (0.5, 1.0),
-        ..Rprop::default()
-    };
-    refused(
-        rprop.check(),
-        "rprop: `etas.1` is 1, but must be finite and more than 1",
-    );
-    let rprop = Rprop {
-        step_sizes: (2.0, 1.0),
-        ..Rprop::default()
-    };
-    refused(
-        rprop.check(),
-        "rprop: the smallest of `step_sizes` is more than the largest",
-    );
+    refuses! {
+        Adagrad { lr_decay: -1.0 } => &format!("adagrad: `lr_decay` is -1, but {negative}");
+        Adagrad { initial_accumulator_value: -1.0 } =>
+            &format!("adagrad: `initial_accumulator_value` is -1, but {negative}");
+        Adadelta { rho: 1.5 } => "adadelta: `rho` is 1.5, but must be from 0 to 1";
+        RMSprop { alpha: -1.0 } => &format!("rmsprop: `alpha` is -1, but {negative}");
+        RMSprop { momentum: -1.0 } => &format!("rmsprop: `momentum` is -1, but {negative}");
+        Rprop { etas: (1.0, 1.2) } => "rprop: `etas.0` is 1, but must be between 0 and 1";
+        Rprop { etas: (0.5, 1.0) } => "rprop: `etas.1` is 1, but must be finite and more than 1";
+        Rprop { step_sizes: (2.0, 1.0) } => "rprop: the smallest of `step_sizes` is more than the largest";
+    }
 }
 
 #[test]
-fn schedules_are_checked() {
+fn invalid_options_of_schedules_are_refused() {
     refused(
         StepLr::new(0).check(),
         "step_lr: `step_size` is 0, but must be at least 1",
@@ -304,12 +178,12 @@ fn schedules_have_a_learning_rate_for_every_step() {
             );
         }
     }
-    // After the last step nothing changes any more.
+    // The learning rate is constant after the last step.
     let cycle = OneCycleLr::new(0.1, 10);
     assert_eq!(cycle.lr(0.1, 9), cycle.lr(0.1, 1000));
 }
 
-fn travels<T: Wire + serde::Serialize + serde::de::DeserializeOwned + PartialEq + Debug>(value: T) {
+fn assert_encodes<T: Wire + serde::Serialize + serde::de::DeserializeOwned + PartialEq + Debug>(value: T) {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
     let body = encoder.finish().unwrap().body;
@@ -321,59 +195,59 @@ fn travels<T: Wire + serde::Serialize + serde::de::DeserializeOwned + PartialEq 
 }
 
 #[test]
-fn options_travel_and_are_written_as_they_are() {
-    // A number that is only itself if every digit counts.
+fn options_are_encoded_and_written_without_loss() {
+    // A number that needs all its digits.
     let lr = 0.1 + 0.2;
-    travels(Sgd {
+    assert_encodes(Sgd {
         lr,
         momentum: 0.9,
         nesterov: true,
         ..Sgd::default()
     });
-    travels(Adam {
+    assert_encodes(Adam {
         lr,
         amsgrad: true,
         ..Adam::default()
     });
-    travels(AdamW {
+    assert_encodes(AdamW {
         lr,
         maximize: true,
         ..AdamW::default()
     });
-    travels(Adamax {
+    assert_encodes(Adamax {
         lr,
         ..Adamax::default()
     });
-    travels(Adagrad {
+    assert_encodes(Adagrad {
         lr,
         ..Adagrad::default()
     });
-    travels(Adadelta {
+    assert_encodes(Adadelta {
         lr,
         ..Adadelta::default()
     });
-    travels(RMSprop {
+    assert_encodes(RMSprop {
         lr,
         centered: true,
         ..RMSprop::default()
     });
-    travels(Rprop {
+    assert_encodes(Rprop {
         lr,
         ..Rprop::default()
     });
-    travels(OneCycleLr {
+    assert_encodes(OneCycleLr {
         anneal: Anneal::Linear,
         ..OneCycleLr::new(lr, 3)
     });
-    travels(WarmUp {
+    assert_encodes(WarmUp {
         first: LinearLr::default(),
         then: CosineAnnealingLr::new(7),
     });
-    travels(StepLr::new(3));
+    assert_encodes(StepLr::new(3));
 }
 
 #[test]
-fn a_file_of_options_may_leave_out_and_not_misspell() {
+fn options_in_a_file_have_defaults_and_no_unknown_fields() {
     let adam: Adam = serde_json::from_str(r#"{"lr": 0.5}"#).unwrap();
     assert_eq!(
         adam,

@@ -1,13 +1,11 @@
-//! The caller's half: calls that this worker has made.
+//! The caller's half: making calls, and waiting for their results.
 
-mod calls;
+mod request;
+mod attempt;
 mod future;
 mod join;
-mod other_program;
-mod promise;
+mod rpc;
 
-pub(crate) use calls::{Call, Calls, Outbound, Purpose, Reply, next_look};
 pub use future::RpcFuture;
 pub use join::{JoinAll, join_all};
-pub(crate) use other_program::{OtherProgram, functions_if_not};
-pub(crate) use promise::Promise;
+pub(crate) use request::Request;

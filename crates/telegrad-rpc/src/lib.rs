@@ -1,13 +1,32 @@
 //! Worlds of workers that call each other.
 //!
-//! This is a crate of its own because it is what everything above stands on: references, autograd
-//! and optimisers are made of calls. It depends on `telegrad-wire` for what travels and on
-//! `telegrad-net` for how, and knows no tensor library.
+//! This is a crate of its own because everything above is made of calls: autograd, optimisers and remote modules. It depends on
+//! `telegrad-wire` for encoding, on `telegrad-rendezvous` for meeting, on `telegrad-net` for links, on `telegrad-trace` and
+//! `telegrad-profile` for recordings, and on `telegrad-error` for its error.
 //!
-//! Read it in this order: [`init()`] brings the members of a world together ([`Options`] says how);
-//! [`World`] is the handle to it; `worker` is what is behind the handle. A call starts in `worker`
-//! and `call`, crosses a link, and ends in `serve`; `registry` and `function` say which functions
-//! there are and what they take; `executor` runs them.
+//! # Layers
+//! The modules are layers, each of which uses only those below it; a test checks that. From the bottom:
+//!
+//! | module | content |
+//! |---|---|
+//! | `types` | names, numbers and classes that every layer uses |
+//! | `time` | deadlines, the timer, sleeping |
+//! | `exec` | the thread pool with its roles, promises |
+//! | `context` | the call that a thread serves |
+//! | `function` | remote functions and their registry |
+//! | `membership` | cards and roster of the members |
+//! | `observe` | recordings of calls, counters, latencies |
+//! | `reference` | references to remote values: protocol, table, values |
+//! | `message` | what rides on a message beside its body |
+//! | `link` | links to members, and the calls under way over each |
+//! | `worker` | [`Options`], the state of a worker, and [`World`], the handle to it |
+//! | `call` | the caller's half: making a call, its future |
+//! | `serve` | the callee's half: connections, requests, answers |
+//! | `rref` | [`RRef`], the references that user code holds |
+//! | `world` | joining and leaving, barriers, losses, profiles, status |
+//!
+//! To follow a call, read `worker::world` and `call::rpc`, then `call::attempt`; `message::riders`; `serve::inbound`, `serve::job` and
+//! `serve::destination`; then `link::calls` and `call::future` for the reply.
 //!
 //! ```
 //! use telegrad_rpc::{Options, init_with, remote};
@@ -27,70 +46,54 @@
 // The macros name this crate by its full path, also inside the crate itself.
 extern crate self as telegrad_rpc;
 
+// From the bottom to the top: no module imports from one below it in this list (see tests/layers.rs).
 mod error;
-mod options;
-mod worker_info;
-mod init;
-mod world;
-mod worker;
-mod members;
-mod roster;
-mod met;
-mod member;
-mod call;
-mod callers;
-mod class;
-mod function;
-mod registry;
-mod rref;
-mod section;
-mod layer;
-mod serve;
+mod types;
+mod time;
+mod exec;
 mod context;
-mod executor;
-mod block_on;
-mod deadline;
-mod timer;
-mod sleep;
-mod round;
-mod activity;
-mod collective;
-mod shutdown;
-mod debug_info;
-mod profile;
-pub mod status;
-mod recording;
-#[doc(hidden)]
-pub mod foreign;
+mod function;
+mod membership;
+mod observe;
+mod reference;
+mod message;
+mod link;
+mod worker;
+mod call;
+mod serve;
+mod rref;
+mod world;
 
 pub use call::{JoinAll, RpcFuture, join_all};
 pub use context::{caller, is_cancelled, time_left};
-pub use debug_info::DebugInfo;
 pub use error::{Error, Hop, Mismatch, RemoteError, RemoteErrorKind, Result};
 pub use function::{Access, Callable, FreeFn, Method, Receiver};
-pub use init::{init, init_with};
 #[doc(hidden)]
-pub use layer::{Crossing, Layer, Noted, Recorded};
+pub use link::LinkLayer;
+pub use link::Transport;
 #[doc(hidden)]
-pub use options::LinkLayer;
-pub use options::{Options, Transport};
-pub use profile::{ProcessProfile, profile};
-pub use round::{Round, RoundError};
-pub use rref::{LocalValue, LocalValueMut, RRef, ReferenceInfo, ReferenceState};
-pub use sleep::{Elapsed, Sleep, sleep, timeout};
+pub use message::{Crossing, Departure, MessageHook, Tracked};
+pub use rref::{LocalValue, LocalValueMut, RRef};
+pub use serve::{Round, RoundError};
 pub use telegrad_macros::remote;
 pub use telegrad_rendezvous::{RendezvousError, StoreServer, UrlError};
-pub use worker_info::{To, WorkerInfo};
-pub use world::World;
+pub use time::{Elapsed, Sleep, sleep, timeout};
+pub use types::{ReferenceInfo, ReferenceState, To, WorkerInfo};
+#[doc(hidden)]
+pub use worker::Extension;
+pub use worker::{Options, World};
+#[doc(hidden)]
+pub use world::foreign;
+pub use world::{DebugInfo, ProcessProfile, init, init_with, profile, status};
 
 /// What the macros need. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__sending as sending;
-    pub use crate::class::Class;
-    pub use crate::registry::{
+    pub use crate::function::{
         Registration, Stays, Travels, Want, access_of, describe, invoke, type_id_of, value_of,
     };
+    pub use crate::types::Class;
     pub use inventory;
     pub use telegrad_wire::{Decoder, Encoder, Fields, Layout, Layouts, TypeNumber, Wire, WireError};
 }

@@ -1,50 +1,27 @@
-//! References to values that live on other workers (S26 to S33).
-//!
-//! A value stays with its owner, the worker that made it; an [`RRef`] is a typed handle to it that can
-//! be cloned, sent to anybody, called on and fetched. When the last reference anywhere is dropped the
-//! value is freed.
-//!
-//! Read it in this order: `protocol` decides who has to tell whom what, and nothing else; `references`
-//! carries that out for one worker; `handle` is one reference, `value` what it refers to, `claim` what
-//! keeps it in place for a request.
+//! [`RRef`]: the references that user code holds.
 
-mod handle;
-mod info;
+mod control;
+mod listing;
 mod local_value;
-mod fetch;
-mod protocol;
-mod references;
-mod claim;
-mod value;
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use telegrad_wire::{Decoder, Encoder, Layouts, TypeLayout, TypeNumber, Wire, WireError};
 
-pub(crate) use claim::Claim;
-pub(crate) use fetch::{FETCH, check_expected};
-pub(crate) use handle::Handle;
-pub(crate) use info::references;
-pub use info::{ReferenceInfo, ReferenceState};
 pub use local_value::{LocalValue, LocalValueMut};
-pub(crate) use protocol::{ForkId, Handover, Life, RefId};
-pub(crate) use references::{References, hand_over};
-pub(crate) use value::{Entered, Value};
 
-use crate::block_on::block_on;
-use crate::call::RpcFuture;
+use crate::call::{Request, RpcFuture};
 use crate::error::{Error, Result};
-use crate::executor::Executor;
-use crate::function::{Access, Method, assert_is_function};
-use crate::options::CallOptions;
-use crate::recording;
-use crate::registry::{Kept, Registration, Registry};
-use crate::worker::{Request, Worker};
-use crate::worker_info::{To, WorkerInfo};
-use crate::world::World;
+use crate::exec::{Executor, block_on};
+use crate::function::{Access, FreeFn, LocalOnly, Method, Registration, Registry, assert_is_function};
+use crate::observe::recording;
+use crate::reference::{AnyReference, Handle, ValueGuard, fetch};
+use crate::types::{ReferenceInfo, ReferenceState, To, WorkerInfo};
+use crate::worker::{CallOptions, Worker, World};
 
 /// A reference to a value of type `T` that lives on some worker of the world, its owner.
 ///
@@ -81,44 +58,53 @@ use crate::world::World;
 /// ```
 pub struct RRef<T> {
     handle: Arc<Handle>,
+    worker: Weak<Worker>,
     options: CallOptions,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for RRef<T> {
     fn clone(&self) -> Self {
-        Self::new_options(self.handle.clone(), self.options)
+        self.with_options(self.options)
     }
 }
 
 impl<T> RRef<T> {
-    pub(crate) fn from_handle(handle: Arc<Handle>) -> Self {
-        Self::new_options(handle, CallOptions::default())
+    fn new_on(worker: Weak<Worker>, handle: Arc<Handle>) -> Self {
+        Self {
+            handle,
+            worker,
+            options: CallOptions::default(),
+            of: PhantomData,
+        }
     }
 
-    fn new_options(handle: Arc<Handle>, options: CallOptions) -> Self {
-        let of = PhantomData;
-        Self { handle, options, of }
+    fn with_options(&self, options: CallOptions) -> Self {
+        Self {
+            handle: self.handle.clone(),
+            worker: self.worker.clone(),
+            options,
+            of: PhantomData,
+        }
     }
 
     /// The same reference for calls with this time limit. Zero: no limit.
     #[must_use]
     pub fn with_timeout(&self, limit: Duration) -> Self {
-        let options = CallOptions {
+        self.with_options(CallOptions {
             timeout: Some(limit),
             ..self.options
-        };
-        Self::new_options(self.handle.clone(), options)
+        })
     }
 
     /// The worker that has the value.
     pub fn owner(&self) -> WorkerInfo {
-        self.handle.owner.info.clone()
+        self.handle.owner.info()
     }
 
     /// The name of the worker that has the value.
     pub fn owner_name(&self) -> &str {
-        &self.handle.owner.name
+        &self.handle.owner.identity.name
     }
 
     /// Whether the value is on this worker.
@@ -134,7 +120,7 @@ impl<T> RRef<T> {
     fn request(&self, verb: &'static str, function: &'static Registration) -> Request<'_> {
         Request {
             verb,
-            to: To::Rank(self.handle.owner.info.rank),
+            to: To::Rank(self.handle.owner.identity.rank),
             function,
             options: self.options,
             object: Some(&self.handle),
@@ -142,11 +128,49 @@ impl<T> RRef<T> {
         }
     }
 
-    /// The worker that holds this reference, if the reference is of any use.
+    /// Returns the worker that holds this reference.
+    ///
+    /// # Errors
+    /// When the worker has ended, or the value is lost.
     fn worker(&self) -> Result<Arc<Worker>> {
-        let worker = self.handle.worker()?;
+        if self.handle.is_refused() {
+            // It has no worker, and an error of its own.
+            self.handle.check()?;
+        }
+        let worker = self.worker.upgrade().filter(|worker| !worker.is_closed());
+        let worker = worker.ok_or(Error::ShutDown)?;
         self.handle.check()?;
         Ok(worker)
+    }
+}
+
+impl World {
+    /// Runs `function` on worker `to` and leaves its value there; returns at once with a reference to
+    /// it. The function's time limit is the world's: when it is reached, and when the function fails,
+    /// that shows when the reference is used.
+    ///
+    /// # Errors
+    /// When the worker cannot be asked.
+    pub fn remote<'a, M, F>(
+        &self,
+        to: impl Into<To<'a>>,
+        _function: F,
+        args: F::Args,
+    ) -> Result<RRef<F::Value>>
+    where
+        F: FreeFn<M>,
+    {
+        const { assert_is_function::<F>() };
+        let request = self.request::<F>(to.into(), "remote")?;
+        let type_name = std::any::type_name::<F::Value>();
+        let handle = self.worker().create(request, type_name, &args)?;
+        Ok(RRef::new_on(Arc::downgrade(self.worker()), handle))
+    }
+
+    /// The references that this worker knows of, for people to look at: to its own values, with all who
+    /// hold them, and its own to values elsewhere.
+    pub fn references(&self) -> Vec<ReferenceInfo> {
+        listing::references(self.worker())
     }
 }
 
@@ -161,7 +185,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     where
         T: Wire,
     {
-        Self::keep(world, Kept::wire(value))
+        Self::keep(world, LocalOnly::wire(value))
     }
 
     /// Keeps a value on this worker that cannot travel: a model, a file, a connection. References to
@@ -170,47 +194,48 @@ impl<T: Send + Sync + 'static> RRef<T> {
     /// # Errors
     /// When the world has been shut down.
     pub fn hold(world: &World, value: T) -> Result<Self> {
-        Self::keep(world, Kept::new(value))
+        Self::keep(world, LocalOnly::new(value))
     }
 
-    fn keep(world: &World, kept: Kept) -> Result<Self> {
+    fn keep(world: &World, value: LocalOnly) -> Result<Self> {
         let worker = world.worker();
         if worker.is_closed() {
             return Err(Error::ShutDown);
         }
-        worker.references.own(worker, kept).map(Self::from_handle)
+        let handle = worker.references.own(value)?;
+        Ok(Self::new_on(Arc::downgrade(worker), handle))
     }
 
-    /// The value, for shared use, on its owner. Waits until it is there, and until nobody uses it
-    /// exclusively.
+    /// The value, for shared use, on its owner. Waits until it is there, and until no
+    /// other user has it exclusively.
     ///
     /// # Errors
     /// [`Error::NotOwner`] elsewhere; whatever making the value failed with; [`Error::Timeout`] at the
     /// time limit.
     pub fn local_value(&self) -> Result<LocalValue<T>> {
-        let entered = self.enter(Access::Shared, "local_value")?;
-        let local = match entered {
-            Entered::Shared(guard) => LocalValue::new(guard),
-            Entered::Exclusive(_) => None,
+        let guard = self.enter(Access::Shared, "local_value")?;
+        let local = match guard {
+            ValueGuard::Shared(guard) => LocalValue::new(guard),
+            ValueGuard::Exclusive(_) => None,
         };
         local.ok_or_else(|| self.other_type())
     }
 
-    /// The value, for exclusive use, on its owner. Waits until it is there, and until nobody else
-    /// uses it.
+    /// The value, for exclusive use, on its owner. Waits until it is there, and until no
+    /// other user has it.
     ///
     /// # Errors
     /// As [`local_value`](Self::local_value).
     pub fn local_value_mut(&self) -> Result<LocalValueMut<T>> {
-        let entered = self.enter(Access::Exclusive, "local_value_mut")?;
-        let local = match entered {
-            Entered::Exclusive(guard) => LocalValueMut::new(guard),
-            Entered::Shared(_) => None,
+        let guard = self.enter(Access::Exclusive, "local_value_mut")?;
+        let local = match guard {
+            ValueGuard::Exclusive(guard) => LocalValueMut::new(guard),
+            ValueGuard::Shared(_) => None,
         };
         local.ok_or_else(|| self.other_type())
     }
 
-    fn enter(&self, access: Access, function: &str) -> Result<Entered> {
+    fn enter(&self, access: Access, function: &str) -> Result<ValueGuard> {
         let worker = self.worker()?;
         if !self.is_owner() {
             return Err(Error::NotOwner {
@@ -219,19 +244,17 @@ impl<T: Send + Sync + 'static> RRef<T> {
                 here: worker.name().into(),
             });
         }
-        let slot = worker
-            .references
-            .slot(&worker, self.handle.reference)
-            .ok_or(Error::ShutDown)?;
+        let slot = worker.references.slot(self.handle.reference);
+        let slot = slot.ok_or(Error::ShutDown)?;
         if let Some(Ok(value)) = slot.get()
-            && let Some(entered) = value.try_enter(access)
+            && let Some(guard) = value.try_enter(access)
         {
-            return Ok(entered);
+            return Ok(guard);
         }
         Executor::may_wait()?;
         let started = Instant::now();
         let (limit, deadline) = worker.limit(self.options, started);
-        let _waits = recording::waits(&worker, 0, || format!("wait in {function}").into());
+        let _waits = recording::waits(&worker.recorder, 0, || format!("wait in {function}").into());
         let entering = async {
             match slot.wait().await {
                 Ok(value) => Ok(value.enter(access).await),
@@ -282,7 +305,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     {
         let request = Request {
             expects: Some(TypeLayout::of::<T>),
-            ..self.request(verb, Registry::get().entry(&fetch::fetch)?)
+            ..self.request(verb, Registry::get().entry(&fetch)?)
         };
         self.worker()?.rpc(request, &())
     }
@@ -332,8 +355,8 @@ impl<T: Send + Sync + 'static> RRef<T> {
         const { assert_is_function::<F>() };
         let worker = self.worker()?;
         let request = self.request("remote", Registry::get().of::<F>()?);
-        let made = worker.create(request, std::any::type_name::<F::Value>(), &args);
-        made.map(RRef::from_handle)
+        let handle = worker.create(request, std::any::type_name::<F::Value>(), &args)?;
+        Ok(RRef::new_on(Arc::downgrade(&worker), handle))
     }
 }
 
@@ -353,7 +376,7 @@ impl<T: 'static> Wire for RRef<T> {
                 format!("a reference to a `{}`", handle.type_name),
             ));
         }
-        Ok(Self::from_handle(handle))
+        Ok(Self::new_on(worker_of(&handle), handle))
     }
 
     /// By the name of the type that decoding compares: the value need not travel, so it may have no layout.
@@ -369,24 +392,9 @@ impl<T> fmt::Debug for RRef<T> {
     }
 }
 
-/// A reference to a value of any type, inside something that is passed on as it is.
-#[derive(Clone)]
-pub(crate) struct AnyReference(pub(crate) Arc<Handle>);
-
-impl Wire for AnyReference {
-    fn encode(&self, encoder: &mut Encoder) {
-        encoder.reference(self.0.clone());
-    }
-
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let handle = decoder.reference()?.downcast::<Handle>();
-        let foreign = |_| WireError::mismatch("a reference", "something else in its place");
-        handle.map(Self).map_err(foreign)
-    }
-}
-
-impl fmt::Debug for AnyReference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AnyReference({})", self.0.reference)
-    }
+/// Returns the worker that holds a reference which has arrived.
+fn worker_of(handle: &Handle) -> Weak<Worker> {
+    let host = handle.references().and_then(|references| references.host());
+    let worker = host.and_then(|host| (host as Arc<dyn Any + Send + Sync>).downcast::<Worker>().ok());
+    worker.map_or_else(Weak::new, |worker| Arc::downgrade(&worker))
 }

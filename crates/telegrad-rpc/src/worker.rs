@@ -1,51 +1,59 @@
 //! One worker: what its handles, its links and its threads share.
+//!
+//! [`Worker`] is the state; the layers above add what it does: calls are made in `call`, served in `serve`, and `world` joins and
+//! leaves. [`World`] is the handle that user code holds.
 
-mod calling;
-mod hosting;
+mod connect;
+mod extension;
+mod gatherings;
+mod meeting_seat;
+mod options;
+mod rounds;
+mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use telegrad_net::{Closed, Identity, Link, LinkOptions, Listener, Poller};
+use telegrad_net::{Identity, Link, LinkOptions, Listener, Poller};
 use telegrad_trace::Recorder;
-use telegrad_wire::{ContextId, Rank, TensorSource};
+use telegrad_wire::{Incarnation, Rank};
 
-use crate::activity::Activity;
-use crate::call::{Call, Outbound};
-use crate::callers::Callers;
-use crate::collective::Gatherings;
-use crate::context::CallContext;
+use crate::context::{CallContext, Home};
 use crate::error::{Error, Result};
-use crate::executor::Executor;
-use crate::layer::{Crossing, Layer, Noted, Recorded};
-use crate::members::Members;
-use crate::met::Met;
-use crate::options::{LinkLayer, Options, Transport};
-use crate::profile;
-use crate::rref::{Life, RefId, References};
-use crate::serve::Running;
-use crate::shutdown::Rounds;
-use crate::status::{self, Latency};
-use crate::timer::{self, Sweep};
-use crate::worker_info::WorkerInfo;
-use crate::world::World;
+use crate::exec::Executor;
+use crate::link::{Call, CallParts, Callers, LinkLayer, Members, Outbound, Running, Transport};
+use crate::message::MessageHook;
+use crate::observe::{Activity, Latency};
+use crate::reference::References;
+use crate::time::{Sweep, schedule};
+use crate::types::{RefId, WorkerInfo};
 
-pub(crate) use calling::Request;
+pub use extension::Extension;
+use gatherings::Gatherings;
+pub(crate) use gatherings::{Blob, Gathering};
+pub(crate) use meeting_seat::MeetingSeat;
+pub(crate) use options::CallOptions;
+pub use options::Options;
+use rounds::Rounds;
+pub(crate) use rounds::{Lost, Verdict};
+pub use world::World;
 
 /// A member of a world, seen from inside.
 pub(crate) struct Worker {
-    /// Handed to whatever must not keep the worker alive.
+    /// For owners that must not keep the worker alive.
     pub(crate) weak: Weak<Worker>,
     pub(crate) identity: Identity,
-    pub(crate) transport: Transport,
+    pub(in crate::worker) transport: Transport,
     pub(crate) rpc_timeout: Duration,
     pub(crate) shutdown_timeout: Option<Duration>,
     pub(crate) fail_on_leaks: bool,
+    /// When an unreachable worker counts as lost.
+    pub(crate) peer_timeout: Duration,
     link_options: LinkOptions,
     pub(crate) link_layer: Option<LinkLayer>,
-    pub(crate) layer: Option<Arc<dyn Layer>>,
+    pub(crate) extension: Option<Arc<dyn Extension>>,
 
     pub(crate) executor: Executor,
     pub(crate) recorder: Arc<Recorder>,
@@ -58,19 +66,19 @@ pub(crate) struct Worker {
 
     /// Set once, when the members have met.
     members: OnceLock<Members>,
-    /// Where they met, kept so that nobody else can take a rank of this world.
-    met: Mutex<Option<Met>>,
+    /// Kept so that no other worker can take a rank of this world.
+    seat: Mutex<Option<MeetingSeat>>,
 
-    pub(crate) activity: Activity,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) gatherings: Gatherings,
     pub(crate) rounds: Rounds,
-    pub(crate) references: References,
+    pub(crate) references: Arc<References>,
     /// Held by the thread that shuts the worker down gracefully.
     pub(crate) shutting_down: Mutex<()>,
     next_call: AtomicU64,
     /// Numbers the connections, to tell what went over which.
     next_link: AtomicU64,
-    /// Nanoseconds after `epoch` at which the timer comes by; calls that end later need not tell it.
+    /// Nanoseconds after `epoch` of the timer's next sweep; calls that end later need not schedule one.
     next_sweep: AtomicU64,
     epoch: Instant,
     is_shown: AtomicBool,
@@ -80,11 +88,14 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(weak: Weak<Self>, identity: Identity, options: &Options) -> Self {
+        let executor = Executor::new(&identity.name, options.num_worker_threads);
+        let activity = Arc::<Activity>::default();
         let references = References::new(
             weak.clone(),
-            identity.incarnation,
+            (&identity.name, identity.incarnation),
+            executor.clone(),
+            activity.clone(),
             options.reference_retry,
-            options.peer_timeout,
         );
         Self {
             weak,
@@ -103,8 +114,9 @@ impl Worker {
                 ..LinkOptions::default()
             },
             link_layer: options.link_layer.clone(),
-            layer: options.layer.map(|make| make()),
-            executor: Executor::new(&identity.name, options.num_worker_threads),
+            peer_timeout: options.peer_timeout,
+            extension: options.extension.map(|make| make()),
+            executor,
             recorder: Recorder::new(identity.rank, options.clock, identity.incarnation.0),
             references,
             identity,
@@ -113,8 +125,8 @@ impl Worker {
             callers: Mutex::default(),
             served: Mutex::default(),
             members: OnceLock::new(),
-            met: Mutex::new(None),
-            activity: Activity::default(),
+            seat: Mutex::new(None),
+            activity,
             gatherings: Gatherings::default(),
             rounds: Rounds::default(),
             shutting_down: Mutex::new(()),
@@ -138,20 +150,21 @@ impl Worker {
     }
 
     /// Takes over what `init` has opened.
-    pub(crate) fn opened(&self, listeners: Vec<Listener>, met: Met) {
+    pub(crate) fn opened(&self, listeners: Vec<Listener>, seat: MeetingSeat) {
         *self.listeners.lock() = listeners;
-        *self.met.lock() = Some(met);
+        *self.seat.lock() = Some(seat);
     }
 
     /// The members have come together.
     pub(crate) fn has_met(&self) {
-        if let Some(met) = &mut *self.met.lock() {
-            met.complete();
+        if let Some(seat) = &mut *self.seat.lock() {
+            seat.complete();
         }
     }
 
     /// Now the members know each other.
     pub(crate) fn meet(&self, members: Members) {
+        self.references.meet(members.roster.clone());
         // Called once, by `init`.
         let _ = self.members.set(members);
         let worker = self.weak.clone();
@@ -188,7 +201,7 @@ impl Worker {
         if let Some(poller) = &*slot {
             return Ok(poller.clone());
         }
-        // Under the lock, because whoever closes the worker takes the poller only once.
+        // Under the lock, because closing the worker takes the poller only once.
         if self.is_closed() {
             return Err(std::io::Error::other("the worker has shut down"));
         }
@@ -202,54 +215,54 @@ impl Worker {
         self.next_link.fetch_add(1, SeqCst)
     }
 
-    /// Makes sure that the timer comes by at `deadline`, or before.
+    /// Makes sure that the timer sweeps at `deadline`, or before.
     pub(crate) fn sweep_at(&self, deadline: Instant) {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
         if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
-            timer::schedule(deadline, self.weak.clone());
+            schedule(deadline, self.weak.clone());
         }
     }
 
-    /// Has a layer note the tensors of a message that is about to leave, if it belongs to a context: the context
-    /// that its receiver is told of, and the tensors.
-    pub(crate) fn record(
-        &self,
-        crossing: Option<Crossing<'_>>,
-        tensors: &[Box<dyn TensorSource>],
-    ) -> Result<(Option<ContextId>, Option<Recorded>)> {
-        let (Some(crossing), Some(layer)) = (crossing, &self.layer) else {
-            return Ok((None, None));
-        };
-        Ok(match layer.leaving(&crossing, tensors)? {
-            Noted::Over => (None, None),
-            Noted::Nothing => (Some(crossing.context), None),
-            Noted::Tensors(recorded) => (Some(crossing.context), Some(recorded)),
-        })
+    /// The hook of the extension on messages.
+    pub(crate) fn hook(&self) -> Option<&dyn MessageHook> {
+        self.extension
+            .as_deref()
+            .map(|extension| extension as &dyn MessageHook)
     }
 
-    /// The message has not left after all, or nothing came of it.
-    pub(crate) fn not_recorded(&self, context: Option<ContextId>, recorded: Option<&Recorded>) {
-        if let (Some(context), Some(layer), Some(recorded)) = (context, &self.layer, recorded) {
-            layer.stayed(context, recorded);
+    /// The parts that calls use.
+    fn call_parts(&self) -> CallParts {
+        CallParts {
+            events: self.weak.clone(),
+            references: self.references.clone(),
+            activity: self.activity.clone(),
+            executor: self.executor.clone(),
         }
     }
 
-    /// A worker is gone.
-    pub(crate) fn lost(self: &Arc<Self>, life: Life, why: &str) {
-        let members = self.members.get();
-        let member = members.and_then(|members| members.of_life(life));
-        let Some(member) = member else { return };
-        profile::lost(self, member.info.rank);
-        let count = members.map_or(0, Members::count);
-        self.rounds.lost(member.info.rank, why, count);
-        if let Some(layer) = &self.layer {
-            layer.lost(World::of(self), member.info.rank, why);
-        }
+    /// Returns the worker that serves this call.
+    pub(crate) fn serving(call: &CallContext) -> Option<Arc<Self>> {
+        let home: Arc<dyn std::any::Any + Send + Sync> = call.home.upgrade()?;
+        home.downcast().ok()
+    }
+
+    /// Numbers a new call.
+    pub(crate) fn call_number(&self) -> u64 {
+        self.next_call.fetch_add(1, SeqCst)
+    }
+
+    /// The number of the world; 0 until the members have met.
+    pub(crate) fn world_number(&self) -> u64 {
+        self.members.get().map_or(0, Members::world)
     }
 
     /// The connections with a worker. They may have ended.
-    pub(crate) fn links_with(&self, life: Life) -> Vec<Arc<dyn Link>> {
-        let Some(member) = self.members.get().and_then(|members| members.of_life(life)) else {
+    pub(crate) fn links_with(&self, incarnation: Incarnation) -> Vec<Arc<dyn Link>> {
+        let Some(member) = self
+            .members
+            .get()
+            .and_then(|members| members.of_incarnation(incarnation))
+        else {
             return Vec::new();
         };
         let mut links = self.callers.lock().of(member.info.rank).to_vec();
@@ -271,7 +284,7 @@ impl Worker {
     }
 
     /// Remembers where the requests of a caller are found.
-    fn served(&self, requests: &Arc<Running>) {
+    pub(crate) fn served(&self, requests: &Arc<Running>) {
         let mut served = self.served.lock();
         // Not every time: a thousand callers come one after the other.
         if served.len() == served.capacity() {
@@ -291,7 +304,7 @@ impl Worker {
         all
     }
 
-    /// The calls of this worker that have no result yet, with whom they were made to.
+    /// The calls of this worker that have no result yet, with their callees.
     pub(crate) fn pending_calls(&self) -> Vec<(Rank, Arc<Call>)> {
         let of = |outbound: Arc<Outbound>| {
             let callee = outbound.link.peer().rank;
@@ -315,14 +328,13 @@ impl Worker {
         members.filter_map(|member| member.latency()).collect()
     }
 
-    /// Tools on this host are to see what it does.
-    pub(crate) fn show(self: &Arc<Self>) {
+    /// Notes that tools on this host can see what it does.
+    pub(crate) fn set_shown(&self) {
         self.is_shown.store(true, SeqCst);
-        status::show(self);
     }
 
-    /// Whether they are.
-    pub(crate) fn is_shown(&self) -> bool {
+    /// Whether tools on this host can see what it does.
+    fn is_shown(&self) -> bool {
         self.is_shown.load(SeqCst)
     }
 
@@ -344,27 +356,14 @@ impl Worker {
             .filter_map(|member| member.outbound())
     }
 
-    /// A link between this worker and `peer` has ended. With the last one the peer counts as lost:
-    /// nothing that waits for it to call can be completed.
-    pub(crate) fn link_ended(self: &Arc<Self>, peer: &WorkerInfo, number: u64, closed: &Closed) {
+    /// Drops the links of a caller that have ended; returns whether any other is left.
+    pub(crate) fn drop_ended_links(&self, caller: Rank) -> bool {
         let (ended, still_calls) = {
             let mut callers = self.callers.lock();
-            (callers.take_ended(peer.rank), !callers.of(peer.rank).is_empty())
+            (callers.take_ended(caller), !callers.of(caller).is_empty())
         };
         drop(ended);
-        let member = self.members.get().and_then(|members| members.get(peer.rank));
-        let outbound = member.and_then(|member| member.outbound());
-        let is_called = outbound.is_some_and(|outbound| outbound.link.closed().is_none());
-        if !closed.graceful && !self.is_closed() {
-            tracing::warn!(worker = self.name(), peer = %peer, why = %closed.why, "a connection was lost");
-        }
-        if !still_calls && !is_called && !self.is_closed() {
-            self.gatherings.lost(peer, &closed.why);
-        }
-        if let Some(member) = member {
-            self.references.connection_ended(self, member, number, closed);
-        }
-        self.activity.changed();
+        still_calls
     }
 
     /// Ends everything at once. The first call does it; the others find it done.
@@ -382,14 +381,20 @@ impl Worker {
         }
         self.gatherings.close();
         self.rounds.close();
-        self.references.close(self.name());
+        self.references.close();
         if let Some(poller) = self.poller.lock().take() {
             poller.close(why);
         }
         self.executor.close();
         self.recorder.close();
-        self.met.lock().take();
+        self.seat.lock().take();
         self.activity.changed();
+    }
+}
+
+impl Home for Worker {
+    fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
     }
 }
 

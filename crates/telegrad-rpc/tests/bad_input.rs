@@ -1,18 +1,17 @@
-//! Bad input from people: names, ranks, addresses, worlds that are not complete. What strangers on the
-//! wire can send is in `foreign`.
+//! Bad input from users: names, ranks, addresses, incomplete worlds. Bad input from peers is in `foreign`.
 
 use std::time::Duration;
 
-use telegrad_rpc::{Error, Options, RendezvousError, StoreServer, init, init_with, remote};
-use telegrad_testkit::{Cluster, on_cluster, on_threads_and_processes};
+use telegrad_rpc::{Error, Options, RendezvousError, StoreServer, Transport, init, init_with, remote};
+use telegrad_testkit::{Cluster, Log, on_cluster, on_threads_and_processes};
 
 #[remote]
 fn nothing() {}
 
-/// Options for one member of a world that only this test knows.
-fn member(place: &str, rank: u32, world_size: u32) -> Options {
+/// Returns the options of one member of a world that a test makes by itself.
+fn member(init_method: &str, rank: u32, world_size: u32) -> Options {
     Options {
-        init_method: place.into(),
+        init_method: init_method.into(),
         rank: Some(rank),
         world_size: Some(world_size),
         rendezvous_timeout: Duration::from_secs(20),
@@ -20,16 +19,17 @@ fn member(place: &str, rank: u32, world_size: u32) -> Options {
     }
 }
 
-fn failure(name: &str, options: Options) -> String {
+/// Fails to join a world, and returns the error's text.
+fn init_error(name: &str, options: Options) -> String {
     init_with(name, options)
         .map(|world| panic!("{world:?}"))
         .unwrap_err()
         .to_string()
 }
 
-on_threads_and_processes! { 2 => an_unknown_worker_is_named_with_those_there_are }
+on_threads_and_processes! { 2 => an_unknown_worker_is_named_with_the_known_ones }
 
-fn an_unknown_worker_is_named_with_those_there_are(cluster: Cluster) {
+fn an_unknown_worker_is_named_with_the_known_ones(cluster: Cluster) {
     cluster.names(&["left", "right"]).run(|world| {
         let error = world.rpc_sync("middle", nothing, ()).unwrap_err();
         assert!(matches!(error, Error::UnknownWorker { .. }), "{error:?}");
@@ -46,7 +46,7 @@ fn an_unknown_worker_is_named_with_those_there_are(cluster: Cluster) {
 }
 
 #[test]
-fn of_many_known_workers_a_few_are_shown() {
+fn an_unknown_worker_among_many_is_named_with_a_few() {
     Cluster::threads(12).run(|world| {
         let error = world.rpc_sync("w12", nothing, ()).unwrap_err().to_string();
         let known = "`w0`, `w1`, `w2`, `w3`, `w4`, `w5`, `w6`, `w7` and 4 more";
@@ -57,10 +57,11 @@ fn of_many_known_workers_a_few_are_shown() {
     });
 }
 
-on_cluster! { three_threads: Cluster::threads(3) => a_duplicate_name_is_an_error_that_names_both_ranks }
-on_cluster! { three_processes: Cluster::processes(3) => a_duplicate_name_is_an_error_that_names_both_ranks }
+on_cluster! { three_threads: Cluster::threads(3), three_processes: Cluster::processes(3) =>
+    a_duplicate_name_is_reported_with_both_ranks
+}
 
-fn a_duplicate_name_is_an_error_that_names_both_ranks(cluster: Cluster) {
+fn a_duplicate_name_is_reported_with_both_ranks(cluster: Cluster) {
     let hasty = |options: &mut Options| options.rendezvous_timeout = Duration::from_secs(2);
     cluster.options(hasty).run_by_hand(|member| {
         let name = if member.rank() == 1 { "other" } else { "twice" };
@@ -68,18 +69,18 @@ fn a_duplicate_name_is_an_error_that_names_both_ranks(cluster: Cluster) {
         member.board().post("error", &text);
         member.wait_for_all();
         let errors = member.board().notes("error");
-        // Whoever notices leaves, and those that have not met everybody by then never do.
+        // A member that notices leaves the store; members that have not met all others by then never do.
         let named = errors
             .iter()
             .filter(|error| *error == "two workers are named `twice`: rank 0 and rank 2");
-        let alone = errors.iter().filter(|error| error.contains("was not complete"));
-        let (named, alone) = (named.count(), alone.count());
-        assert!(named >= 1 && named + alone == 3, "{errors:?}");
+        let incomplete = errors.iter().filter(|error| error.contains("was not complete"));
+        let (named, incomplete) = (named.count(), incomplete.count());
+        assert!(named >= 1 && named + incomplete == 3, "{errors:?}");
     });
 }
 
 #[test]
-fn a_rank_that_is_taken_is_an_error_that_names_who_has_it() {
+fn a_taken_rank_is_reported_with_its_worker() {
     let twice = |options: &mut Options| {
         options.rank = options.rank.map(|rank| rank / 2);
         options.world_size = Some(2);
@@ -102,15 +103,15 @@ fn a_rank_that_is_taken_is_an_error_that_names_who_has_it() {
 }
 
 #[test]
-fn names_that_are_not_allowed_say_why() {
+fn an_invalid_name_is_explained() {
     for name in ["", " ", "a b", "a/b", "ü", "a\n", &"x".repeat(128)] {
-        let text = failure(name, member("mem://bad-input-names", 0, 1));
+        let text = init_error(name, member("mem://bad-input-names", 0, 1));
         assert!(
             text.starts_with(&format!("`{name}` cannot be the name of a worker: it ")),
             "{text}"
         );
     }
-    let text = failure(&"x".repeat(128), member("mem://bad-input-names", 0, 1));
+    let text = init_error(&"x".repeat(128), member("mem://bad-input-names", 0, 1));
     assert!(text.contains("128"), "{text}");
     let longest = "x".repeat(127);
     for name in ["a", "A_b-c:9", longest.as_str()] {
@@ -121,7 +122,7 @@ fn names_that_are_not_allowed_say_why() {
 }
 
 #[test]
-fn a_missing_variable_is_named_with_what_would_do_instead() {
+fn an_unset_variable_is_named_with_its_alternatives() {
     Cluster::processes(1).run_by_hand(|_| {
         let text = init("a").unwrap_err().to_string();
         assert_eq!(
@@ -132,19 +133,12 @@ fn a_missing_variable_is_named_with_what_would_do_instead() {
             rank: Some(0),
             ..Options::default()
         };
-        let text = failure("a", with_rank);
+        let text = init_error("a", with_rank);
         assert_eq!(
             text,
             "WORLD_SIZE is not set, and no world size was given in the options or the URL"
         );
-        let text = failure(
-            "a",
-            Options {
-                rank: Some(0),
-                world_size: Some(1),
-                ..Options::default()
-            },
-        );
+        let text = init_error("a", member("env://", 0, 1));
         let otherwise = "env:// needs it to find rank 0; set it, or use tcp://host:port";
         assert_eq!(text, format!("MASTER_ADDR is not set, and {otherwise}"));
     });
@@ -157,28 +151,21 @@ fn a_missing_variable_is_named_with_what_would_do_instead() {
                 text,
                 "RANK is `one`, which is not a whole number from 0 to 4294967295"
             );
-            let text = failure(
-                "a",
-                Options {
-                    rank: Some(0),
-                    world_size: Some(1),
-                    ..Options::default()
-                },
-            );
+            let text = init_error("a", member("env://", 0, 1));
             assert!(text.starts_with("MASTER_PORT is not set, and "), "{text}");
         });
 }
 
 #[test]
-fn a_rank_outside_the_world_and_an_empty_world_say_so() {
-    let text = failure("a", member("mem://bad-input-rank", 2, 2));
+fn a_rank_outside_the_world_and_an_empty_world_are_reported() {
+    let text = init_error("a", member("mem://bad-input-rank", 2, 2));
     assert_eq!(text, "rank 2 is not in a world of size 2: its ranks are 0 to 1");
-    let text = failure("a", member("mem://bad-input-rank", 0, 0));
+    let text = init_error("a", member("mem://bad-input-rank", 0, 0));
     assert_eq!(text, "the world size is 0: a world has at least one worker");
 }
 
 #[test]
-fn lanes_and_chunks_out_of_range_say_what_is_allowed() {
+fn lanes_and_chunks_out_of_range_are_reported_with_the_allowed_range() {
     let with = |lanes, chunk| Options {
         lanes,
         chunk,
@@ -186,19 +173,19 @@ fn lanes_and_chunks_out_of_range_say_what_is_allowed() {
     };
     for lanes in [0, 17] {
         let expected = format!("`lanes` is {lanes}; it must be 1 to 16");
-        assert!(failure("w", with(lanes, 1 << 20)).contains(&expected));
+        assert!(init_error("w", with(lanes, 1 << 20)).contains(&expected));
     }
     let expected = "`chunk` is 65535; it must be at least 65536 bytes";
-    assert!(failure("w", with(1, 65_535)).contains(expected));
+    assert!(init_error("w", with(1, 65_535)).contains(expected));
     drop(init_with("w", with(16, 65_536)).unwrap());
 }
 
 #[test]
-fn an_init_method_that_cannot_be_used_says_why() {
-    let text = failure("a", member("ftp://somewhere", 0, 1));
+fn an_invalid_init_method_is_explained() {
+    let text = init_error("a", member("ftp://somewhere", 0, 1));
     let why = "it must start with env://, tcp://, file:// or mem://";
     assert_eq!(text, format!("invalid init method `ftp://somewhere`: {why}"));
-    let text = failure("a", member("tcp://127.0.0.1:0", 1, 2));
+    let text = init_error("a", member("tcp://127.0.0.1:0", 1, 2));
     let why = "port 0 lets rank 0 choose a free port, which rank 1 cannot know; give both the same port";
     assert_eq!(text, format!("invalid init method `tcp://127.0.0.1:0`: {why}"));
 }
@@ -220,23 +207,23 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_world_that_is_never_complete_names_who_is_missing() {
+fn an_incomplete_world_is_reported_with_the_missing_ranks() {
     let directory = tempfile::tempdir().unwrap();
     let file = format!("file://{}", directory.path().join("store").display());
-    for place in ["mem://bad-input-missing", &file, "tcp://127.0.0.1:0"] {
+    for init_method in ["mem://bad-input-missing", &file, "tcp://127.0.0.1:0"] {
         let hasty = Options {
             rendezvous_timeout: Duration::from_millis(150),
-            ..member(place, 0, 4)
+            ..member(init_method, 0, 4)
         };
-        let text = failure("a", hasty);
+        let text = init_error("a", hasty);
         let missing = "still missing rank 1, 2, 3";
         assert_eq!(
             text,
             format!("the world of 4 workers was not complete after 150ms: {missing}"),
-            "{place}"
+            "{init_method}"
         );
     }
-    // Those that are there tell the same of the others.
+    // All members that are there report the missing one.
     Cluster::threads(2)
         .options(|options| {
             options.world_size = Some(3);
@@ -246,22 +233,22 @@ fn a_world_that_is_never_complete_names_who_is_missing() {
             let text = init_with(member.name(), member.options())
                 .unwrap_err()
                 .to_string();
-            // The one that gives up first is missing to the other.
+            // The member that gives up first is missing for the other.
             let ends = [": still missing rank 2", "rank 0, 2", "rank 1, 2"];
             assert!(ends.iter().any(|end| text.ends_with(end)), "{text}");
         });
 }
 
 #[test]
-fn a_world_without_rank_0_says_where_it_was_looked_for() {
-    let gone = StoreServer::bind("127.0.0.1:0").unwrap().address();
+fn a_world_without_rank_0_is_reported_with_its_address() {
+    let unused = StoreServer::bind("127.0.0.1:0").unwrap().address();
     let hasty = Options {
         rendezvous_timeout: Duration::from_millis(200),
-        ..member(&format!("tcp://{gone}"), 1, 2)
+        ..member(&format!("tcp://{unused}"), 1, 2)
     };
-    let text = failure("a", hasty);
+    let text = init_error("a", hasty);
     assert!(
-        text.starts_with(&format!("no store at {gone} after 0.")),
+        text.starts_with(&format!("no store at {unused} after 0.")),
         "{text}"
     );
     assert!(
@@ -271,17 +258,10 @@ fn a_world_without_rank_0_says_where_it_was_looked_for() {
 }
 
 #[test]
-fn a_transport_that_does_not_reach_a_worker_says_so() {
-    use telegrad_rpc::Transport;
+fn transports_without_a_common_address_are_reported() {
     Cluster::threads(2)
         .no_shutdown()
-        .options(|options| {
-            options.transport = if options.rank == Some(0) {
-                Transport::Mem
-            } else {
-                Transport::Unix
-            };
-        })
+        .options(by_rank(Transport::Mem, Transport::Unix))
         .run(|world| {
             let error = world.rpc_sync(1 - world.rank(), nothing, ()).unwrap_err();
             let other = if world.rank() == 0 { "Mem" } else { "Unix" };
@@ -293,21 +273,17 @@ fn a_transport_that_does_not_reach_a_worker_says_so() {
         });
 }
 
-/// Falling back to something slower is said once per link, with the reason.
+/// Returns a change of options that gives rank 0 and rank 1 these transports.
+fn by_rank(zero: Transport, one: Transport) -> impl Fn(&mut Options) {
+    move |options| options.transport = if options.rank == Some(0) { zero } else { one }
+}
+
 #[test]
-fn a_worker_that_does_not_share_memory_is_in_the_log() {
-    use telegrad_rpc::Transport;
-    use telegrad_testkit::Log;
+fn a_fallback_from_shared_memory_is_logged() {
     Log::start();
     Cluster::threads(2)
         .names(&["shares", "does-not"])
-        .options(|options| {
-            options.transport = if options.rank == Some(0) {
-                Transport::Shared
-            } else {
-                Transport::Unix
-            };
-        })
+        .options(by_rank(Transport::Shared, Transport::Unix))
         .run(|world| {
             world.rpc_sync(1 - world.rank(), nothing, ()).unwrap();
         });

@@ -1,11 +1,11 @@
-//! What can be called, with what, and on whom.
+//! Functions, arguments and callees: everything that can be called.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use telegrad_rpc::{Error, RRef, Result, World, caller, is_cancelled, join_all, register, remote, time_left};
-use telegrad_testkit::{Cluster, on_every_cluster, on_threads_and_processes};
-use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta, Wire};
+use telegrad_testkit::{Cluster, float_tensor, on_every_cluster, on_threads_and_processes};
+use telegrad_wire::{RawTensor, Wire};
 
 #[remote]
 fn add(a: i64, b: i64) -> i64 {
@@ -26,7 +26,7 @@ fn waits_inline() -> Result<i64> {
 }
 
 #[remote(name = "short")]
-fn a_function_with_another_name_on_the_wire() -> String {
+fn named_short() -> String {
     "short".into()
 }
 
@@ -35,7 +35,7 @@ async fn later(x: i64) -> i64 {
     x * 2
 }
 
-/// Awaits calls of its own, one after the other and together.
+/// Awaits nested calls, one after the other and together.
 #[remote]
 async fn later_through(to: u32, x: i64) -> Result<i64> {
     let world = World::current()?;
@@ -48,7 +48,10 @@ async fn later_through(to: u32, x: i64) -> Result<i64> {
 }
 
 #[remote]
-#[expect(clippy::too_many_arguments, reason = "as many as there can be")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the largest number of arguments that is supported"
+)]
 fn twelve(
     a: u8,
     b: u16,
@@ -136,30 +139,22 @@ fn echo_bytes(bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[remote]
-fn where_am_i() -> Result<(String, String, u32)> {
+fn caller_and_callee() -> Result<(String, String, u32)> {
     let caller = caller().ok_or(Error::NoWorld)?;
     Ok((World::current()?.name().into(), caller.name, caller.rank))
 }
 
 fn tensor(shape: &[usize]) -> RawTensor {
     let count = shape.iter().product::<usize>();
-    let data: Vec<f32> = (0..count).map(|i| i as f32).collect();
-    RawTensor::new(
-        TensorMeta {
-            dtype: DType::F32,
-            shape: shape.to_vec(),
-        },
-        Buffer::from_vec(data),
-    )
-    .unwrap()
+    float_tensor(shape, (0..count).map(|i| i as f32).collect())
 }
 
 on_every_cluster! { 2 =>
     every_kind_of_function_can_be_called
-    every_kind_of_argument_arrives_as_it_was
-    tensors_of_every_size_arrive_as_they_were
-    a_thousand_calls_from_sixteen_threads_are_not_mixed_up
-    a_worker_calls_itself_like_any_other
+    every_kind_of_argument_arrives_unchanged
+    tensors_of_every_size_arrive_unchanged
+    a_thousand_calls_from_sixteen_threads_get_their_own_results
+    a_worker_can_call_itself
 }
 
 fn every_kind_of_function_can_be_called(cluster: Cluster) {
@@ -168,12 +163,7 @@ fn every_kind_of_function_can_be_called(cluster: Cluster) {
         assert_eq!(world.rpc_sync(to, add, (1, 2)).unwrap(), 3);
         world.rpc_sync(to, nothing, ()).unwrap();
         assert_eq!(world.rpc_sync(to, quick, (1,)).unwrap(), 2);
-        assert_eq!(
-            world
-                .rpc_sync(to, a_function_with_another_name_on_the_wire, ())
-                .unwrap(),
-            "short"
-        );
+        assert_eq!(world.rpc_sync(to, named_short, ()).unwrap(), "short");
         assert_eq!(world.rpc_sync(to, later, (4,)).unwrap(), 8);
         assert_eq!(world.rpc_sync(to, later_through, (world.rank(), 4)).unwrap(), 19);
         assert_eq!(
@@ -199,7 +189,7 @@ fn every_kind_of_function_can_be_called(cluster: Cluster) {
     });
 }
 
-fn every_kind_of_argument_arrives_as_it_was(cluster: Cluster) {
+fn every_kind_of_argument_arrives_unchanged(cluster: Cluster) {
     cluster.run(|world| {
         let value = Everything {
             integers: (
@@ -246,10 +236,10 @@ fn every_kind_of_argument_arrives_as_it_was(cluster: Cluster) {
     });
 }
 
-fn tensors_of_every_size_arrive_as_they_were(cluster: Cluster) {
+fn tensors_of_every_size_arrive_unchanged(cluster: Cluster) {
     cluster.run(|world| {
         let to = 1 - world.rank();
-        // A scalar, nothing at all, small, and on both sides of what fits on the control lane.
+        // A scalar, empty ones, a small one, and both sides of the limit of the control lane.
         let limit = telegrad_net::INLINE_LIMIT as usize / 4;
         let shapes: [&[usize]; 7] = [
             &[],
@@ -273,7 +263,7 @@ fn tensors_of_every_size_arrive_as_they_were(cluster: Cluster) {
     });
 }
 
-fn a_thousand_calls_from_sixteen_threads_are_not_mixed_up(cluster: Cluster) {
+fn a_thousand_calls_from_sixteen_threads_get_their_own_results(cluster: Cluster) {
     cluster.run(|world| {
         let to = 1 - world.rank();
         std::thread::scope(|scope| {
@@ -294,7 +284,7 @@ fn a_thousand_calls_from_sixteen_threads_are_not_mixed_up(cluster: Cluster) {
     });
 }
 
-fn a_worker_calls_itself_like_any_other(cluster: Cluster) {
+fn a_worker_can_call_itself(cluster: Cluster) {
     cluster.run(|world| {
         let me = world.rank();
         assert_eq!(world.rpc_sync(me, add, (1, 2)).unwrap(), 3);
@@ -303,7 +293,7 @@ fn a_worker_calls_itself_like_any_other(cluster: Cluster) {
         assert!(world.rpc_sync(me, echo_tensors, (large.clone(),)).unwrap() == large);
         let name = world.name().to_owned();
         assert_eq!(
-            world.rpc_sync(me, where_am_i, ()).unwrap(),
+            world.rpc_sync(me, caller_and_callee, ()).unwrap(),
             (name.clone(), name, me)
         );
     });
@@ -311,8 +301,8 @@ fn a_worker_calls_itself_like_any_other(cluster: Cluster) {
 
 on_threads_and_processes! { 3 =>
     workers_are_addressed_by_name_rank_and_info
-    a_function_knows_who_calls_it_and_where_it_runs
-    inline_functions_must_not_wait
+    a_function_can_ask_for_its_caller_and_its_world
+    a_wait_in_an_inline_function_is_an_error
 }
 
 fn workers_are_addressed_by_name_rank_and_info(cluster: Cluster) {
@@ -320,48 +310,53 @@ fn workers_are_addressed_by_name_rank_and_info(cluster: Cluster) {
         for info in world.get_worker_infos() {
             let expected = (info.name.clone(), world.name().to_owned(), world.rank());
             assert_eq!(
-                world.rpc_sync(info.name.as_str(), where_am_i, ()).unwrap(),
+                world.rpc_sync(info.name.as_str(), caller_and_callee, ()).unwrap(),
                 expected
             );
-            assert_eq!(world.rpc_sync(&info.name, where_am_i, ()).unwrap(), expected);
-            assert_eq!(world.rpc_sync(info.rank, where_am_i, ()).unwrap(), expected);
-            assert_eq!(world.rpc_sync(&info, where_am_i, ()).unwrap(), expected);
+            assert_eq!(
+                world.rpc_sync(&info.name, caller_and_callee, ()).unwrap(),
+                expected
+            );
+            assert_eq!(
+                world.rpc_sync(info.rank, caller_and_callee, ()).unwrap(),
+                expected
+            );
+            assert_eq!(world.rpc_sync(&info, caller_and_callee, ()).unwrap(), expected);
         }
     });
 }
 
-fn a_function_knows_who_calls_it_and_where_it_runs(cluster: Cluster) {
+fn a_function_can_ask_for_its_caller_and_its_world(cluster: Cluster) {
     cluster.run(|world| {
         let to = (world.rank() + 1) % 3;
         let expected = (format!("w{to}"), world.name().to_owned(), world.rank());
-        assert_eq!(world.rpc_sync(to, where_am_i, ()).unwrap(), expected);
-        // Outside of one there is nothing to know.
+        assert_eq!(world.rpc_sync(to, caller_and_callee, ()).unwrap(), expected);
+        // Outside of a remote function there is neither.
         assert!(matches!(World::current(), Err(Error::NoWorld)));
         assert_eq!((caller(), time_left(), is_cancelled()), (None, None, false));
     });
 }
 
-fn inline_functions_must_not_wait(cluster: Cluster) {
-    let threads = !cluster.is_processes();
-    cluster.unix().run(move |world| {
+fn a_wait_in_an_inline_function_is_an_error(cluster: Cluster) {
+    cluster.unix().run(|world| {
         let error = world
             .rpc_sync((world.rank() + 1) % 3, waits_inline, ())
             .unwrap_err();
         let text =
             "cannot wait here: inline functions and subscribers run on the thread that receives the reply. \
              Remove `inline` from the function, or make the call from another thread";
-        assert_eq!(error.remote().unwrap().message, text, "{threads}");
+        assert_eq!(error.remote().unwrap().message, text);
     });
 }
 
 #[test]
-fn a_function_that_was_never_registered_cannot_be_called() {
+fn an_unregistered_function_cannot_be_called() {
     fn not_remote(x: i64) -> i64 {
         x
     }
     Cluster::threads(1).run(|world| {
         let error = world.rpc_sync(0, not_remote, (1,)).unwrap_err();
-        let path = "calls::a_function_that_was_never_registered_cannot_be_called::not_remote";
+        let path = "calls::an_unregistered_function_cannot_be_called::not_remote";
         assert_eq!(
             error.to_string(),
             format!("`{path}` is not a remote function: mark it with #[remote]")

@@ -1,4 +1,4 @@
-//! The counters of a worker.
+//! The counters of `DebugInfo`.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn length(bytes: Vec<u8>) -> usize {
     bytes.len()
 }
 
-/// Looks until the counters are as they should be.
+/// Waits until the counters are as expected, and returns them.
 #[track_caller]
 fn wait_for(world: &World, expected: impl Fn(&DebugInfo) -> bool) -> DebugInfo {
     let started = Instant::now();
@@ -36,20 +36,20 @@ fn wait_for(world: &World, expected: impl Fn(&DebugInfo) -> bool) -> DebugInfo {
 }
 
 on_every_cluster! { 2 =>
-    calls_under_way_are_counted_on_both_sides
-    functions_that_wait_in_a_call_are_counted
+    pending_calls_are_counted_on_both_sides
+    functions_blocked_in_a_nested_call_are_counted
     bytes_are_counted_in_both_directions
 }
 
-fn calls_under_way_are_counted_on_both_sides(cluster: Cluster) {
+fn pending_calls_are_counted_on_both_sides(cluster: Cluster) {
     let board = cluster.board();
     let one_thread = |options: &mut Options| options.num_worker_threads = 1;
     cluster.options(one_thread).run(move |world| {
-        let quiet = world.debug_info();
+        let idle = world.debug_info();
         assert_eq!(
-            (quiet.calls_out, quiet.calls_in, quiet.queued, quiet.running),
+            (idle.calls_out, idle.calls_in, idle.queued, idle.running),
             (0, 0, 0, 0),
-            "{quiet:#?}"
+            "{idle:#?}"
         );
         board.raise("looked");
         board.wait_for("looked", 2);
@@ -89,7 +89,7 @@ fn calls_under_way_are_counted_on_both_sides(cluster: Cluster) {
     });
 }
 
-fn functions_that_wait_in_a_call_are_counted(cluster: Cluster) {
+fn functions_blocked_in_a_nested_call_are_counted(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 1 {

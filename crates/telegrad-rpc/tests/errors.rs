@@ -1,4 +1,4 @@
-//! Failures on other workers, and what arrives of them.
+//! Failures on other workers, and how they reach the caller.
 
 use telegrad_rpc::{Error, Hop, Options, RemoteError, RemoteErrorKind, Result, World, remote};
 use telegrad_testkit::{Cluster, on_every_cluster, on_threads_and_processes};
@@ -8,8 +8,8 @@ use telegrad_wire::{Buffer, DType, Decoder, Encoder, RawTensor, TensorMeta, Wire
 enum Trouble {
     #[error("there is no layer {0}")]
     NoLayer(usize),
-    #[error("the other side did not do it")]
-    Elsewhere(#[from] Error),
+    #[error("the other worker failed")]
+    Remote(#[from] Error),
 }
 
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
@@ -69,7 +69,7 @@ fn panic_inline() {
     panic!("an inline panic")
 }
 
-/// Runs `fail_text` two workers further.
+/// Calls `fail_text` on `to`, by way of `via`.
 #[remote]
 fn through(via: u32, to: u32) -> Result<i64> {
     let world = World::current()?;
@@ -84,49 +84,49 @@ fn panic_through(to: u32) -> Result<()> {
     World::current()?.rpc_sync(to, panic_str, ())
 }
 
-/// Puts an error of its own around what came from elsewhere.
+/// Wraps the error of a nested call in another one.
 #[remote]
 fn wrapped(to: u32) -> Result<i64, Trouble> {
     let world = World::current()?;
     Ok(world.rpc_sync(to, fail_text, ("deep".into(),))?)
 }
 
-/// A value that cannot be encoded, or not be decoded.
+/// A value that fails to encode or to decode.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Stubborn {
-    Stays,
-    DoesNotArrive,
-    Travels,
+enum Fallible {
+    FailsToEncode,
+    FailsToDecode,
+    Valid,
 }
 
-impl Wire for Stubborn {
+impl Wire for Fallible {
     fn encode(&self, encoder: &mut Encoder) {
         match self {
-            Self::Stays => encoder.fail(WireError::Unsendable {
-                why: "it does not want to".into(),
+            Self::FailsToEncode => encoder.fail(WireError::Unsendable {
+                why: "refused by the test".into(),
             }),
-            Self::DoesNotArrive => encoder.uint(0),
-            Self::Travels => encoder.uint(1),
+            Self::FailsToDecode => encoder.uint(0),
+            Self::Valid => encoder.uint(1),
         }
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         match u64::decode(decoder)? {
-            1 => Ok(Self::Travels),
-            other => Err(WireError::mismatch("a traveller", other.to_string())),
+            1 => Ok(Self::Valid),
+            other => Err(WireError::mismatch("a decodable value", other.to_string())),
         }
     }
 }
 
 #[remote]
-fn take(_: Stubborn) {}
+fn take(_: Fallible) {}
 
 #[remote]
-fn give(arrives: bool) -> Stubborn {
-    if arrives {
-        Stubborn::DoesNotArrive
+fn give(encodes: bool) -> Fallible {
+    if encodes {
+        Fallible::FailsToDecode
     } else {
-        Stubborn::Stays
+        Fallible::FailsToEncode
     }
 }
 
@@ -147,25 +147,17 @@ fn remote_error(error: &Error) -> &RemoteError {
         .unwrap_or_else(|| panic!("not a remote error: {error:?}"))
 }
 
-fn on_rank_0(cluster: Cluster, body: impl Fn(World) + Send + Sync + 'static) {
-    cluster.run(move |world| {
-        if world.rank() == 0 {
-            body(world);
-        }
-    });
-}
-
 on_every_cluster! { 2 =>
-    errors_of_every_type_arrive_with_their_text
-    a_panic_arrives_and_the_worker_goes_on
-    what_cannot_be_sent_is_an_error_of_the_caller
-    what_cannot_be_read_says_where_and_why
-    messages_beyond_the_limit_are_refused_and_the_link_goes_on
-    more_tensors_than_a_message_holds_are_counted
+    errors_of_every_type_reach_the_caller_with_their_text
+    a_panic_reaches_the_caller_and_the_worker_keeps_serving
+    a_value_that_fails_to_encode_is_an_error_at_the_caller
+    a_value_that_fails_to_decode_is_reported_with_place_and_reason
+    messages_beyond_the_limit_are_refused_and_the_link_stays_usable
+    too_many_tensors_for_a_message_are_reported_with_the_limit
 }
 
-fn errors_of_every_type_arrive_with_their_text(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
+fn errors_of_every_type_reach_the_caller_with_their_text(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let check = |error: Error, function: &str, message: &str| {
             assert_eq!(
                 error.to_string(),
@@ -217,15 +209,19 @@ fn errors_of_every_type_arrive_with_their_text(cluster: Cluster) {
     });
 }
 
-fn a_panic_arrives_and_the_worker_goes_on(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
+fn a_panic_reaches_the_caller_and_the_worker_keeps_serving(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let check = |error: Error, function: &str, message: &str| {
             assert_eq!(
                 error.to_string(),
                 format!("`errors::{function}` panicked on worker `w1`: {message}")
             );
             assert_eq!(remote_error(&error).kind, RemoteErrorKind::Panicked);
-            assert_eq!(world.rpc_sync(1, add, (1, 1)).unwrap(), 2, "it goes on");
+            assert_eq!(
+                world.rpc_sync(1, add, (1, 1)).unwrap(),
+                2,
+                "the worker still serves"
+            );
         };
         check(
             world.rpc_sync(1, panic_str, ()).unwrap_err(),
@@ -252,7 +248,7 @@ fn a_panic_arrives_and_the_worker_goes_on(cluster: Cluster) {
             "panic_inline",
             "an inline panic",
         );
-        // Many at once, more than there are threads.
+        // Several at once, more than there are threads.
         let calls: Vec<_> = (0..50)
             .map(|_| world.rpc_async(1, panic_str, ()).unwrap())
             .collect();
@@ -266,42 +262,43 @@ fn a_panic_arrives_and_the_worker_goes_on(cluster: Cluster) {
     });
 }
 
-fn what_cannot_be_sent_is_an_error_of_the_caller(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
-        let error = world.rpc_async(1, take, (Stubborn::Stays,)).unwrap_err();
+fn a_value_that_fails_to_encode_is_an_error_at_the_caller(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
+        let error = world.rpc_async(1, take, (Fallible::FailsToEncode,)).unwrap_err();
         let text = "cannot send the arguments of `errors::take` to worker `w1`: \
-                    this tensor cannot be sent: it does not want to";
+                    this tensor cannot be sent: refused by the test";
         assert_eq!(error.to_string(), text);
         let error = world.rpc_sync(1, give, (false,)).unwrap_err();
         assert_eq!(remote_error(&error).kind, RemoteErrorKind::BadResult);
         let text = "the result of `errors::give` cannot leave worker `w1`: \
-                    this tensor cannot be sent: it does not want to";
+                    this tensor cannot be sent: refused by the test";
         assert_eq!(error.to_string(), text);
-        world.rpc_sync(1, take, (Stubborn::Travels,)).unwrap();
+        world.rpc_sync(1, take, (Fallible::Valid,)).unwrap();
         assert_eq!(world.debug_info().calls_out, 0);
     });
 }
 
-fn what_cannot_be_read_says_where_and_why(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
-        let error = world.rpc_sync(1, take, (Stubborn::DoesNotArrive,)).unwrap_err();
+fn a_value_that_fails_to_decode_is_reported_with_place_and_reason(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
+        let error = world.rpc_sync(1, take, (Fallible::FailsToDecode,)).unwrap_err();
         assert_eq!(remote_error(&error).kind, RemoteErrorKind::BadArguments);
         let start = "worker `w1` cannot call `errors::take` with these arguments: ";
         assert!(error.to_string().starts_with(start), "{error}");
         assert!(
-            error.to_string().ends_with("expected a traveller, found 0"),
+            error.to_string().ends_with("expected a decodable value, found 0"),
             "{error}"
         );
         let error = world.rpc_sync(1, give, (true,)).unwrap_err();
         assert!(matches!(error, Error::Receive { .. }), "{error:?}");
-        let text = "cannot read the result of `errors::give` from worker `w1`: expected a traveller, found 0";
+        let text =
+            "cannot read the result of `errors::give` from worker `w1`: expected a decodable value, found 0";
         assert_eq!(error.to_string(), text);
     });
 }
 
-fn messages_beyond_the_limit_are_refused_and_the_link_goes_on(cluster: Cluster) {
+fn messages_beyond_the_limit_are_refused_and_the_link_stays_usable(cluster: Cluster) {
     let limited = |options: &mut Options| options.max_message = 1 << 20;
-    on_rank_0(cluster.options(limited), |world| {
+    cluster.options(limited).run_on_rank_0(|world, _| {
         let error = world.rpc_sync(1, count, (vec![0; 2 << 20],)).unwrap_err();
         let start = "cannot send the arguments of `errors::count` to worker `w1`: a frame claims ";
         assert!(error.to_string().starts_with(start), "{error}");
@@ -317,11 +314,11 @@ fn messages_beyond_the_limit_are_refused_and_the_link_goes_on(cluster: Cluster) 
 on_threads_and_processes! { 3 =>
     an_error_keeps_its_origin_through_nested_calls
     a_panic_keeps_its_origin_through_nested_calls
-    an_error_around_another_keeps_its_own_text_and_the_chain
+    a_wrapping_error_keeps_its_own_text_and_the_chain
 }
 
 fn an_error_keeps_its_origin_through_nested_calls(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let hop = |worker: &str, function: &str| Hop {
             worker: worker.into(),
             function: function.into(),
@@ -340,7 +337,7 @@ fn an_error_keeps_its_origin_through_nested_calls(cluster: Cluster) {
             "`errors::fail_text` failed on worker `w2` (called by `errors::through` on `w1`): no: deep";
         assert_eq!(error.to_string(), text);
 
-        // There and back: w1 to w2 to w0.
+        // Back to the caller: from w1 to w2 to w0.
         let error = world.rpc_sync(1, through, (2, 0)).unwrap_err();
         let names = ["errors::through", "errors::through", "errors::fail_text"];
         let chain: Vec<_> = ["w1", "w2", "w0"]
@@ -353,7 +350,7 @@ fn an_error_keeps_its_origin_through_nested_calls(cluster: Cluster) {
 }
 
 fn a_panic_keeps_its_origin_through_nested_calls(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let error = world.rpc_sync(1, panic_through, (2,)).unwrap_err();
         assert_eq!(remote_error(&error).kind, RemoteErrorKind::Panicked);
         let text = "`errors::panic_str` panicked on worker `w2` (called by `errors::panic_through` on `w1`): a plain panic";
@@ -361,11 +358,11 @@ fn a_panic_keeps_its_origin_through_nested_calls(cluster: Cluster) {
     });
 }
 
-fn an_error_around_another_keeps_its_own_text_and_the_chain(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
+fn a_wrapping_error_keeps_its_own_text_and_the_chain(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let error = world.rpc_sync(1, wrapped, (2,)).unwrap_err();
         let remote = remote_error(&error);
-        assert_eq!(remote.message, "the other side did not do it");
+        assert_eq!(remote.message, "the other worker failed");
         let workers: Vec<_> = remote.chain.iter().map(|hop| hop.worker.as_str()).collect();
         assert_eq!(workers, ["w1", "w2"]);
     });
@@ -389,8 +386,8 @@ fn many(count: usize) -> Vec<RawTensor> {
     scalars(count)
 }
 
-fn more_tensors_than_a_message_holds_are_counted(cluster: Cluster) {
-    on_rank_0(cluster, |world| {
+fn too_many_tensors_for_a_message_are_reported_with_the_limit(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let most = usize::from(u16::MAX);
         let why = format!(
             "{} tensors in one message, the limit is {most}: stack them into fewer, or send them with several calls",

@@ -1,12 +1,12 @@
-//! Workers that die, connections that break, peers that leave.
+//! Workers that die, connections that break, peers that shut down.
 
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{Error, RemoteErrorKind, Result, RpcFuture, World, remote};
-use telegrad_testkit::{Board, Cluster, break_connections, on_cluster, on_every_cluster};
-use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
+use telegrad_testkit::{Board, Cluster, break_connections, byte_tensor, on_cluster, on_every_cluster};
+use telegrad_wire::RawTensor;
 
-/// Every call that waits on a dead worker has failed by then.
+/// The time within which every call to a dead worker fails.
 const SOON: Duration = Duration::from_secs(1);
 
 #[remote]
@@ -36,14 +36,6 @@ fn sink(tensor: RawTensor) -> u64 {
     tensor.bytes().len() as u64
 }
 
-fn tensor(bytes: usize) -> RawTensor {
-    let meta = TensorMeta {
-        dtype: DType::U8,
-        shape: vec![bytes],
-    };
-    RawTensor::new(meta, Buffer::from_vec(vec![7_u8; bytes])).unwrap()
-}
-
 #[track_caller]
 fn assert_lost(error: &Error, worker: &str, function: &str) {
     assert!(matches!(error, Error::WorkerLost { .. }), "{error:?}");
@@ -51,29 +43,21 @@ fn assert_lost(error: &Error, worker: &str, function: &str) {
     assert!(error.to_string().starts_with(&start), "{error}");
 }
 
-on_cluster! { unix: Cluster::processes(3) =>
-    calls_to_a_killed_worker_fail_at_once_and_the_others_go_on
-    a_worker_killed_in_the_middle_of_large_transfers_fails_them
-    a_death_further_down_names_the_dead_worker
-    a_barrier_fails_at_once_when_a_member_is_killed
+on_cluster! { unix: Cluster::processes(3), tcp: Cluster::processes(3).tcp() =>
+    calls_to_a_killed_worker_fail_at_once_and_other_workers_still_serve
+    large_transfers_fail_when_their_worker_is_killed
+    an_error_of_a_nested_call_names_the_dead_worker
+    a_barrier_fails_at_once_after_the_death_of_a_member
     a_barrier_fails_at_once_when_a_member_is_killed_in_it
 }
 
-on_cluster! { tcp: Cluster::processes(3).tcp() =>
-    calls_to_a_killed_worker_fail_at_once_and_the_others_go_on
-    a_worker_killed_in_the_middle_of_large_transfers_fails_them
-    a_death_further_down_names_the_dead_worker
-    a_barrier_fails_at_once_when_a_member_is_killed
-    a_barrier_fails_at_once_when_a_member_is_killed_in_it
-}
-
-fn calls_to_a_killed_worker_fail_at_once_and_the_others_go_on(cluster: Cluster) {
+fn calls_to_a_killed_worker_fail_at_once_and_other_workers_still_serve(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(1).run(move |world| {
         if world.rank() == 1 {
             return board.wait("never");
         }
-        // Waiting in every way there is: nobody yet, a thread of its own each, a callback.
+        // All ways to wait: futures that no thread waits for yet, a callback, a thread each.
         let calls: Vec<_> = (0..10)
             .map(|_| world.rpc_async(1, forever, (board.clone(),)).unwrap())
             .collect();
@@ -116,7 +100,7 @@ fn calls_to_a_killed_worker_fail_at_once_and_the_others_go_on(cluster: Cluster) 
         }
         assert!(killed.elapsed() < SOON, "{:?}", killed.elapsed());
 
-        // It stays dead, and says so at once; the others go on.
+        // Later calls fail at once too; the other workers still serve.
         let error = world.rpc_sync("w1", name, ()).unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert!(
@@ -129,13 +113,13 @@ fn calls_to_a_killed_worker_fail_at_once_and_the_others_go_on(cluster: Cluster) 
     });
 }
 
-fn a_worker_killed_in_the_middle_of_large_transfers_fails_them(cluster: Cluster) {
+fn large_transfers_fail_when_their_worker_is_killed(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(1).run(move |world| {
         if world.rank() == 1 {
             return board.wait("never");
         }
-        let large = tensor(8 << 20);
+        let large = byte_tensor(vec![7; 8 << 20]);
         let mut sent = 0;
         let error = loop {
             match world.rpc_sync(1, sink, (large.clone(),)) {
@@ -144,7 +128,7 @@ fn a_worker_killed_in_the_middle_of_large_transfers_fails_them(cluster: Cluster)
             }
             sent += 1;
             if world.rank() == 0 && sent == 3 {
-                // From beside, so that it falls into a transfer.
+                // From another thread, so that the kill falls into a transfer.
                 let board = board.clone();
                 std::thread::spawn(move || board.kill(1));
             }
@@ -163,7 +147,7 @@ fn a_worker_killed_in_the_middle_of_large_transfers_fails_them(cluster: Cluster)
     });
 }
 
-fn a_death_further_down_names_the_dead_worker(cluster: Cluster) {
+fn an_error_of_a_nested_call_names_the_dead_worker(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
         if world.rank() > 0 {
@@ -173,7 +157,7 @@ fn a_death_further_down_names_the_dead_worker(cluster: Cluster) {
         board.wait("running");
         board.kill(2);
         let error = call.wait().unwrap_err();
-        let remote = error.remote().expect("it happened on w1");
+        let remote = error.remote().expect("an error of w1");
         assert_eq!((remote.kind, remote.worker()), (RemoteErrorKind::Failed, "w1"));
         let lost = "worker `w2` was lost during the call of `failure::forever`";
         assert!(remote.message.starts_with(lost), "{error}");
@@ -181,10 +165,10 @@ fn a_death_further_down_names_the_dead_worker(cluster: Cluster) {
     });
 }
 
-fn a_barrier_fails_at_once_when_a_member_is_killed(cluster: Cluster) {
+fn a_barrier_fails_at_once_after_the_death_of_a_member(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
-        // Rank 0 learns of deaths from those that have called it.
+        // Rank 0 notices the death of a worker by the connection over which that worker called.
         world.barrier().unwrap();
         board.raise("met");
         board.wait_for("met", 3);
@@ -215,7 +199,7 @@ fn a_barrier_fails_at_once_when_a_member_is_killed_in_it(cluster: Cluster) {
                 while world.debug_info().calls_out == 0 {
                     std::thread::yield_now();
                 }
-                // Comes after the other call.
+                // Arrives after the call of the barrier.
                 world.rpc_sync(0, name, ()).unwrap();
                 board.raise("inside");
                 return board.wait("never");
@@ -228,11 +212,11 @@ fn a_barrier_fails_at_once_when_a_member_is_killed_in_it(cluster: Cluster) {
 }
 
 on_every_cluster! { 2 =>
-    a_peer_that_shuts_down_ends_the_calls_to_it
-    a_peer_that_leaves_can_be_told_from_one_that_dies
+    the_shutdown_of_a_peer_fails_the_calls_to_it
+    dropping_the_world_of_a_peer_fails_the_calls_to_it
 }
 
-fn a_peer_that_shuts_down_ends_the_calls_to_it(cluster: Cluster) {
+fn the_shutdown_of_a_peer_fails_the_calls_to_it(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -257,7 +241,7 @@ fn a_peer_that_shuts_down_ends_the_calls_to_it(cluster: Cluster) {
     });
 }
 
-fn a_peer_that_leaves_can_be_told_from_one_that_dies(cluster: Cluster) {
+fn dropping_the_world_of_a_peer_fails_the_calls_to_it(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run_by_hand(move |member| {
         let world = member.init().unwrap();
@@ -272,17 +256,12 @@ fn a_peer_that_leaves_can_be_told_from_one_that_dies(cluster: Cluster) {
     });
 }
 
-on_cluster! { broken_unix: Cluster::processes(2) =>
-    a_broken_connection_is_made_anew_by_the_next_call
+on_cluster! { broken_unix: Cluster::processes(2), broken_tcp: Cluster::processes(2).tcp() =>
+    the_next_call_replaces_a_broken_connection
     calls_on_a_broken_connection_fail_at_once
 }
 
-on_cluster! { broken_tcp: Cluster::processes(2).tcp() =>
-    a_broken_connection_is_made_anew_by_the_next_call
-    calls_on_a_broken_connection_fail_at_once
-}
-
-fn a_broken_connection_is_made_anew_by_the_next_call(cluster: Cluster) {
+fn the_next_call_replaces_a_broken_connection(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 1 {
@@ -290,8 +269,11 @@ fn a_broken_connection_is_made_anew_by_the_next_call(cluster: Cluster) {
         }
         for round in 1..=5 {
             assert_eq!(world.rpc_sync(1, name, ()).unwrap(), "w1");
-            assert_eq!(world.rpc_sync(1, sink, (tensor(200_000),)).unwrap(), 200_000);
-            // A call that waits is how to know that the break has been noticed.
+            assert_eq!(
+                world.rpc_sync(1, sink, (byte_tensor(vec![7; 200_000]),)).unwrap(),
+                200_000
+            );
+            // The failure of a pending call shows that the break has been noticed.
             let waiting = world.rpc_async(1, forever, (board.clone(),)).unwrap();
             assert!(break_connections() > 0, "round {round}");
             assert_lost(&waiting.wait().unwrap_err(), "w1", "forever");

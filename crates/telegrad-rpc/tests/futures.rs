@@ -1,13 +1,16 @@
-//! The result of a call: waited for, awaited, chained, joined, polled, let go.
+//! Futures of calls: waiting, awaiting, chaining, joining, polling, dropping.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{Error, Result, RpcFuture, join_all, remote};
-use telegrad_testkit::{Board, Cluster, on_every_cluster};
+use telegrad_testkit::{Board, Cluster, block_on, on_every_cluster, wait_until};
+
+/// Long enough for anything on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
 
 #[remote]
 fn add(a: i64, b: i64) -> i64 {
@@ -19,7 +22,7 @@ fn fail(why: String) -> Result<i64, String> {
     Err(why)
 }
 
-/// Says that it runs, then waits for a signal.
+/// Runs until the board has the signal `go`.
 #[remote]
 fn hold(board: Board, x: i64) -> i64 {
     board.raise("running");
@@ -29,54 +32,20 @@ fn hold(board: Board, x: i64) -> i64 {
 }
 
 #[remote]
-async fn forever(board: Board) {
-    struct Guard(Board);
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            self.0.raise("dropped");
-        }
-    }
-    let _guard = Guard(board.clone());
+async fn never_ready(board: Board) {
+    let _dropped = board.raise_on_drop("dropped");
     board.raise("running");
     std::future::pending::<()>().await;
-}
-
-/// The smallest executor there can be.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
-/// Runs the body on rank 0 only, while the others are there to be called.
-fn on_rank_0(cluster: Cluster, body: impl Fn(telegrad_rpc::World, Board) + Send + Sync + 'static) {
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() == 0 {
-            body(world, board.clone());
-        }
-    });
 }
 
 on_every_cluster! { 2 =>
     a_future_can_be_awaited_in_any_executor
     a_future_can_be_awaited_in_tokio
-    a_wait_with_a_limit_leaves_the_call_running
+    a_wait_that_times_out_leaves_the_call_running
     a_callback_gets_the_result_and_can_be_chained
     a_callback_gets_the_error_and_can_replace_it
     a_panic_in_a_callback_becomes_an_error
-    a_result_is_there_without_anyone_waiting
+    a_result_arrives_without_a_waiting_thread
     results_are_joined_in_the_order_of_the_calls
     the_first_error_ends_a_join
     a_detached_call_runs_to_its_end
@@ -85,8 +54,12 @@ on_every_cluster! { 2 =>
     many_futures_are_awaited_at_once
 }
 
+fn wait_until_done(call: &RpcFuture<i64>) {
+    wait_until(LIMIT, || call.done(), || "the call has no result");
+}
+
 fn a_future_can_be_awaited_in_any_executor(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+    cluster.run_on_rank_0(|world, board| {
         let sum = block_on(async {
             let first = world.rpc_async(1, add, (1, 2))?.await?;
             world.rpc_async(1, add, (first, 10))?.await
@@ -94,21 +67,19 @@ fn a_future_can_be_awaited_in_any_executor(cluster: Cluster) {
         assert_eq!(sum.unwrap(), 13);
         let error = block_on(world.rpc_async(1, fail, ("no".into(),)).unwrap()).unwrap_err();
         assert_eq!(error.remote().unwrap().message, "no");
-        // One that is not there when it is first polled, and one that is.
+        // One that is pending at the first poll, and one that is ready.
         let held = world.rpc_async(1, hold, (board.clone(), 7)).unwrap();
         board.wait("running");
         std::thread::spawn(move || board.raise("go"));
         assert_eq!(block_on(held).unwrap(), 7);
         let ready = world.rpc_async(1, add, (1, 1)).unwrap();
-        while !ready.done() {
-            std::thread::yield_now();
-        }
+        wait_until_done(&ready);
         assert_eq!(block_on(ready).unwrap(), 2);
     });
 }
 
 fn a_future_can_be_awaited_in_tokio(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+    cluster.run_on_rank_0(|world, _| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .build()
@@ -134,7 +105,7 @@ fn a_future_can_be_awaited_in_tokio(cluster: Cluster) {
 }
 
 fn many_futures_are_awaited_at_once(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+    cluster.run_on_rank_0(|world, _| {
         let calls: Vec<_> = (0..200)
             .map(|i| world.rpc_async(1, add, (i, i)).unwrap())
             .collect();
@@ -143,8 +114,8 @@ fn many_futures_are_awaited_at_once(cluster: Cluster) {
     });
 }
 
-fn a_wait_with_a_limit_leaves_the_call_running(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn a_wait_that_times_out_leaves_the_call_running(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
         let mut held = world.rpc_async(1, hold, (board.clone(), 5)).unwrap();
         board.wait("running");
         let started = Instant::now();
@@ -157,12 +128,12 @@ fn a_wait_with_a_limit_leaves_the_call_running(cluster: Cluster) {
         assert_eq!(held.wait_timeout(Duration::ZERO).unwrap(), None);
         assert!(!held.done());
         board.raise("go");
-        assert_eq!(held.wait_timeout(Duration::from_secs(20)).unwrap(), Some(5));
+        assert_eq!(held.wait_timeout(LIMIT).unwrap(), Some(5));
     });
 }
 
 fn a_callback_gets_the_result_and_can_be_chained(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+    cluster.run_on_rank_0(|world, board| {
         let again = world.clone();
         let chain = world.rpc_async(1, hold, (board.clone(), 5)).unwrap();
         let chain = chain
@@ -172,14 +143,12 @@ fn a_callback_gets_the_result_and_can_be_chained(cluster: Cluster) {
         board.raise("go");
         assert_eq!(chain.wait().unwrap(), "got 15");
 
-        // On a result that is there already, and awaited.
+        // On a result that is ready, and awaited.
         let ready = world.rpc_async(1, add, (1, 1)).unwrap();
-        while !ready.done() {
-            std::thread::yield_now();
-        }
+        wait_until_done(&ready);
         assert_eq!(block_on(ready.then(|x| Ok(x? * 2))).unwrap(), 4);
 
-        // Whoever only wants the effect need not keep the future.
+        // A detached callback still runs.
         let (seen, effect) = (board.clone(), world.rpc_async(1, add, (1, 1)).unwrap());
         effect
             .then(move |x| {
@@ -192,7 +161,7 @@ fn a_callback_gets_the_result_and_can_be_chained(cluster: Cluster) {
 }
 
 fn a_callback_gets_the_error_and_can_replace_it(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+    cluster.run_on_rank_0(|world, _| {
         let call = || world.rpc_async(1, fail, ("no".into(),)).unwrap();
         assert_eq!(call().then(|x| x.or(Ok(42))).wait().unwrap(), 42);
         let runs = Arc::new(AtomicUsize::new(0));
@@ -216,7 +185,7 @@ fn a_callback_gets_the_error_and_can_replace_it(cluster: Cluster) {
 }
 
 fn a_panic_in_a_callback_becomes_an_error(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+    cluster.run_on_rank_0(|world, _| {
         let future: RpcFuture<i64> = world
             .rpc_async(1, add, (1, 1))
             .unwrap()
@@ -231,29 +200,25 @@ fn a_panic_in_a_callback_becomes_an_error(cluster: Cluster) {
                 .wait()
                 .unwrap(),
             2,
-            "it goes on"
+            "later calls succeed"
         );
     });
 }
 
-fn a_result_is_there_without_anyone_waiting(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn a_result_arrives_without_a_waiting_thread(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
         let held = world.rpc_async(1, hold, (board.clone(), 1)).unwrap();
         board.wait("running");
         assert!(!held.done());
         board.raise("go");
-        let started = Instant::now();
-        while !held.done() {
-            assert!(started.elapsed() < Duration::from_secs(20), "never done");
-            std::thread::yield_now();
-        }
-        assert!(held.done(), "it stays so");
+        wait_until_done(&held);
+        assert!(held.done(), "a result stays ready");
         assert_eq!(held.wait().unwrap(), 1);
     });
 }
 
 fn results_are_joined_in_the_order_of_the_calls(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+    cluster.run_on_rank_0(|world, board| {
         // The first ends last.
         let mut calls = vec![world.rpc_async(1, hold, (board.clone(), -1)).unwrap()];
         calls.extend((0..10).map(|i| world.rpc_async(1, add, (i, 0)).unwrap()));
@@ -271,7 +236,7 @@ fn results_are_joined_in_the_order_of_the_calls(cluster: Cluster) {
 }
 
 fn the_first_error_ends_a_join(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+    cluster.run_on_rank_0(|world, _| {
         let call = |i: i64| match i % 2 {
             0 => world.rpc_async(1, add, (i, 0)).unwrap(),
             _ => world.rpc_async(1, fail, (format!("no {i}"),)).unwrap(),
@@ -289,39 +254,33 @@ fn the_first_error_ends_a_join(cluster: Cluster) {
 }
 
 fn a_detached_call_runs_to_its_end(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+    cluster.run_on_rank_0(|world, board| {
         world.rpc_async(1, hold, (board.clone(), 1)).unwrap().detach();
         board.wait("running");
         assert_eq!(world.debug_info().calls_out, 1);
         board.raise("go");
         board.wait("finished");
-        let started = Instant::now();
-        while world.debug_info().calls_out > 0 {
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "the reply was never received"
-            );
-            std::thread::yield_now();
-        }
+        let is_answered = || world.debug_info().calls_out == 0;
+        wait_until(LIMIT, is_answered, || "the reply was never received");
     });
 }
 
 fn dropping_a_future_cancels_the_call(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
-        let call = world.rpc_async(1, forever, (board.clone(),)).unwrap();
+    cluster.run_on_rank_0(|world, board| {
+        let call = world.rpc_async(1, never_ready, (board.clone(),)).unwrap();
         board.wait("running");
         assert_eq!(board.count("dropped"), 0);
         drop(call);
         board.wait("dropped");
         assert_eq!(world.debug_info().calls_out, 0);
-        // So does dropping several, and a future that was polled before.
+        // Dropping several cancels them too, and so does dropping a future that was polled.
         let calls: Vec<_> = (0..5)
-            .map(|_| world.rpc_async(1, forever, (board.clone(),)).unwrap())
+            .map(|_| world.rpc_async(1, never_ready, (board.clone(),)).unwrap())
             .collect();
         board.wait_for("running", 6);
         drop(join_all(calls));
         board.wait_for("dropped", 6);
-        let mut polled = world.rpc_async(1, forever, (board.clone(),)).unwrap();
+        let mut polled = world.rpc_async(1, never_ready, (board.clone(),)).unwrap();
         assert!(
             pin!(&mut polled)
                 .poll(&mut Context::from_waker(Waker::noop()))
@@ -334,8 +293,8 @@ fn dropping_a_future_cancels_the_call(cluster: Cluster) {
 }
 
 fn cancelling_a_future_cancels_the_call(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
-        let call = world.rpc_async(1, forever, (board.clone(),)).unwrap();
+    cluster.run_on_rank_0(|world, board| {
+        let call = world.rpc_async(1, never_ready, (board.clone(),)).unwrap();
         board.wait("running");
         call.cancel();
         board.wait("dropped");

@@ -1,6 +1,6 @@
-//! Replies that come after the limit of their call are dropped, whichever side is slow (S15).
+//! Replies after the time limit of their call are dropped, whichever side is slow (S15).
 //!
-//! A program of its own: the thread that ends calls at their limits is held up, and there is one per process.
+//! A test binary of its own, because it blocks the timer thread, of which a process has one.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -11,9 +11,10 @@ use telegrad_testkit::{Cluster, LayeredLink, on_cluster, wait_until};
 use telegrad_wire::FrameKind;
 
 const LIMIT: Duration = Duration::from_millis(50);
+/// Long enough for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Something that threads can be kept from passing.
+/// A gate that blocks threads while it is closed.
 struct Gate(Mutex<bool>, Condvar);
 
 impl Gate {
@@ -33,14 +34,14 @@ impl Gate {
     }
 }
 
-/// Before the thread that ends calls at their limits.
+/// Blocks the timer thread, which ends calls at their time limits.
 static TIMER: Gate = Gate::new();
-/// Before the replies of rank 1.
+/// Blocks the replies of rank 1.
 static REPLIES: Gate = Gate::new();
-/// Held by a test: the gates are of the process.
+/// Held by the running test: the gates belong to the process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A caller's link on a machine where no thread gets to run at a deadline.
+/// A caller's link on a machine so busy that no thread runs at a deadline.
 struct Starved(Arc<dyn Link>);
 
 impl Link for Starved {
@@ -111,30 +112,26 @@ fn refer() -> Result<RRef<i64>> {
     RRef::new(&World::current()?, 7)
 }
 
-on_cluster! { mem: Cluster::threads(2) =>
+on_cluster! { mem: Cluster::threads(2), tcp: Cluster::threads(2).tcp() =>
     a_late_reply_is_a_timeout
-    the_references_of_a_late_reply_are_given_back
+    the_references_in_a_late_reply_are_released
 }
-on_cluster! { tcp: Cluster::threads(2).tcp() =>
-    a_late_reply_is_a_timeout
-    the_references_of_a_late_reply_are_given_back
-    a_reply_that_no_thread_waits_for_is_read_in_time
-}
+on_cluster! { unwatched_tcp: Cluster::threads(2).tcp() => a_reply_is_read_in_time_without_a_waiting_thread }
 
-/// Makes a call whose reply comes when its limit is long over, before any thread has ended it.
+/// Makes a call whose reply arrives long after its time limit, but before any thread has ended the call.
 #[track_caller]
 fn late<T>(call: impl FnOnce() -> Result<T>) {
     TIMER.set(false);
     REPLIES.set(false);
     let started = Instant::now();
-    let opening = std::thread::spawn(move || {
+    let opener = std::thread::spawn(move || {
         while started.elapsed() < 3 * LIMIT {
             std::thread::sleep(LIMIT);
         }
         REPLIES.set(true);
     });
     let result = call();
-    opening.join().unwrap();
+    opener.join().unwrap();
     TIMER.set(true);
     match result {
         Err(Error::Timeout { limit, elapsed, .. }) => {
@@ -142,16 +139,13 @@ fn late<T>(call: impl FnOnce() -> Result<T>) {
             assert!(elapsed >= LIMIT, "{elapsed:?}");
         }
         Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("a late reply was taken"),
+        Ok(_) => panic!("a late reply was accepted"),
     }
 }
 
 fn a_late_reply_is_a_timeout(cluster: Cluster) {
     let _turn = TURN.lock().unwrap();
-    cluster.options(starve).run(|world| {
-        if world.rank() != 0 {
-            return;
-        }
+    cluster.options(starve).run_on_rank_0(|world, _| {
         assert_eq!(world.rpc_sync(1, five, ()).unwrap(), 5);
         let value = world.remote(1, five, ()).unwrap();
         assert_eq!(value.to_here().unwrap(), 5);
@@ -160,31 +154,28 @@ fn a_late_reply_is_a_timeout(cluster: Cluster) {
         late(|| limited.rpc_async(1, five, ())?.wait());
         late(|| limited.rpc_async(1, five, ())?.then(|result| result).wait());
         late(|| value.with_timeout(LIMIT).to_here());
-        // Without a limit it is not late.
+        // Without a time limit, no reply is late.
         let patient = world.with_timeout(Duration::ZERO);
         assert_eq!(patient.rpc_sync(1, five, ()).unwrap(), 5);
     });
 }
 
-fn the_references_of_a_late_reply_are_given_back(cluster: Cluster) {
+fn the_references_in_a_late_reply_are_released(cluster: Cluster) {
     let _turn = TURN.lock().unwrap();
     cluster.options(starve).run(|world| {
         if world.rank() == 0 {
             assert_eq!(world.rpc_sync(1, refer, ()).unwrap().to_here().unwrap(), 7);
             late(|| world.with_timeout(LIMIT).rpc_sync(1, refer, ()));
         }
-        let nothing = || world.references().is_empty();
-        wait_until(PATIENCE, nothing, || format!("{:#?}", world.references()));
+        let is_empty = || world.references().is_empty();
+        wait_until(PATIENCE, is_empty, || format!("{:#?}", world.references()));
     });
 }
 
-/// Looked for before the end of its time, again and again.
-fn a_reply_that_no_thread_waits_for_is_read_in_time(cluster: Cluster) {
+/// The timer thread polls for replies before the time limit.
+fn a_reply_is_read_in_time_without_a_waiting_thread(cluster: Cluster) {
     let _turn = TURN.lock().unwrap();
-    cluster.run(|world| {
-        if world.rank() != 0 {
-            return;
-        }
+    cluster.run_on_rank_0(|world, _| {
         let limit = Duration::from_secs(2);
         let future = world.with_timeout(limit).rpc_async(1, five, ()).unwrap();
         std::thread::sleep(limit + LIMIT);

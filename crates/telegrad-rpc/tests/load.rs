@@ -1,8 +1,8 @@
-//! More calls than a worker takes: callers wait, or are told.
+//! More calls than a worker accepts: callers wait for credit, or fail.
 
 use std::time::Duration;
 
-use telegrad_rpc::{Error, Options, Result, World, join_all, remote};
+use telegrad_rpc::{Error, Options, Result, RpcFuture, World, join_all, remote};
 use telegrad_testkit::{Board, Cluster, on_every_cluster};
 
 #[remote]
@@ -25,34 +25,52 @@ fn bounce(depth: u32, peer: u32, bytes: Vec<u8>) -> Result<u32> {
     Ok(1 + world.rpc_sync(peer, bounce, (depth - 1, world.rank(), bytes))?)
 }
 
-/// Room for a few requests, and one thread to run them.
-fn small(options: &mut Options) {
+/// A window for a few requests, and one thread to run them.
+fn small_window(options: &mut Options) {
     options.window = 64 << 10;
     options.num_worker_threads = 1;
 }
 
-/// As long as a request of 8 kB is.
+/// The arguments of a request of 8 kB.
 fn argument() -> (Vec<u8>,) {
     (vec![1; 8000],)
 }
 
+/// Occupies the only thread of rank 1.
+fn occupy(world: &World, board: &Board) -> RpcFuture<()> {
+    let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
+    board.wait("running");
+    held
+}
+
+/// Makes calls to rank 1 until its window is full. Returns the calls, and the error of the last attempt.
+fn fill_window(world: &World) -> (Vec<RpcFuture<usize>>, Error) {
+    let mut calls = Vec::new();
+    loop {
+        match world.no_wait().rpc_async(1, length, argument()) {
+            Ok(call) => calls.push(call),
+            Err(error) => return (calls, error),
+        }
+        assert!(calls.len() < 100, "the window never fills");
+    }
+}
+
 on_every_cluster! { 2 =>
-    a_full_callee_makes_callers_wait_and_all_calls_complete
-    a_caller_that_does_not_want_to_wait_is_told
-    a_caller_waits_for_room_no_longer_than_its_limit
+    callers_of_a_full_callee_wait_and_all_calls_complete
+    a_call_that_may_not_wait_for_credit_fails
+    a_caller_waits_for_credit_no_longer_than_its_limit
     nested_calls_through_a_full_window_complete
-    a_request_larger_than_the_window_goes_through
+    a_request_larger_than_the_window_is_served
     many_callers_of_one_worker_all_complete
 }
 
-fn a_full_callee_makes_callers_wait_and_all_calls_complete(cluster: Cluster) {
+fn callers_of_a_full_callee_wait_and_all_calls_complete(cluster: Cluster) {
     let board = cluster.board();
-    cluster.options(small).run(move |world| {
+    cluster.options(small_window).run(move |world| {
         if world.rank() == 1 {
             return board.wait("over");
         }
-        let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
-        board.wait("running");
+        let held = occupy(&world, &board);
         let (filling, posted) = (world.clone(), board.clone());
         let filler = std::thread::spawn(move || {
             let calls: Vec<_> = (0..100)
@@ -64,7 +82,7 @@ fn a_full_callee_makes_callers_wait_and_all_calls_complete(cluster: Cluster) {
                 .collect();
             join_all(calls).wait().unwrap()
         });
-        // Full is when a call that does not wait finds no room.
+        // The window is full once a call that does not wait fails.
         while world
             .no_wait()
             .rpc_async(1, length, argument())
@@ -83,22 +101,14 @@ fn a_full_callee_makes_callers_wait_and_all_calls_complete(cluster: Cluster) {
     });
 }
 
-fn a_caller_that_does_not_want_to_wait_is_told(cluster: Cluster) {
+fn a_call_that_may_not_wait_for_credit_fails(cluster: Cluster) {
     let board = cluster.board();
-    cluster.options(small).run(move |world| {
+    cluster.options(small_window).run(move |world| {
         if world.rank() == 1 {
             return board.wait("over");
         }
-        let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
-        board.wait("running");
-        let mut calls = Vec::new();
-        let error = loop {
-            match world.no_wait().rpc_async(1, length, argument()) {
-                Ok(call) => calls.push(call),
-                Err(error) => break error,
-            }
-            assert!(calls.len() < 100, "the window never fills");
-        };
+        let held = occupy(&world, &board);
+        let (calls, error) = fill_window(&world);
         assert!(matches!(error, Error::Overloaded { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
@@ -112,31 +122,27 @@ fn a_caller_that_does_not_want_to_wait_is_told(cluster: Cluster) {
         assert_eq!(
             world.no_wait().rpc_sync(1, length, argument()).unwrap(),
             8000,
-            "there is room again"
+            "the credit is back"
         );
         board.raise("over");
     });
 }
 
-fn a_caller_waits_for_room_no_longer_than_its_limit(cluster: Cluster) {
+fn a_caller_waits_for_credit_no_longer_than_its_limit(cluster: Cluster) {
     let board = cluster.board();
-    cluster.options(small).run(move |world| {
+    cluster.options(small_window).run(move |world| {
         if world.rank() == 1 {
             return board.wait("over");
         }
-        let held = world.rpc_async(1, hold, (board.clone(),)).unwrap();
-        board.wait("running");
-        let mut calls = Vec::new();
-        while let Ok(call) = world.no_wait().rpc_async(1, length, argument()) {
-            calls.push(call);
-        }
+        let held = occupy(&world, &board);
+        let (calls, _) = fill_window(&world);
         for _ in 0..10 {
             let limited = world.with_timeout(Duration::from_millis(20));
             let error = limited.rpc_async(1, length, argument()).unwrap_err();
             let start = "`load::length` on worker `w1` took longer than its limit of 20ms";
             assert!(error.to_string().starts_with(start), "{error}");
         }
-        // They were not sent, so nobody will answer them.
+        // The calls were not sent, so they expect no reply.
         assert_eq!(world.debug_info().calls_given_up, 0);
         board.raise("go");
         held.wait().unwrap();
@@ -163,8 +169,8 @@ fn nested_calls_through_a_full_window_complete(cluster: Cluster) {
     });
 }
 
-fn a_request_larger_than_the_window_goes_through(cluster: Cluster) {
-    cluster.options(small).run(|world| {
+fn a_request_larger_than_the_window_is_served(cluster: Cluster) {
+    cluster.options(small_window).run(|world| {
         let peer = 1 - world.rank();
         let calls: Vec<_> = (0..4)
             .map(|_| world.rpc_async(peer, length, (vec![0; 1 << 20],)).unwrap())
@@ -174,7 +180,7 @@ fn a_request_larger_than_the_window_goes_through(cluster: Cluster) {
 }
 
 fn many_callers_of_one_worker_all_complete(cluster: Cluster) {
-    cluster.options(small).run(|world| {
+    cluster.options(small_window).run(|world| {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {

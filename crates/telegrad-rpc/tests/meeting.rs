@@ -1,4 +1,4 @@
-//! Members that die while their world assembles, and their successors.
+//! Members that die while their world assembles, and the successors that take their ranks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,21 +7,20 @@ use telegrad_rpc::foreign::Seat;
 use telegrad_rpc::{Options, Result, StoreServer, World, init_with, remote};
 use telegrad_testkit::{Board, Cluster, Member};
 
-/// The workers of the world. One more process of the cluster takes the place of the one that dies.
+/// The size of the world. One more process of the cluster succeeds the member that dies.
 const SIZE: u32 = 3;
 
-/// Time for a member to come to where it waits for the others. Were it not there yet, the test would
-/// show less, and not fail.
-const WHILE: Duration = Duration::from_millis(400);
+/// Time for a member to start waiting for the others. A slower member makes a test weaker, not fail.
+const SETTLING: Duration = Duration::from_millis(400);
 
 #[remote]
 fn name() -> Result<String> {
     Ok(World::current()?.name().into())
 }
 
-fn join(place: &str, rank: u32) -> Result<World> {
+fn join(init_method: &str, rank: u32) -> Result<World> {
     let options = Options {
-        init_method: place.into(),
+        init_method: init_method.into(),
         rank: Some(rank),
         world_size: Some(SIZE),
         rendezvous_timeout: Duration::from_secs(30),
@@ -30,17 +29,17 @@ fn join(place: &str, rank: u32) -> Result<World> {
     init_with(&format!("w{rank}"), options)
 }
 
-/// Two members meet and `victim` is killed; the third comes, and then the victim's successor.
-fn a_successor_takes_the_place(member: &Member, board: &Board, place: &str, victim: u32) {
+/// Two members join and `victim` is killed; then the third member joins, and the victim's successor.
+fn replace_a_dead_member(member: &Member, board: &Board, init_method: &str, victim: u32) {
     let last = if victim == 2 { 1 } else { 2 };
     let rank = match member.rank() {
-        // The process beyond the world watches, and succeeds.
+        // The process beyond the world kills the victim, and succeeds it.
         SIZE => {
             board.wait_for("joining", 2);
-            std::thread::sleep(WHILE);
+            std::thread::sleep(SETTLING);
             board.kill(victim);
             board.raise("killed");
-            std::thread::sleep(WHILE);
+            std::thread::sleep(SETTLING);
             assert_eq!(board.count("met"), 0, "a world assembled with a dead member");
             victim
         }
@@ -51,7 +50,7 @@ fn a_successor_takes_the_place(member: &Member, board: &Board, place: &str, vict
         rank => rank,
     };
     board.raise("joining");
-    let world = join(place, rank).unwrap();
+    let world = join(init_method, rank).unwrap();
     board.raise("met");
     for other in 0..SIZE {
         assert_eq!(world.rpc_sync(other, name, ()).unwrap(), format!("w{other}"));
@@ -59,62 +58,62 @@ fn a_successor_takes_the_place(member: &Member, board: &Board, place: &str, vict
     world.shutdown().unwrap();
 }
 
-fn in_a_file(victim: u32) {
+fn replace_in_a_file(victim: u32) {
     let directory = tempfile::tempdir().unwrap();
     let cluster = Cluster::processes(SIZE as usize + 1).may_die(victim);
     let board = cluster.board();
     cluster.run_by_hand(move |member| {
         if member.rank() == SIZE {
-            board.post("place", &path_in(directory.path()));
+            board.post("init_method", &store_in(directory.path()));
         }
-        let place = board.read("place");
-        a_successor_takes_the_place(&member, &board, &place, victim);
+        let init_method = board.read("init_method");
+        replace_a_dead_member(&member, &board, &init_method, victim);
     });
 }
 
-fn path_in(directory: &Path) -> String {
+fn store_in(directory: &Path) -> String {
     format!("file://{}", directory.join("store").display())
 }
 
-fn at_a_port(victim: u32) {
+fn replace_at_a_port(victim: u32) {
     let cluster = Cluster::processes(SIZE as usize + 1).may_die(victim);
     let board = cluster.board();
     cluster.run_by_hand(move |member| {
         if member.rank() == SIZE {
-            // The port of a store that is gone is free, and this host gives it to no other so soon.
+            // The port of a closed store is free, and the system does not assign it again so soon.
             let address = StoreServer::bind("127.0.0.1:0").unwrap().address();
-            board.post("place", &format!("tcp://{address}"));
+            board.post("init_method", &format!("tcp://{address}"));
         }
-        let place = board.read("place");
-        a_successor_takes_the_place(&member, &board, &place, victim);
+        let init_method = board.read("init_method");
+        replace_a_dead_member(&member, &board, &init_method, victim);
     });
 }
 
 #[test]
-fn a_member_that_dies_in_a_file_leaves_its_place() {
-    in_a_file(1);
+fn a_successor_joins_in_a_file() {
+    replace_in_a_file(1);
 }
 
 #[test]
-fn the_first_member_that_dies_in_a_file_leaves_its_place() {
-    in_a_file(0);
+fn a_successor_of_rank_0_joins_in_a_file() {
+    replace_in_a_file(0);
 }
 
 #[test]
-fn a_member_that_dies_at_a_port_leaves_its_place() {
-    at_a_port(1);
+fn a_successor_joins_at_a_port() {
+    replace_at_a_port(1);
 }
 
 #[test]
-fn the_host_of_the_store_that_dies_leaves_its_place() {
-    at_a_port(0);
+fn a_successor_of_the_host_of_the_store_joins_at_a_port() {
+    replace_at_a_port(0);
 }
 
 #[test]
-fn a_member_that_gives_up_leaves_its_place_in_memory() {
-    let place = "mem://leaves-its-place";
+fn a_member_that_timed_out_can_join_again_in_memory() {
+    let init_method = "mem://joins-again";
     let hasty = Options {
-        init_method: place.into(),
+        init_method: init_method.into(),
         rank: Some(1),
         world_size: Some(SIZE),
         rendezvous_timeout: Duration::from_millis(50),
@@ -123,11 +122,11 @@ fn a_member_that_gives_up_leaves_its_place_in_memory() {
     std::thread::scope(|scope| {
         let members: Vec<_> = [0, 2]
             .into_iter()
-            .map(|rank| scope.spawn(move || join(place, rank)))
+            .map(|rank| scope.spawn(move || join(init_method, rank)))
             .collect();
-        // The others may or may not be there: with them, the world would be complete.
+        // Succeeds if the other members are there in time, because the world is complete then.
         let first = init_with("w1", hasty);
-        let first = first.or_else(|_| join(place, 1)).unwrap();
+        let first = first.or_else(|_| join(init_method, 1)).unwrap();
         for member in members {
             let world = member.join().unwrap().unwrap();
             assert_eq!(world.rpc_sync(1, name, ()).unwrap(), "w1");
@@ -138,7 +137,7 @@ fn a_member_that_gives_up_leaves_its_place_in_memory() {
 }
 
 #[test]
-fn a_rank_of_a_living_member_is_taken() {
+fn the_rank_of_a_live_member_is_taken() {
     let worlds: Vec<World> = std::thread::scope(|scope| {
         let members = (0..SIZE).map(|rank| scope.spawn(move || join("mem://taken", rank)));
         let members: Vec<_> = members.collect();
@@ -159,15 +158,15 @@ fn a_complete_world_takes_no_successor() {
     let board = cluster.board();
     cluster.run_by_hand(move |member| {
         if member.rank() == SIZE {
-            board.post("place", &path_in(directory.path()));
+            board.post("init_method", &store_in(directory.path()));
             board.wait_for("met", SIZE as usize);
             board.kill(1);
-            let error = join(&board.read("place"), 1).unwrap_err().to_string();
+            let error = join(&board.read("init_method"), 1).unwrap_err().to_string();
             let expected = "was complete before worker `w1` joined, with another worker as rank 1";
             assert!(error.contains(expected), "{error}");
             return board.raise("refused");
         }
-        let world = join(&board.read("place"), member.rank()).unwrap();
+        let world = join(&board.read("init_method"), member.rank()).unwrap();
         board.raise("met");
         board.wait("refused");
         world.shutdown().unwrap();
@@ -175,7 +174,7 @@ fn a_complete_world_takes_no_successor() {
 }
 
 #[test]
-fn the_name_of_a_hostile_member_is_refused_and_shown_without_its_control_characters() {
+fn a_hostile_name_is_refused_and_shown_without_control_characters() {
     let options = |rank| Options {
         init_method: "mem://hostile".into(),
         rank: Some(rank),

@@ -1,25 +1,21 @@
-//! Tensors that a process has no memory for: the call fails and says so, and the connection lives on (S20).
+//! Tensors that do not fit into memory: the call fails with that reason, and the connection stays usable (S20).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telegrad_rpc::{Error, Options, RRef, RemoteErrorKind, Result, World, remote};
-use telegrad_testkit::{Board, Cluster, on_cluster};
-use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
+use telegrad_testkit::{Board, Cluster, byte_tensor, on_cluster};
+use telegrad_wire::RawTensor;
 
-/// Length of a tensor that is too long.
+/// Length of a tensor that does not fit.
 const LARGE: usize = 192 << 20;
 
-/// Memory that a limited process may still take: for threads and small messages.
+/// Memory that a limited process may still allocate: for threads and small messages.
 const SPARE: u64 = 96 << 20;
 
 fn tensor(len: usize) -> RawTensor {
-    let meta = TensorMeta {
-        dtype: DType::U8,
-        shape: vec![len],
-    };
-    RawTensor::new(meta, Buffer::from_vec(vec![0_u8; len])).unwrap()
+    byte_tensor(vec![0; len])
 }
 
-/// Leaves this process so much memory on top of what it has, or as much as there is.
+/// Limits this process to `spare` bytes more than it uses now, or removes the limit.
 #[remote]
 fn limit(spare: Option<u64>) {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -51,7 +47,7 @@ fn hold(board: Board) -> i64 {
     5
 }
 
-/// Fetches a tensor that this worker has no memory for, while another call of its own is under way.
+/// Fetches a tensor that does not fit here, while another call to the same worker is pending.
 #[remote]
 fn fetch_too_much(from: u32, board: Board) -> Result<String> {
     let world = World::current()?;
@@ -64,27 +60,20 @@ fn fetch_too_much(from: u32, board: Board) -> Result<String> {
     Ok(error.to_string())
 }
 
-/// Messages go whole, however long.
-fn whole(options: &mut Options) {
+/// Messages are not cut into chunks, however long.
+fn one_chunk(options: &mut Options) {
     options.chunk = 1 << 30;
 }
 
-on_cluster! { shared: Cluster::processes(2) => arguments_that_do_not_fit a_result_that_does_not_fit }
-on_cluster! { unix: Cluster::processes(2).unix() => arguments_that_do_not_fit a_result_that_does_not_fit }
-on_cluster! { tcp: Cluster::processes(2).tcp() => arguments_that_do_not_fit a_result_that_does_not_fit }
-on_cluster! { tcp_whole: Cluster::processes(2).tcp().options(whole) =>
-    arguments_that_do_not_fit a_result_that_does_not_fit
+on_cluster! {
+    shared: Cluster::processes(2),
+    unix: Cluster::processes(2).unix(),
+    tcp: Cluster::processes(2).tcp(),
+    tcp_in_one_chunk: Cluster::processes(2).tcp().options(one_chunk) =>
+    arguments_that_do_not_fit_are_refused
+    a_result_that_does_not_fit_is_an_error
 }
-on_cluster! { mem: Cluster::processes(1) => a_call_to_oneself_that_does_not_fit }
-
-fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() == 0 {
-            body(world, board.clone());
-        }
-    });
-}
+on_cluster! { mem: Cluster::processes(1) => arguments_of_a_call_to_itself_that_do_not_fit_are_refused }
 
 #[track_caller]
 fn assert_refused(error: &Error, worker: &str, function: &str) {
@@ -95,8 +84,8 @@ fn assert_refused(error: &Error, worker: &str, function: &str) {
     assert_eq!(error.to_string(), text);
 }
 
-fn arguments_that_do_not_fit(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn arguments_that_do_not_fit_are_refused(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
         let large = tensor(LARGE);
         world.rpc_sync(1, limit, (Some(SPARE),)).unwrap();
         let holding = world.rpc_async(1, hold, (board.clone(),)).unwrap();
@@ -104,21 +93,21 @@ fn arguments_that_do_not_fit(cluster: Cluster) {
             let error = world.rpc_sync(1, length, (large.clone(),)).unwrap_err();
             assert_refused(&error, "w1", "length");
         }
-        // A value that cannot be made says so at its use.
+        // The error of a value that cannot be made appears at its use.
         let value: RRef<RawTensor> = world.remote(1, keep, (large.clone(),)).unwrap();
         assert_refused(&value.to_here().unwrap_err(), "w1", "keep");
-        // The connection, and what was under way on it, are as before.
+        // The connection is still usable, and the pending call on it unaffected.
         assert_eq!(world.rpc_sync(1, length, (tensor(10),)).unwrap(), 10);
         board.raise("go");
         assert_eq!(holding.wait().unwrap(), 5);
-        // With memory it works.
+        // With enough memory, the same call succeeds.
         world.rpc_sync(1, limit, (None,)).unwrap();
         assert_eq!(world.rpc_sync(1, length, (large.clone(),)).unwrap(), LARGE);
     });
 }
 
-fn a_result_that_does_not_fit(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn a_result_that_does_not_fit_is_an_error(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
         world.rpc_sync(1, limit, (Some(SPARE),)).unwrap();
         let text = world.rpc_sync(1, fetch_too_much, (0, board.clone())).unwrap();
         let expected = format!(
@@ -128,8 +117,8 @@ fn a_result_that_does_not_fit(cluster: Cluster) {
     });
 }
 
-fn a_call_to_oneself_that_does_not_fit(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+fn arguments_of_a_call_to_itself_that_do_not_fit_are_refused(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let large = tensor(LARGE);
         limit(Some(SPARE));
         let error = world.rpc_sync(0, length, (large.clone(),)).unwrap_err();

@@ -1,12 +1,12 @@
-//! Calls inside calls, to any depth and in any pattern: blocked workers never starve the pool.
+//! Nested calls of any depth and pattern: blocked functions never starve the pool.
 
 use std::pin::Pin;
 
 use telegrad_rpc::{Options, Result, World, join_all, remote};
-use telegrad_testkit::{Cluster, on_every_cluster};
-use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
+use telegrad_testkit::{Cluster, byte_tensor, on_every_cluster};
+use telegrad_wire::RawTensor;
 
-/// Calls `peer` until the depth is used up, back and forth; the path of the names.
+/// Calls `peer`, which calls back, until the depth is used up. Returns the names of the workers on the way.
 #[remote]
 fn bounce(depth: u32, peer: u32) -> Result<String> {
     let world = World::current()?;
@@ -17,7 +17,7 @@ fn bounce(depth: u32, peer: u32) -> Result<String> {
     Ok(format!("{} {rest}", world.name()))
 }
 
-/// An async function that calls itself has to box its future, as everywhere in Rust.
+/// As `bounce`. A recursive async function must box its future.
 #[remote]
 fn bounce_async(depth: u32, peer: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(async move {
@@ -31,7 +31,7 @@ fn bounce_async(depth: u32, peer: u32) -> Pin<Box<dyn Future<Output = Result<u32
     })
 }
 
-/// Both ways with a tensor that is larger than what fits on the control lane.
+/// As `bounce`, with a tensor too large for the control lane both ways.
 #[remote]
 fn bounce_tensor(depth: u32, peer: u32, tensor: RawTensor) -> Result<RawTensor> {
     let world = World::current()?;
@@ -41,7 +41,7 @@ fn bounce_tensor(depth: u32, peer: u32, tensor: RawTensor) -> Result<RawTensor> 
     world.rpc_sync(peer, bounce_tensor, (depth - 1, world.rank(), tensor))
 }
 
-/// A tree of calls: each makes two more at once.
+/// Makes a tree of calls, two at once on each level. Returns their number.
 #[remote]
 fn count(depth: u32, peer: u32) -> Result<u64> {
     let world = World::current()?;
@@ -56,23 +56,11 @@ fn one_thread(options: &mut Options) {
     options.num_worker_threads = 1;
 }
 
-fn tensor(bytes: usize) -> RawTensor {
-    let data: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
-    RawTensor::new(
-        TensorMeta {
-            dtype: DType::U8,
-            shape: vec![bytes],
-        },
-        Buffer::from_vec(data),
-    )
-    .unwrap()
-}
-
 on_every_cluster! { 2 =>
     a_hundred_calls_eight_deep_complete_with_one_thread_each
     a_hundred_async_calls_eight_deep_complete_with_one_thread_each
-    calls_go_back_and_forth_and_to_oneself
-    large_tensors_go_both_ways_at_every_depth
+    nested_calls_go_back_and_forth_and_to_the_worker_itself
+    large_tensors_travel_both_ways_at_every_depth
     a_tree_of_calls_completes_with_one_thread_each
 }
 
@@ -96,7 +84,7 @@ fn a_hundred_async_calls_eight_deep_complete_with_one_thread_each(cluster: Clust
     });
 }
 
-fn calls_go_back_and_forth_and_to_oneself(cluster: Cluster) {
+fn nested_calls_go_back_and_forth_and_to_the_worker_itself(cluster: Cluster) {
     cluster.options(one_thread).run(|world| {
         if world.rank() == 0 {
             let path = world.rpc_sync(1, bounce, (3, 0)).unwrap();
@@ -107,9 +95,13 @@ fn calls_go_back_and_forth_and_to_oneself(cluster: Cluster) {
     });
 }
 
-fn large_tensors_go_both_ways_at_every_depth(cluster: Cluster) {
+fn large_tensors_travel_both_ways_at_every_depth(cluster: Cluster) {
     cluster.options(one_thread).run(|world| {
-        let (peer, sent) = (1 - world.rank(), tensor(3 * telegrad_net::INLINE_LIMIT as usize));
+        let bytes = 0..3 * telegrad_net::INLINE_LIMIT;
+        let (peer, sent) = (
+            1 - world.rank(),
+            byte_tensor(bytes.map(|i| (i % 251) as u8).collect()),
+        );
         let call = || {
             world
                 .rpc_async(peer, bounce_tensor, (6, world.rank(), sent.clone()))

@@ -1,8 +1,8 @@
-//! A great many references on four processes: made, handed around and dropped in any order, until nothing
-//! is left of them (S28), nor of those that a lost worker held (S31).
+//! Many references on four processes: made, handed around and dropped in any order, until none is left (S28), nor
+//! any that a lost worker held (S31).
 //!
-//! With `TELEGRAD_FULL_LOAD` set, each test makes a million values; otherwise those in bad circumstances
-//! make fewer, because those take time.
+//! With `TELEGRAD_FULL_LOAD` set, each test makes a million values. Otherwise the tests with faults or a death make
+//! fewer, because they are slow.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,16 +15,16 @@ use telegrad_testkit::{Board, Cluster, Faults, Left, on_cluster, wait_until};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The memory of this process that is in use, in bytes.
+/// The heap memory in use in this process, in bytes.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, with a count of what it has given.
+/// The system's allocator, with a count of the bytes in use.
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it came, and so is what that gives.
+// SAFETY: every call is passed on unchanged to the system's allocator, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller promises what the system's allocator asks for.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is that of the system's allocator.
         let block = unsafe { System.alloc(layout) };
         if !block.is_null() {
             IN_USE.fetch_add(layout.size(), Relaxed);
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above, and every block is one of the system's.
+        // SAFETY: as above, and every block comes from the system's allocator.
         unsafe { System.dealloc(block, layout) };
         IN_USE.fetch_sub(layout.size(), Relaxed);
     }
@@ -60,27 +60,27 @@ unsafe impl GlobalAlloc for Counting {
 
 const WORKERS: u32 = 4;
 
-/// What does not happen within this time does not happen at all.
+/// Long enough for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// References in one message.
-const HANDFUL: usize = 50;
+const PER_MESSAGE: usize = 50;
 
-/// Values that a worker makes at a time.
-const ARMFUL: usize = 1000;
+/// Values that a worker makes in one step.
+const PER_STEP: usize = 1000;
 
-/// How many more bytes a worker may use at the end than it did when it was warm. About three times what was
-/// seen: the tables of references keep the size that they once had, and that is up to chance. With the
-/// million values of the first test it allows a worker 9 bytes for each of its quarter of them; with the
-/// hundred thousand of the others, 60 to 90.
+/// How many more bytes a worker may use at the end than after its warm-up. About three times the observed
+/// growth: the tables of references keep their largest size, which depends on chance. With the million values
+/// of the first test, the limit is 9 bytes for each value of a worker's quarter; with the hundred thousand of
+/// the others, 60 to 90.
 const GROWTH: usize = 2 << 20;
 
-/// How many values a test makes. References to each of them are handed around several times.
-fn total(normally: usize) -> usize {
+/// Returns how many values a test makes. References to each are handed around several times.
+fn total(default: usize) -> usize {
     if std::env::var_os("TELEGRAD_FULL_LOAD").is_some() {
         1_000_000
     } else {
-        normally
+        default
     }
 }
 
@@ -89,7 +89,7 @@ fn number(n: u64) -> u64 {
     n
 }
 
-/// Where a worker keeps the references that others give to it.
+/// The references that other workers have given to one.
 struct Shelf {
     references: Vec<RRef<u64>>,
     random: Rng,
@@ -101,9 +101,9 @@ impl Shelf {
         self.references.extend(references);
     }
 
-    /// Takes any handful.
+    /// Takes a random message full.
     fn take(&mut self) -> Vec<RRef<u64>> {
-        let count = HANDFUL.min(self.references.len());
+        let count = PER_MESSAGE.min(self.references.len());
         (0..count).map(|_| self.take_one()).collect()
     }
 
@@ -114,17 +114,17 @@ impl Shelf {
     }
 }
 
-/// One worker's part.
-struct Part {
+/// One worker of the test.
+struct Participant {
     world: World,
     board: Board,
     shelf: RRef<Shelf>,
-    /// Everybody's, by rank.
+    /// The shelves of all workers, by rank.
     shelves: Vec<RRef<Shelf>>,
     random: Rng,
 }
 
-impl Part {
+impl Participant {
     fn new(world: World, board: Board) -> Self {
         let seed = u64::from(world.rank());
         let shelf = Shelf {
@@ -148,11 +148,10 @@ impl Part {
         &self.shelves[self.random.usize(..self.shelves.len())]
     }
 
-    /// Makes an armful of values here and elsewhere, gives the references away, and has some of them handed
-    /// on.
-    fn work(&mut self) -> Result<()> {
-        let mut made = Vec::with_capacity(ARMFUL);
-        for n in 0..ARMFUL {
+    /// Makes values here and on other workers, gives the references away, and hands some of them on.
+    fn step(&mut self) -> Result<()> {
+        let mut made = Vec::with_capacity(PER_STEP);
+        for n in 0..PER_STEP {
             made.push(match n % 4 {
                 0 => {
                     let to = self.random.u32(..self.shelves.len() as u32);
@@ -162,51 +161,51 @@ impl Part {
             });
         }
         self.random.shuffle(&mut made);
-        let gifts = made.chunks(HANDFUL);
-        let gifts: Result<Vec<_>> = gifts
+        let given = made.chunks(PER_MESSAGE);
+        let given: Result<Vec<_>> = given
             .map(|some| self.any_shelf().rpc_async(Shelf::put, (some.to_vec(),)))
             .collect();
-        // Dropped here before they have arrived there.
+        // Dropped here before they arrive on the shelves.
         drop(made);
-        join_all(gifts?).wait()?;
-        for _ in 0..ARMFUL / HANDFUL / 2 {
+        join_all(given?).wait()?;
+        for _ in 0..PER_STEP / PER_MESSAGE / 2 {
             let some = self.any_shelf().rpc_sync(Shelf::take, ())?;
             self.any_shelf().rpc_sync(Shelf::put, (some,))?;
         }
         Ok(())
     }
 
-    /// Drops any of what is more than an armful.
-    fn tidy_up(&self) {
+    /// Drops random references beyond a limit.
+    fn trim(&self) {
         let mut shelf = self.shelf.local_value_mut().unwrap();
-        while shelf.references.len() > ARMFUL {
+        while shelf.references.len() > PER_STEP {
             drop(shelf.take_one());
         }
     }
 
-    /// Makes so many values.
-    fn work_through(&mut self, share: usize) {
-        for _ in 0..share.div_ceil(ARMFUL) {
-            self.work().unwrap();
-            self.tidy_up();
+    /// Makes this many values.
+    fn run(&mut self, share: usize) {
+        for _ in 0..share.div_ceil(PER_STEP) {
+            self.step().unwrap();
+            self.trim();
         }
     }
 
-    /// As [`work_through`](Self::work_through), while `dying` dies.
-    fn work_through_death(&mut self, share: usize, dying: &str) {
-        for _ in 0..share.div_ceil(ARMFUL) {
-            if let Err(error) = self.work() {
+    /// As [`run`](Self::run), during the death of `dying`.
+    fn run_through_death(&mut self, share: usize, dying: &str) {
+        for _ in 0..share.div_ceil(PER_STEP) {
+            if let Err(error) = self.step() {
                 let text = error.to_string();
                 let expected = [dying, "the worker that passed the reference on was lost"];
                 assert!(expected.iter().any(|part| text.contains(part)), "{text}");
                 self.shelves.retain(|shelf| shelf.owner_name() != dying);
             }
-            self.tidy_up();
+            self.trim();
         }
     }
 
-    /// Drops what is here, and waits until everybody has, and nothing but the shelves is left.
-    fn settle(&self, stage: &str, workers: usize) {
+    /// Drops the references on the shelf, and waits until only the shelves themselves are left on every worker.
+    fn drain(&self, stage: &str, workers: usize) {
         self.meet(stage, workers);
         self.shelf.local_value_mut().unwrap().references.clear();
         let left = Left {
@@ -215,8 +214,8 @@ impl Part {
             ..Left::default()
         };
         left.wait(&self.world);
-        // Nobody goes on before all have seen it.
-        self.meet(&format!("{stage}, and settled"), workers);
+        // No worker goes on before all have checked.
+        self.meet(&format!("{stage}, and drained"), workers);
     }
 
     fn meet(&self, stage: &str, workers: usize) {
@@ -224,8 +223,8 @@ impl Part {
         self.board.wait_for(stage, workers);
     }
 
-    /// Gives the shelves back as well: then nothing at all is left.
-    fn end(self, workers: usize) {
+    /// Drops the shelves too, and checks that no reference is left.
+    fn finish(self, workers: usize) {
         self.meet("done", workers);
         drop((self.shelf, self.shelves));
         Left::default().wait(&self.world);
@@ -233,7 +232,7 @@ impl Part {
     }
 }
 
-/// The memory in use, compared to that at an earlier moment at which as little was left of references.
+/// Compares the memory in use with that at an earlier drain.
 #[track_caller]
 fn assert_not_grown(before: usize) {
     let after = IN_USE.load(Relaxed);
@@ -246,21 +245,21 @@ fn four() -> Cluster {
 }
 
 on_cluster! { four_processes: four() =>
-    a_million_values_leave_nothing_behind
-    a_bad_network_loses_no_reference
-    a_worker_that_dies_in_the_middle_of_it_takes_all_that_was_its_with_it
-    a_worker_that_dies_in_a_bad_network_takes_all_that_was_its_with_it
+    a_million_values_leave_no_reference_behind
+    a_bad_network_leaves_no_reference_behind
+    the_references_of_a_worker_that_dies_are_dropped
+    the_references_of_a_worker_that_dies_in_a_bad_network_are_dropped
 }
 
-fn a_million_values_leave_nothing_behind(cluster: Cluster) {
-    in_a_world_that_lives(cluster, total(1_000_000));
+fn a_million_values_leave_no_reference_behind(cluster: Cluster) {
+    run_without_death(cluster, total(1_000_000));
 }
 
-fn a_bad_network_loses_no_reference(cluster: Cluster) {
-    in_a_world_that_lives(cluster.faults(bad_network()), total(100_000));
+fn a_bad_network_leaves_no_reference_behind(cluster: Cluster) {
+    run_without_death(cluster.faults(bad_network()), total(100_000));
 }
 
-/// A tenth of each.
+/// A tenth of all messages about references is lost, a tenth delayed, a tenth repeated.
 fn bad_network() -> Faults {
     Faults {
         seed: 1,
@@ -270,57 +269,57 @@ fn bad_network() -> Faults {
     }
 }
 
-fn in_a_world_that_lives(cluster: Cluster, total: usize) {
+fn run_without_death(cluster: Cluster, total: usize) {
     let board = cluster.board();
     let workers = WORKERS as usize;
     cluster.run(move |world| {
-        let mut part = Part::new(world, board.clone());
-        part.work_through(total / workers / 10);
-        part.settle("warm", workers);
+        let mut participant = Participant::new(world, board.clone());
+        participant.run(total / workers / 10);
+        participant.drain("warm", workers);
         let before = IN_USE.load(Relaxed);
-        part.work_through(total / workers * 9 / 10);
-        part.settle("worked", workers);
+        participant.run(total / workers * 9 / 10);
+        participant.drain("worked", workers);
         assert_not_grown(before);
-        part.end(workers);
+        participant.finish(workers);
     });
 }
 
-fn a_worker_that_dies_in_the_middle_of_it_takes_all_that_was_its_with_it(cluster: Cluster) {
-    in_a_world_where_one_dies(cluster, total(100_000));
+fn the_references_of_a_worker_that_dies_are_dropped(cluster: Cluster) {
+    run_with_one_death(cluster, total(100_000));
 }
 
-fn a_worker_that_dies_in_a_bad_network_takes_all_that_was_its_with_it(cluster: Cluster) {
-    in_a_world_where_one_dies(cluster.faults(bad_network()), total(100_000));
+fn the_references_of_a_worker_that_dies_in_a_bad_network_are_dropped(cluster: Cluster) {
+    run_with_one_death(cluster.faults(bad_network()), total(100_000));
 }
 
-fn in_a_world_where_one_dies(cluster: Cluster, total: usize) {
+fn run_with_one_death(cluster: Cluster, total: usize) {
     let board = cluster.board();
     let survivors = WORKERS as usize - 1;
     cluster.may_die(WORKERS - 1).run(move |world| {
-        let mut part = Part::new(world, board.clone());
-        part.work_through(total / WORKERS as usize / 10);
-        part.settle("warm", WORKERS as usize);
-        if part.world.rank() == WORKERS - 1 {
-            return part.work_through(usize::MAX);
+        let mut participant = Participant::new(world, board.clone());
+        participant.run(total / WORKERS as usize / 10);
+        participant.drain("warm", WORKERS as usize);
+        if participant.world.rank() == WORKERS - 1 {
+            return participant.run(usize::MAX);
         }
         let before = IN_USE.load(Relaxed);
         let mut share = total / survivors;
-        if part.world.rank() == 0 {
+        if participant.world.rank() == 0 {
             share /= 2;
-            part.work_through(share);
-            part.board.kill(WORKERS - 1);
+            participant.run(share);
+            participant.board.kill(WORKERS - 1);
         }
-        part.work_through_death(share, "w3");
-        part.shelves.retain(|shelf| shelf.owner_name() != "w3");
-        part.settle("worked", survivors);
+        participant.run_through_death(share, "w3");
+        participant.shelves.retain(|shelf| shelf.owner_name() != "w3");
+        participant.drain("worked", survivors);
         let of_w3 = || {
-            let references = part.world.references().into_iter();
+            let references = participant.world.references().into_iter();
             references
                 .map(|info| info.to_string())
                 .find(|info| info.contains("w3"))
         };
         wait_until(PATIENCE, || of_w3().is_none(), || of_w3().unwrap_or_default());
         assert_not_grown(before);
-        part.end(survivors);
+        participant.finish(survivors);
     });
 }

@@ -1,4 +1,4 @@
-//! Rounds whose callers are answered all at once (S50).
+//! Rounds: calls that are all answered at once (S50).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,12 +12,13 @@ use telegrad_rpc::{
 };
 use telegrad_testkit::{Cluster, on_cluster, on_threads_and_processes, wait_until};
 
+/// Long enough for anything on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 type Joined<R> = Pin<Box<dyn Future<Output = Result<R>> + Send>>;
 
-/// A caller's part in a round of sums.
-fn joins(round: &Round<u64>, name: &str, value: u64) -> Joined<u64> {
+/// Joins a round that sums its values.
+fn join_sum(round: &Round<u64>, name: &str, value: u64) -> Joined<u64> {
     Box::pin(round.join_as(name, value, |values| Ok(values.iter().sum())))
 }
 
@@ -28,12 +29,12 @@ fn polled<R>(joined: &mut Joined<R>) -> Poll<Result<R>> {
 fn ready<R>(joined: &mut Joined<R>) -> Result<R> {
     match polled(joined) {
         Poll::Ready(result) => result,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the round is not complete"),
     }
 }
 
-/// The error of a round behind an error.
-fn cause(error: &Error) -> &RoundError {
+/// Returns the error of a round among the sources of an error.
+fn round_error(error: &Error) -> &RoundError {
     let Error::Other(inner) = error.original() else {
         panic!("{error}")
     };
@@ -41,7 +42,7 @@ fn cause(error: &Error) -> &RoundError {
 }
 
 #[test]
-fn the_last_caller_completes_the_round_for_all_and_the_next_one_begins() {
+fn the_last_caller_completes_the_round_and_the_next_one_begins() {
     let round = Round::new(3);
     let combined = Arc::new(AtomicUsize::new(0));
     for number in [1, 10] {
@@ -59,7 +60,7 @@ fn the_last_caller_completes_the_round_for_all_and_the_next_one_begins() {
         assert_eq!(sums, [3 * number; 3]);
         assert_eq!(round.waiting(), [""; 0]);
     }
-    assert_eq!(combined.load(SeqCst), 2, "once a round");
+    assert_eq!(combined.load(SeqCst), 2, "once per round");
 }
 
 #[test]
@@ -71,14 +72,14 @@ fn values_are_combined_in_the_order_of_the_callers_names() {
 }
 
 #[test]
-fn a_caller_that_comes_twice_is_refused_and_its_first_value_stays() {
+fn a_second_join_of_a_caller_is_refused_and_its_first_value_stays() {
     let round = Round::new(2);
-    let mut first = joins(&round, "a", 1);
+    let mut first = join_sum(&round, "a", 1);
     assert!(polled(&mut first).is_pending());
-    let error = ready(&mut joins(&round, "a", 50)).unwrap_err();
+    let error = ready(&mut join_sum(&round, "a", 50)).unwrap_err();
     let (name, waiting) = ("a".to_owned(), vec!["a".to_owned()]);
     assert_eq!(
-        cause(&error),
+        round_error(&error),
         &RoundError::Twice {
             name,
             waiting,
@@ -89,29 +90,29 @@ fn a_caller_that_comes_twice_is_refused_and_its_first_value_stays() {
         error.to_string().contains("`a` is in this round already"),
         "{error}"
     );
-    assert_eq!(ready(&mut joins(&round, "b", 2)).unwrap(), 3);
+    assert_eq!(ready(&mut join_sum(&round, "b", 2)).unwrap(), 3);
     assert_eq!(ready(&mut first).unwrap(), 3);
-    // In the next round it may come again.
-    assert!(polled(&mut joins(&round, "a", 1)).is_pending());
+    // The caller may join the next round.
+    assert!(polled(&mut join_sum(&round, "a", 1)).is_pending());
 }
 
 #[test]
-fn a_caller_that_gives_up_takes_its_value_back() {
+fn dropping_a_join_withdraws_its_value() {
     let round = Round::new(2);
-    let mut gives_up = joins(&round, "a", 100);
-    assert!(polled(&mut gives_up).is_pending());
-    drop(gives_up);
+    let mut dropped = join_sum(&round, "a", 100);
+    assert!(polled(&mut dropped).is_pending());
+    drop(dropped);
     assert_eq!(round.waiting(), [""; 0]);
-    // One that was never awaited has handed in nothing.
-    drop(joins(&round, "b", 100));
-    let mut again = joins(&round, "a", 1);
+    // A join that was never polled has contributed no value.
+    drop(join_sum(&round, "b", 100));
+    let mut again = join_sum(&round, "a", 1);
     assert!(polled(&mut again).is_pending());
-    assert_eq!(ready(&mut joins(&round, "b", 2)).unwrap(), 3);
+    assert_eq!(ready(&mut join_sum(&round, "b", 2)).unwrap(), 3);
     assert_eq!(ready(&mut again).unwrap(), 3);
 }
 
 #[test]
-fn an_error_is_that_of_every_caller_and_ends_one_round_only() {
+fn an_error_fails_every_caller_of_one_round_only() {
     let round: Round<u64> = Round::new(2);
     let failing =
         |name| -> Joined<u64> { Box::pin(round.join_as(name, 1, |_| Err(Error::other("no such gradient")))) };
@@ -120,13 +121,13 @@ fn an_error_is_that_of_every_caller_and_ends_one_round_only() {
     for caller in [&mut second, &mut first] {
         assert_eq!(ready(caller).unwrap_err().to_string(), "no such gradient");
     }
-    let mut after = joins(&round, "a", 1);
+    let mut after = join_sum(&round, "a", 1);
     assert!(polled(&mut after).is_pending());
-    assert_eq!(ready(&mut joins(&round, "b", 1)).unwrap(), 2);
+    assert_eq!(ready(&mut join_sum(&round, "b", 1)).unwrap(), 2);
 }
 
 #[test]
-fn a_panic_is_an_error_of_every_caller_and_ends_one_round_only() {
+fn a_panic_fails_every_caller_of_one_round_only() {
     let round: Round<u64> = Round::new(2);
     let panicking = |name| -> Joined<u64> { Box::pin(round.join_as(name, 1, |_| panic!("of {}", 7))) };
     let (mut first, mut second) = (panicking("a"), panicking("b"));
@@ -134,34 +135,34 @@ fn a_panic_is_an_error_of_every_caller_and_ends_one_round_only() {
     for caller in [&mut second, &mut first] {
         let error = ready(caller).unwrap_err();
         let message = "of 7".to_owned();
-        assert_eq!(cause(&error), &RoundError::Panicked { message });
+        assert_eq!(round_error(&error), &RoundError::Panicked { message });
     }
-    let mut after = joins(&round, "a", 1);
+    let mut after = join_sum(&round, "a", 1);
     assert!(polled(&mut after).is_pending());
-    assert_eq!(ready(&mut joins(&round, "b", 1)).unwrap(), 2);
+    assert_eq!(ready(&mut join_sum(&round, "b", 1)).unwrap(), 2);
 }
 
 #[test]
 fn dropping_a_round_fails_its_callers() {
     let round = Round::new(3);
-    let (mut first, mut second) = (joins(&round, "a", 1), joins(&round, "b", 1));
-    let mut late = joins(&round, "c", 1);
+    let (mut first, mut second) = (join_sum(&round, "a", 1), join_sum(&round, "b", 1));
+    let mut late = join_sum(&round, "c", 1);
     assert!(polled(&mut first).is_pending() && polled(&mut second).is_pending());
     drop(round);
     for caller in [&mut first, &mut second] {
         let error = ready(caller).unwrap_err();
         let waiting = vec!["a".to_owned(), "b".to_owned()];
-        assert_eq!(cause(&error), &RoundError::Dropped { waiting });
+        assert_eq!(round_error(&error), &RoundError::Dropped { waiting });
     }
     let error = ready(&mut late).unwrap_err();
-    assert_eq!(cause(&error), &RoundError::Dropped { waiting: vec![] });
+    assert_eq!(round_error(&error), &RoundError::Dropped { waiting: vec![] });
 }
 
-/// Counts how often it is woken.
+/// Counts how often its waker is called.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCount(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
@@ -170,8 +171,8 @@ impl Wake for Woken {
 #[test]
 fn a_round_that_needs_fewer_callers_is_complete_at_once() {
     let round = Round::new(4);
-    let woken: [Arc<Woken>; 3] = Default::default();
-    let mut callers = [1, 2, 3].map(|number| joins(&round, &number.to_string(), number));
+    let woken: [Arc<WakeCount>; 3] = Default::default();
+    let mut callers = [1, 2, 3].map(|number| join_sum(&round, &number.to_string(), number));
     for (caller, woken) in callers.iter_mut().zip(&woken) {
         let waker = Waker::from(woken.clone());
         let mut cx = Context::from_waker(&waker);
@@ -182,22 +183,22 @@ fn a_round_that_needs_fewer_callers_is_complete_at_once() {
     assert_eq!(
         (round.callers(), counts()),
         (2, [0, 0, 1]),
-        "one caller completes it"
+        "one caller is woken to complete the round"
     );
-    // That one gives up instead: another has to.
+    // That caller gives up instead: another is woken.
     let [mut first, mut second, third] = callers;
     drop(third);
     assert_eq!(counts(), [0, 1, 1]);
     assert_eq!(ready(&mut second).unwrap(), 3);
     assert_eq!(counts(), [1, 1, 1]);
     assert_eq!(ready(&mut first).unwrap(), 3);
-    // Of no callers at all there is no round.
+    // A round has at least one caller.
     round.set_callers(0);
-    assert_eq!(ready(&mut joins(&round, "a", 5)).unwrap(), 5);
+    assert_eq!(ready(&mut join_sum(&round, "a", 5)).unwrap(), 5);
     assert_eq!(Round::<u64>::new(0).callers(), 1);
 }
 
-/// What a server of sums keeps.
+/// A server that adds up the numbers of its callers.
 struct Server {
     sum: u64,
     round: Round<u64>,
@@ -221,7 +222,7 @@ impl Server {
     }
 }
 
-/// Adds a number to the sum, with those of the others.
+/// Adds a number to the sum, together with those of the other callers.
 #[remote]
 async fn add(server: RRef<Server>, number: u64) -> Result<u64> {
     let state = server.clone();
@@ -233,7 +234,7 @@ async fn add(server: RRef<Server>, number: u64) -> Result<u64> {
     added.await
 }
 
-/// Takes part in so many rounds; the sums that it saw.
+/// Takes part in this many rounds, and returns their sums.
 #[remote]
 fn train(server: RRef<Server>, rounds: u64) -> Result<Vec<u64>> {
     let world = World::current()?;
@@ -251,19 +252,16 @@ async fn add_wrongly(server: RRef<Server>, panics: bool) -> Result<u64> {
 }
 
 on_threads_and_processes! { 3 =>
-    all_callers_of_all_workers_are_answered_without_a_thread_each
-    what_goes_wrong_in_a_round_reaches_the_callers_of_all_workers
+    a_round_over_all_workers_needs_no_thread_per_caller
+    a_failed_round_fails_the_callers_of_all_workers
 }
 
-on_cluster! { threads_of_two: Cluster::threads(2) => a_cancelled_call_is_in_no_round }
-on_cluster! { processes_of_two: Cluster::processes(2) => a_lost_caller_is_in_no_round }
+on_cluster! { threads_of_two: Cluster::threads(2) => a_cancelled_call_leaves_its_round }
+on_cluster! { processes_of_two: Cluster::processes(2) => a_lost_caller_leaves_its_round }
 
-fn all_callers_of_all_workers_are_answered_without_a_thread_each(cluster: Cluster) {
+fn a_round_over_all_workers_needs_no_thread_per_caller(cluster: Cluster) {
     let one_thread = |options: &mut Options| options.num_worker_threads = 1;
-    cluster.options(one_thread).run(|world| {
-        if world.rank() > 0 {
-            return;
-        }
+    cluster.options(one_thread).run_on_rank_0(|world, _| {
         let server = RRef::hold(&world, Server::new(2).unwrap()).unwrap();
         let trainers = [1_u32, 2].map(|rank| world.rpc_async(rank, train, (server.clone(), 50)).unwrap());
         let seen = join_all(trainers).wait().unwrap();
@@ -272,13 +270,10 @@ fn all_callers_of_all_workers_are_answered_without_a_thread_each(cluster: Cluste
     });
 }
 
-fn what_goes_wrong_in_a_round_reaches_the_callers_of_all_workers(cluster: Cluster) {
-    cluster.run(|world| {
-        if world.rank() > 0 {
-            return;
-        }
+fn a_failed_round_fails_the_callers_of_all_workers(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let server = RRef::hold(&world, Server::new(3).unwrap()).unwrap();
-        for (panics, said) in [(false, "no sum"), (true, "panicked: a bad sum")] {
+        for (panics, expected_text) in [(false, "no sum"), (true, "panicked: a bad sum")] {
             let fails = |rank: u32| {
                 world
                     .rpc_async(rank, fail_from, (server.clone(), panics))
@@ -287,17 +282,15 @@ fn what_goes_wrong_in_a_round_reaches_the_callers_of_all_workers(cluster: Cluste
             for error in [0, 1, 2].map(fails).map(|call| call.wait().unwrap_err()) {
                 let error = error.remote().unwrap();
                 assert_eq!(error.kind, RemoteErrorKind::Failed);
-                assert!(error.message.contains(said), "{error}");
+                assert!(error.message.contains(expected_text), "{error}");
             }
         }
         server.rpc_sync(Server::set_callers, (1,)).unwrap();
-        let error = world
-            .rpc_sync(0, add_from_elsewhere, (server.clone(),))
-            .unwrap_err();
+        let error = world.rpc_sync(0, add_remotely, (server.clone(),)).unwrap_err();
         let error = error.remote().unwrap();
         assert_eq!((error.kind, error.worker()), (RemoteErrorKind::Panicked, "w1"));
         server.rpc_sync(Server::set_callers, (3,)).unwrap();
-        // By the same worker: the first stays.
+        // A second call of the same worker is refused, and the first stays.
         let first = world.rpc_async(0, add, (server.clone(), 1)).unwrap();
         wait_for(&server, &["w0"]);
         let error = world.rpc_sync(0, add, (server.clone(), 1)).unwrap_err();
@@ -310,9 +303,9 @@ fn what_goes_wrong_in_a_round_reaches_the_callers_of_all_workers(cluster: Cluste
     });
 }
 
-/// An error of another worker, in the combining function.
+/// Fails in the combining function, with an error of another worker.
 #[remote]
-async fn add_from_elsewhere(server: RRef<Server>) -> Result<u64> {
+async fn add_remotely(server: RRef<Server>) -> Result<u64> {
     let world = World::current()?;
     let joined = server
         .local_value()?
@@ -331,24 +324,21 @@ fn fail_from(server: RRef<Server>, panics: bool) -> Result<u64> {
     World::current()?.rpc_sync(server.owner_name(), add_wrongly, (server.clone(), panics))
 }
 
-/// Waits until these callers wait in the round.
+/// Waits until these callers are in the round.
 fn wait_for(server: &RRef<Server>, names: &[&str]) {
     let waiting = || server.rpc_sync(Server::waiting, ()).unwrap();
     wait_until(LIMIT, || waiting() == names, || format!("{:?}", waiting()));
 }
 
-fn a_cancelled_call_is_in_no_round(cluster: Cluster) {
-    cluster.run(|world| {
-        if world.rank() > 0 {
-            return;
-        }
+fn a_cancelled_call_leaves_its_round(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let server = world.remote(1, Server::new, (1,)).unwrap();
         server.rpc_sync(Server::set_callers, (2,)).unwrap();
         let call = world.rpc_async(1, add, (server.clone(), 100)).unwrap();
         wait_for(&server, &["w0"]);
         drop(call);
         wait_for(&server, &[]);
-        // So does one whose time is up.
+        // A call that times out leaves the round too.
         let brief = world.with_timeout(Duration::from_millis(50));
         brief.rpc_sync(1, add, (server.clone(), 100)).unwrap_err();
         wait_for(&server, &[]);
@@ -357,7 +347,7 @@ fn a_cancelled_call_is_in_no_round(cluster: Cluster) {
     });
 }
 
-fn a_lost_caller_is_in_no_round(cluster: Cluster) {
+fn a_lost_caller_leaves_its_round(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {

@@ -1,14 +1,14 @@
-//! How a world ends: workers that serve, members that are lost, limits.
+//! The end of a world: workers that still serve, members that are lost, time limits.
 
 use std::time::Duration;
 
 use telegrad_rpc::{Error, Options, RRef, Result, World, remote};
 use telegrad_testkit::{Board, Cluster, on_cluster, on_every_cluster, within};
 
-/// Far shorter than what the tests have members wait for.
+/// Far shorter than the waits of members in these tests.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Longer than a limit of `SHORT` could take to run out.
+/// Longer than a limit of `SHORT` takes to expire, on a busy machine too.
 const LONG: Duration = Duration::from_millis(800);
 
 #[remote]
@@ -17,14 +17,14 @@ fn name() -> Result<String> {
 }
 
 #[remote]
-async fn forever(board: Board) {
+async fn never_ready(board: Board) {
     board.raise("running");
     std::future::pending::<()>().await;
 }
 
-/// Works for a while when the others are shutting down, with calls to all of them.
+/// Calls all members while they shut down.
 #[remote]
-fn long_work(board: Board) -> Result<()> {
+fn call_all(board: Board) -> Result<()> {
     board.wait_for("about to shut down", 3);
     let world = World::current()?;
     for _ in 0..20 {
@@ -36,15 +36,15 @@ fn long_work(board: Board) -> Result<()> {
     Ok(())
 }
 
-/// Starts detached work elsewhere, which does the same in turn.
+/// Makes detached calls of itself on all members.
 #[remote]
-fn scatter(depth: u32, board: Board) -> Result<()> {
+fn spread(depth: u32, board: Board) -> Result<()> {
     let world = World::current()?;
-    board.raise("scattered");
+    board.raise("ran");
     if depth > 0 {
         for rank in 0..3 {
             world
-                .rpc_async(rank, scatter, (depth - 1, board.clone()))?
+                .rpc_async(rank, spread, (depth - 1, board.clone()))?
                 .detach();
         }
     }
@@ -52,16 +52,16 @@ fn scatter(depth: u32, board: Board) -> Result<()> {
 }
 
 on_every_cluster! { 3 =>
-    a_shutdown_waits_for_work_that_calls_members_in_shutdown
-    a_shutdown_waits_for_detached_work_that_makes_more
-    calls_after_a_shutdown_say_so
+    a_shutdown_waits_for_a_function_that_calls_members_in_shutdown
+    a_shutdown_waits_for_detached_calls_that_make_more_calls
+    calls_after_a_shutdown_are_refused
 }
 
-fn a_shutdown_waits_for_work_that_calls_members_in_shutdown(cluster: Cluster) {
+fn a_shutdown_waits_for_a_function_that_calls_members_in_shutdown(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 2 {
-            world.rpc_async(1, long_work, (board.clone(),)).unwrap().detach();
+            world.rpc_async(1, call_all, (board.clone(),)).unwrap().detach();
         }
         board.raise("about to shut down");
         world.shutdown().unwrap();
@@ -69,18 +69,18 @@ fn a_shutdown_waits_for_work_that_calls_members_in_shutdown(cluster: Cluster) {
     });
 }
 
-fn a_shutdown_waits_for_detached_work_that_makes_more(cluster: Cluster) {
+fn a_shutdown_waits_for_detached_calls_that_make_more_calls(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 0 {
-            world.rpc_async(1, scatter, (4, board.clone())).unwrap().detach();
+            world.rpc_async(1, spread, (4, board.clone())).unwrap().detach();
         }
         world.shutdown().unwrap();
-        assert_eq!(board.count("scattered"), 1 + 3 + 9 + 27 + 81);
+        assert_eq!(board.count("ran"), 1 + 3 + 9 + 27 + 81);
     });
 }
 
-fn calls_after_a_shutdown_say_so(cluster: Cluster) {
+fn calls_after_a_shutdown_are_refused(cluster: Cluster) {
     cluster.run(|world| {
         world.shutdown().unwrap();
         for rank in 0..3 {
@@ -89,26 +89,20 @@ fn calls_after_a_shutdown_say_so(cluster: Cluster) {
             assert_eq!(error.to_string(), "this world has been shut down");
         }
         assert!(matches!(world.barrier().unwrap_err(), Error::ShutDown));
-        // All of these find it done.
+        // A repeated shutdown is a success.
         world.shutdown().unwrap();
         world.clone().shutdown().unwrap();
         world.shutdown_now();
     });
 }
 
-on_cluster! { two_threads: Cluster::threads(2) =>
-    a_shutdown_that_somebody_misses_names_them
+on_cluster! { two_threads: Cluster::threads(2), two_processes: Cluster::processes(2) =>
+    a_shutdown_names_the_missing_members
     an_immediate_shutdown_fails_calls_on_both_sides
     dropping_the_last_handle_ends_the_worker
 }
 
-on_cluster! { two_processes: Cluster::processes(2) =>
-    a_shutdown_that_somebody_misses_names_them
-    an_immediate_shutdown_fails_calls_on_both_sides
-    dropping_the_last_handle_ends_the_worker
-}
-
-fn a_shutdown_that_somebody_misses_names_them(cluster: Cluster) {
+fn a_shutdown_names_the_missing_members(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -123,7 +117,7 @@ fn a_shutdown_that_somebody_misses_names_them(cluster: Cluster) {
         assert!(text.ends_with(": still missing `w1`"), "{text}");
         assert!(
             matches!(world.rpc_sync(0, name, ()), Err(Error::ShutDown)),
-            "it has ended all the same"
+            "the world has ended nevertheless"
         );
         board.raise("over");
     });
@@ -133,7 +127,7 @@ fn an_immediate_shutdown_fails_calls_on_both_sides(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         let other = 1 - world.rank();
-        let call = world.rpc_async(other, forever, (board.clone(),)).unwrap();
+        let call = world.rpc_async(other, never_ready, (board.clone(),)).unwrap();
         board.wait_for("running", 2);
         if world.rank() == 0 {
             world.shutdown_now();
@@ -157,11 +151,11 @@ fn dropping_the_last_handle_ends_the_worker(cluster: Cluster) {
             assert_eq!(
                 last.rpc_sync(0, name, ()).unwrap(),
                 "w0",
-                "another handle is left"
+                "another handle keeps the worker"
             );
             drop(last);
         } else {
-            let error = world.rpc_sync(1, forever, (board.clone(),)).unwrap_err();
+            let error = world.rpc_sync(1, never_ready, (board.clone(),)).unwrap_err();
             assert!(matches!(error, Error::WorkerLost { .. }), "{error:?}");
             board.raise("seen");
         }
@@ -170,42 +164,29 @@ fn dropping_the_last_handle_ends_the_worker(cluster: Cluster) {
     });
 }
 
-on_cluster! { serving_threads: Cluster::threads(2) =>
-    a_worker_serves_for_longer_than_its_limit
-    a_call_of_its_own_stops_the_clock_of_a_shutdown
-    a_worker_that_serves_has_no_limit
-    an_immediate_end_ends_a_worker_that_serves
-    a_shutdown_inside_a_remote_function_is_refused
-}
-
-on_cluster! { serving_unix: Cluster::processes(2) =>
-    a_worker_serves_for_longer_than_its_limit
-    a_call_of_its_own_stops_the_clock_of_a_shutdown
-    a_worker_that_serves_has_no_limit
-    an_immediate_end_ends_a_worker_that_serves
-    a_shutdown_inside_a_remote_function_is_refused
-}
-
-on_cluster! { serving_tcp: Cluster::processes(2).tcp() =>
-    a_worker_serves_for_longer_than_its_limit
-    a_call_of_its_own_stops_the_clock_of_a_shutdown
-    a_worker_that_serves_has_no_limit
-    an_immediate_end_ends_a_worker_that_serves
+on_cluster! {
+    serving_threads: Cluster::threads(2),
+    serving_unix: Cluster::processes(2),
+    serving_tcp: Cluster::processes(2).tcp() =>
+    serving_a_call_stops_the_clock_of_a_shutdown
+    a_pending_call_stops_the_clock_of_a_shutdown
+    serve_has_no_time_limit
+    an_immediate_shutdown_ends_serve
     a_shutdown_inside_a_remote_function_is_refused
 }
 
 #[remote]
 fn hold(board: Board) {
     board.raise("running");
-    board.wait("let go");
+    board.wait("go");
 }
 
 #[test]
-fn there_is_no_limit_unless_one_is_asked_for() {
+fn a_shutdown_has_no_time_limit_by_default() {
     assert_eq!(Options::default().shutdown_timeout, None);
 }
 
-fn a_worker_serves_for_longer_than_its_limit(cluster: Cluster) {
+fn serving_a_call_stops_the_clock_of_a_shutdown(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -215,19 +196,19 @@ fn a_worker_serves_for_longer_than_its_limit(cluster: Cluster) {
         let call = world.rpc_async(1, hold, (board.clone(),)).unwrap();
         board.wait("running");
         std::thread::sleep(LONG);
-        board.raise("let go");
+        board.raise("go");
         call.wait().unwrap();
         world.shutdown().unwrap();
     });
 }
 
-fn a_call_of_its_own_stops_the_clock_of_a_shutdown(cluster: Cluster) {
+fn a_pending_call_stops_the_clock_of_a_shutdown(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
             board.wait("running");
             std::thread::sleep(LONG);
-            board.raise("let go");
+            board.raise("go");
             return world.shutdown().unwrap();
         }
         world.rpc_async(1, hold, (board.clone(),)).unwrap().detach();
@@ -236,7 +217,7 @@ fn a_call_of_its_own_stops_the_clock_of_a_shutdown(cluster: Cluster) {
     });
 }
 
-fn a_worker_that_serves_has_no_limit(cluster: Cluster) {
+fn serve_has_no_time_limit(cluster: Cluster) {
     let cluster = cluster.options(|options| options.shutdown_timeout = Some(SHORT));
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -248,7 +229,7 @@ fn a_worker_that_serves_has_no_limit(cluster: Cluster) {
     });
 }
 
-fn an_immediate_end_ends_a_worker_that_serves(cluster: Cluster) {
+fn an_immediate_shutdown_ends_serve(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -284,27 +265,17 @@ fn a_shutdown_inside_a_remote_function_is_refused(cluster: Cluster) {
     });
 }
 
-on_cluster! { losses_unix: Cluster::processes(3) =>
-    a_lost_member_is_left_out
-    a_lost_member_that_was_never_called_is_left_out
-    a_member_lost_in_the_shutdown_is_left_out
-    the_shutdown_goes_on_without_its_leader
-    the_shutdown_goes_on_without_a_leader_lost_in_it
-    a_member_that_leaves_at_once_is_left_out
-    survivors_go_on_working_and_end_in_order
+on_cluster! { losses_unix: Cluster::processes(3), losses_tcp: Cluster::processes(3).tcp() =>
+    a_shutdown_completes_without_a_lost_member
+    a_shutdown_completes_without_a_lost_member_that_was_never_called
+    a_shutdown_completes_without_a_member_lost_during_it
+    a_shutdown_completes_without_its_leader
+    a_shutdown_completes_without_a_leader_lost_during_it
+    a_shutdown_completes_without_a_member_that_left_at_once
+    survivors_keep_working_and_shut_down
 }
 
-on_cluster! { losses_tcp: Cluster::processes(3).tcp() =>
-    a_lost_member_is_left_out
-    a_lost_member_that_was_never_called_is_left_out
-    a_member_lost_in_the_shutdown_is_left_out
-    the_shutdown_goes_on_without_its_leader
-    the_shutdown_goes_on_without_a_leader_lost_in_it
-    a_member_that_leaves_at_once_is_left_out
-    survivors_go_on_working_and_end_in_order
-}
-
-/// Kills a member before the others shut down; all of them have met at a barrier before if `met`.
+/// Kills a member before the others shut down. With `met`, all have passed a barrier before.
 fn lose(cluster: Cluster, victim: u32, met: bool) {
     let board = cluster.board();
     cluster.may_die(victim).run(move |world| {
@@ -322,24 +293,24 @@ fn lose(cluster: Cluster, victim: u32, met: bool) {
         }
         board.wait("killed");
         world.shutdown().unwrap();
-        board.raise("ended in order");
-        board.wait_for("ended in order", 2);
+        board.raise("shut down");
+        board.wait_for("shut down", 2);
     });
 }
 
-fn a_lost_member_is_left_out(cluster: Cluster) {
+fn a_shutdown_completes_without_a_lost_member(cluster: Cluster) {
     lose(cluster, 2, true);
 }
 
-fn a_lost_member_that_was_never_called_is_left_out(cluster: Cluster) {
+fn a_shutdown_completes_without_a_lost_member_that_was_never_called(cluster: Cluster) {
     lose(cluster, 2, false);
 }
 
-fn the_shutdown_goes_on_without_its_leader(cluster: Cluster) {
+fn a_shutdown_completes_without_its_leader(cluster: Cluster) {
     lose(cluster, 0, true);
 }
 
-/// Kills a member that is in the shutdown, before the last of the others is.
+/// Kills a member that is shutting down, before the last of the others starts to.
 fn lose_in_shutdown(cluster: Cluster, victim: u32) {
     let board = cluster.board();
     cluster.may_die(victim).run(move |world| {
@@ -356,7 +327,7 @@ fn lose_in_shutdown(cluster: Cluster, victim: u32) {
         } else {
             board.wait_for("in the shutdown", 2);
             board.kill(victim);
-            // The member in the shutdown serves on.
+            // The other member in shutdown still serves.
             let other = 3 - victim - last;
             assert_eq!(world.rpc_sync(other, name, ()).unwrap(), format!("w{other}"));
         }
@@ -364,15 +335,15 @@ fn lose_in_shutdown(cluster: Cluster, victim: u32) {
     });
 }
 
-fn a_member_lost_in_the_shutdown_is_left_out(cluster: Cluster) {
+fn a_shutdown_completes_without_a_member_lost_during_it(cluster: Cluster) {
     lose_in_shutdown(cluster, 2);
 }
 
-fn the_shutdown_goes_on_without_a_leader_lost_in_it(cluster: Cluster) {
+fn a_shutdown_completes_without_a_leader_lost_during_it(cluster: Cluster) {
     lose_in_shutdown(cluster, 0);
 }
 
-fn a_member_that_leaves_at_once_is_left_out(cluster: Cluster) {
+fn a_shutdown_completes_without_a_member_that_left_at_once(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         world.barrier().unwrap();
@@ -385,7 +356,7 @@ fn a_member_that_leaves_at_once_is_left_out(cluster: Cluster) {
     });
 }
 
-fn survivors_go_on_working_and_end_in_order(cluster: Cluster) {
+fn survivors_keep_working_and_shut_down(cluster: Cluster) {
     let board = cluster.board();
     cluster.may_die(2).run(move |world| {
         match world.rank() {
@@ -397,7 +368,7 @@ fn survivors_go_on_working_and_end_in_order(cluster: Cluster) {
                 for _ in 0..50 {
                     assert_eq!(world.rpc_sync(1, name, ()).unwrap(), "w1");
                 }
-                assert!(world.barrier().is_err(), "a barrier takes all members");
+                assert!(world.barrier().is_err(), "a barrier needs all members");
             }
             1 => {}
             _ => return board.wait("never"),

@@ -1,4 +1,4 @@
-//! Async functions that wait for time to pass, with and without a runtime (S16).
+//! Async functions that sleep, with and without a runtime (S16).
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,16 +14,7 @@ use telegrad_testkit::{Board, Cluster, on_cluster, on_every_cluster};
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(1000);
 
-/// Gives a signal when it is dropped.
-struct Guard(Board);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.0.raise("dropped");
-    }
-}
-
-/// Sleeps; how long that took.
+/// Sleeps, and returns how long that took.
 #[remote]
 async fn nap(time: Duration) -> Duration {
     let start = Instant::now();
@@ -33,7 +24,7 @@ async fn nap(time: Duration) -> Duration {
 
 #[remote]
 async fn sleep_on(board: Board) {
-    let _guard = Guard(board.clone());
+    let _dropped = board.raise_on_drop("dropped");
     board.raise("asleep");
     sleep(LONG).await;
 }
@@ -43,7 +34,7 @@ fn add(a: i64, b: i64) -> i64 {
     a + b
 }
 
-/// Waits for what never comes, and for what has come.
+/// Awaits futures with a time limit: one that never completes, one that does, one that is late.
 #[remote]
 async fn limited() -> Result<i64> {
     let never = timeout(SHORT, std::future::pending::<i64>()).await;
@@ -55,27 +46,21 @@ async fn limited() -> Result<i64> {
 }
 
 on_every_cluster! { 2 =>
-    a_sleep_needs_no_runtime_and_takes_its_time
-    a_cancelled_call_ends_in_the_middle_of_a_sleep
-    a_limit_ends_what_is_awaited
+    a_sleep_needs_no_runtime_and_lasts_long_enough
+    cancellation_ends_a_sleep
+    a_timeout_ends_the_awaited_future
 }
 
-on_cluster! { one_process: Cluster::threads(2) => what_needs_tokio_says_so }
+on_cluster! { one_process: Cluster::threads(2) => a_function_that_needs_tokio_is_reported }
 
-fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
-    let board = cluster.board();
-    // One thread is enough: a function that sleeps holds none.
-    let one_thread = |options: &mut Options| options.num_worker_threads = 1;
-    cluster.options(one_thread).run(move |world| {
-        if world.rank() == 0 {
-            body(world, board.clone());
-        }
-    });
+/// One thread is enough: a sleeping function occupies none.
+fn one_thread(options: &mut Options) {
+    options.num_worker_threads = 1;
 }
 
-fn a_sleep_needs_no_runtime_and_takes_its_time(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
-        // Long ones do not hold up short ones, nor calls that do not sleep.
+fn a_sleep_needs_no_runtime_and_lasts_long_enough(cluster: Cluster) {
+    cluster.options(one_thread).run_on_rank_0(|world, board| {
+        // Long sleeps delay neither short ones nor calls that do not sleep.
         let long = world.rpc_async(1, sleep_on, (board.clone(),)).unwrap();
         board.wait("asleep");
         let times = [2, 1, 3, 0].map(|times| times * SHORT);
@@ -94,8 +79,8 @@ fn a_sleep_needs_no_runtime_and_takes_its_time(cluster: Cluster) {
     });
 }
 
-fn a_cancelled_call_ends_in_the_middle_of_a_sleep(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn cancellation_ends_a_sleep(cluster: Cluster) {
+    cluster.options(one_thread).run_on_rank_0(|world, board| {
         let call = world.rpc_async(1, sleep_on, (board.clone(),)).unwrap();
         board.wait("asleep");
         assert_eq!(board.count("dropped"), 0);
@@ -108,8 +93,8 @@ fn a_cancelled_call_ends_in_the_middle_of_a_sleep(cluster: Cluster) {
     });
 }
 
-fn a_limit_ends_what_is_awaited(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+fn a_timeout_ends_the_awaited_future(cluster: Cluster) {
+    cluster.options(one_thread).run_on_rank_0(|world, _| {
         let error = world.rpc_sync(1, limited, ()).unwrap_err();
         let error = error.remote().unwrap();
         assert_eq!(error.kind, RemoteErrorKind::Failed);
@@ -118,11 +103,11 @@ fn a_limit_ends_what_is_awaited(cluster: Cluster) {
 }
 
 #[test]
-fn a_sleep_of_no_time_is_over_and_one_of_all_time_never_is() {
+fn a_sleep_of_zero_is_ready_and_one_of_the_maximum_never_is() {
     let mut cx = Context::from_waker(Waker::noop());
     assert_eq!(pin!(sleep(Duration::ZERO)).poll(&mut cx), Poll::Ready(()));
     assert_eq!(pin!(sleep(Duration::MAX)).poll(&mut cx), Poll::Pending);
-    // What is ready at once has no limit to fear.
+    // A future that is ready at once beats a time limit of zero.
     let ready = timeout(Duration::ZERO, std::future::ready(7));
     assert_eq!(pin!(ready).poll(&mut cx), Poll::Ready(Ok(7)));
 }
@@ -150,7 +135,7 @@ fn enter_without_timers() {
     drop(tokio::time::sleep(SHORT));
 }
 
-/// As the advice says.
+/// Uses tokio as the error text advises.
 #[remote]
 async fn spawn_with_tokio() -> Result<i64> {
     static WITH_TIMERS: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
@@ -166,11 +151,11 @@ async fn spawn_with_tokio() -> Result<i64> {
 
 #[remote]
 fn panics() {
-    panic!("nothing to do with it");
+    panic!("unrelated to tokio");
 }
 
-fn what_needs_tokio_says_so(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+fn a_function_that_needs_tokio_is_reported(cluster: Cluster) {
+    cluster.options(one_thread).run_on_rank_0(|world, _| {
         let errors = [
             world.rpc_sync(1, sleep_with_tokio, ()).unwrap_err(),
             world.rpc_sync(1, connect_with_tokio, ()).unwrap_err(),
@@ -179,12 +164,12 @@ fn what_needs_tokio_says_so(cluster: Cluster) {
         for error in errors {
             let error = error.remote().unwrap();
             assert_eq!(error.kind, RemoteErrorKind::Failed, "{error}");
-            for said in [
+            for part in [
                 "outside of a tokio runtime",
                 "`telegrad::sleep`",
                 "`Handle::spawn`",
             ] {
-                assert!(error.message.contains(said), "{error}");
+                assert!(error.message.contains(part), "{error}");
             }
         }
         assert_eq!(world.rpc_sync(1, spawn_with_tokio, ()).unwrap(), 7);

@@ -1,4 +1,4 @@
-//! What a worker says of what it does (S46).
+//! The status of a worker: pending calls, served requests, latencies (S46).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -11,11 +11,11 @@ use telegrad_rpc::status::{self, Made, Stage, Status};
 use telegrad_rpc::{Options, RRef, Result, RpcFuture, World, init_with, remote};
 use telegrad_testkit::{Board, Cluster, break_connections, on_cluster, wait_until};
 
-/// Longer than anything takes on a busy machine.
+/// Long enough for anything on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Longer than any test may take.
-const FOR_EVER: Duration = Duration::from_secs(3600);
+/// Longer than the time limit of any test.
+const NO_LIMIT: Duration = Duration::from_secs(3600);
 
 #[remote]
 fn hold(board: Board) {
@@ -39,7 +39,7 @@ fn length(bytes: Vec<u8>) -> usize {
 }
 
 #[remote]
-async fn forever() {
+async fn never_ready() {
     std::future::pending::<()>().await;
 }
 
@@ -65,31 +65,31 @@ impl Object {
 }
 
 on_cluster! { threads: Cluster::threads(2) =>
-    a_call_is_awaited_for_as_long_as_somebody_waits
-    a_call_that_waits_for_room_says_so
-    a_request_says_what_it_waits_for
-    rank_0_knows_who_has_come_to_a_barrier
+    a_call_counts_as_awaited_while_a_thread_or_task_waits_for_it
+    a_call_that_waits_for_credit_is_marked
+    a_served_request_has_a_stage
+    rank_0_lists_the_members_at_a_barrier
 }
 
 on_cluster! { processes: Cluster::processes(2) =>
-    how_long_calls_took_outlives_their_links
-    a_variable_shows_the_workers_of_a_process
-    a_variable_that_is_zero_does_not
-    a_variable_that_is_empty_does_not
+    latencies_outlive_their_links
+    telegrad_status_shows_the_workers_of_a_process
+    telegrad_status_of_zero_shows_nothing
+    an_empty_telegrad_status_shows_nothing
 }
 
-/// The calls of a function that have no result.
-fn made(world: &World, function: &str) -> Vec<Made> {
+/// Returns the pending calls of a function.
+fn pending(world: &World, function: &str) -> Vec<Made> {
     let mut made = world.status().made;
     made.retain(|made| made.function.ends_with(function));
     made
 }
 
-/// Looks until the only call of a function is like that.
+/// Waits until a function has exactly one pending call, for which the condition holds.
 #[track_caller]
-fn until_made(world: &World, function: &str, is_so: impl Fn(&Made) -> bool) {
-    let is_so = || matches!(&made(world, function)[..], [made] if is_so(made));
-    wait_until(LIMIT, is_so, || format!("{:#?}", made(world, function)));
+fn wait_for_pending(world: &World, function: &str, is_so: impl Fn(&Made) -> bool) {
+    let is_so = || matches!(&pending(world, function)[..], [made] if is_so(made));
+    wait_until(LIMIT, is_so, || format!("{:#?}", pending(world, function)));
 }
 
 fn poll<T: telegrad_wire::Wire>(call: &mut RpcFuture<T>) {
@@ -97,14 +97,14 @@ fn poll<T: telegrad_wire::Wire>(call: &mut RpcFuture<T>) {
     assert!(Pin::new(call).poll(&mut context).is_pending());
 }
 
-fn a_call_is_awaited_for_as_long_as_somebody_waits(cluster: Cluster) {
+fn a_call_counts_as_awaited_while_a_thread_or_task_waits_for_it(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 1 {
             return board.wait("over");
         }
         let is_awaited = |expected: bool| {
-            let made = made(&world, "hold");
+            let made = pending(&world, "hold");
             assert!(
                 matches!(&made[..], [made] if made.is_awaited == expected),
                 "{made:#?}"
@@ -115,7 +115,7 @@ fn a_call_is_awaited_for_as_long_as_somebody_waits(cluster: Cluster) {
         is_awaited(false);
         assert_eq!(call.wait_timeout(Duration::from_millis(1)).unwrap(), None);
         is_awaited(false);
-        // As an async function does that goes on when something else has come.
+        // As an async function does that is woken by another future.
         poll(&mut call);
         is_awaited(true);
         let mut callback = call.then(|result| result);
@@ -132,14 +132,14 @@ fn a_call_is_awaited_for_as_long_as_somebody_waits(cluster: Cluster) {
 
         let mut call = world.rpc_async(1, wait_for_the_end, (board.clone(),)).unwrap();
         poll(&mut call);
-        until_made(&world, "the_end", |made| made.is_awaited);
+        wait_for_pending(&world, "the_end", |made| made.is_awaited);
         call.detach();
-        until_made(&world, "the_end", |made| !made.is_awaited);
+        wait_for_pending(&world, "the_end", |made| !made.is_awaited);
         board.raise("over");
     });
 }
 
-fn a_call_that_waits_for_room_says_so(cluster: Cluster) {
+fn a_call_that_waits_for_credit_is_marked(cluster: Cluster) {
     let board = cluster.board();
     let small = |options: &mut Options| {
         options.window = 64 << 10;
@@ -161,8 +161,14 @@ fn a_call_that_waits_for_room_says_so(cluster: Cluster) {
                 });
             });
             let waits = |made: &Made| made.is_held_up && made.is_awaited;
-            let is_so = || made(&world, "length").iter().filter(|made| waits(made)).count() == 1;
-            wait_until(LIMIT, is_so, || format!("{:#?}", made(&world, "length")));
+            let is_so = || {
+                pending(&world, "length")
+                    .iter()
+                    .filter(|made| waits(made))
+                    .count()
+                    == 1
+            };
+            wait_until(LIMIT, is_so, || format!("{:#?}", pending(&world, "length")));
             board.raise("go");
             calls.join().unwrap();
         });
@@ -171,7 +177,7 @@ fn a_call_that_waits_for_room_says_so(cluster: Cluster) {
     });
 }
 
-fn a_request_says_what_it_waits_for(cluster: Cluster) {
+fn a_served_request_has_a_stage(cluster: Cluster) {
     let board = cluster.board();
     let three_threads = |options: &mut Options| options.num_worker_threads = 3;
     cluster.options(three_threads).run(move |world| {
@@ -209,7 +215,7 @@ fn a_request_says_what_it_waits_for(cluster: Cluster) {
         let late: RRef<Object> = world.remote(1, Object::made_late, (board.clone(),)).unwrap();
         let touched_late = late.rpc_async(Object::touch, ()).unwrap();
         board.wait("seen");
-        // The last thread, and one that wants it.
+        // One call takes the last thread, another one waits for a thread.
         let last = world.rpc_async(1, hold, (board.clone(),)).unwrap();
         board.wait_for("running", 2);
         let named = world.rpc_async(1, name, ()).unwrap();
@@ -221,7 +227,7 @@ fn a_request_says_what_it_waits_for(cluster: Cluster) {
     });
 }
 
-fn rank_0_knows_who_has_come_to_a_barrier(cluster: Cluster) {
+fn rank_0_lists_the_members_at_a_barrier(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() == 0 {
@@ -238,12 +244,12 @@ fn rank_0_knows_who_has_come_to_a_barrier(cluster: Cluster) {
             assert_eq!(world.status().gatherings, Vec::<Vec<u32>>::new());
             board.raise("looked");
         }
-        // What the other meets for next is the shutdown.
+        // The next gathering is that of the shutdown.
         board.wait("looked");
     });
 }
 
-fn how_long_calls_took_outlives_their_links(cluster: Cluster) {
+fn latencies_outlive_their_links(cluster: Cluster) {
     let board = cluster.board();
     let shown = |options: &mut Options| options.show_status = true;
     cluster.options(shown).run(move |world| {
@@ -253,7 +259,7 @@ fn how_long_calls_took_outlives_their_links(cluster: Cluster) {
         let counted = || {
             let status = world.status();
             let found = status.latency.iter().find(|latency| latency.to == 1);
-            let found = found.expect("it has been called");
+            let found = found.expect("the latency of w1");
             assert_eq!(found.name, "w1");
             found.count()
         };
@@ -262,18 +268,18 @@ fn how_long_calls_took_outlives_their_links(cluster: Cluster) {
         }
         let before = counted();
         assert!(before >= 10, "{before}");
-        // A call that waits is how to know that the break has been noticed.
-        let waiting = world.rpc_async(1, forever, ()).unwrap();
+        // The failure of a pending call shows that the break has been noticed.
+        let waiting = world.rpc_async(1, never_ready, ()).unwrap();
         assert!(break_connections() > 0);
         waiting.wait().unwrap_err();
-        assert_eq!(counted(), before + 1, "the one that was lost");
+        assert_eq!(counted(), before + 1, "the lost call counts");
         world.rpc_sync(1, name, ()).unwrap();
         assert_eq!(counted(), before + 2);
         board.raise("over");
     });
 }
 
-/// That the workers of a process where the variable is this can be seen, or not.
+/// Checks whether `status::processes` lists a process with this value of the variable.
 fn assert_shown(cluster: Cluster, variable: &str, expected: bool) {
     cluster.env("TELEGRAD_STATUS", variable).run(move |_| {
         let shown = status::processes().unwrap();
@@ -281,29 +287,31 @@ fn assert_shown(cluster: Cluster, variable: &str, expected: bool) {
     });
 }
 
-fn a_variable_shows_the_workers_of_a_process(cluster: Cluster) {
+fn telegrad_status_shows_the_workers_of_a_process(cluster: Cluster) {
     assert_shown(cluster, "1", true);
 }
 
-fn a_variable_that_is_zero_does_not(cluster: Cluster) {
+fn telegrad_status_of_zero_shows_nothing(cluster: Cluster) {
     assert_shown(cluster, "0", false);
 }
 
-fn a_variable_that_is_empty_does_not(cluster: Cluster) {
+fn an_empty_telegrad_status_shows_nothing(cluster: Cluster) {
     assert_shown(cluster, "", false);
 }
 
-/// The other world that a function calls in.
+/// The second world, in which a function of the first makes a call.
 static OTHER: OnceLock<World> = OnceLock::new();
 
 #[remote]
 fn call_elsewhere(board: Board) -> Result<()> {
-    // The test sets it before.
-    OTHER.get().expect("another world").rpc_sync(0, hold, (board,))
+    OTHER
+        .get()
+        .expect("the test has set it")
+        .rpc_sync(0, hold, (board,))
 }
 
 #[test]
-fn a_call_in_another_world_is_not_within_the_one_that_makes_it() {
+fn a_call_in_another_world_is_not_nested_in_the_call_that_makes_it() {
     let world = |place: &str| {
         let options = Options {
             init_method: format!("mem://{place}?rank=0&world_size=1"),
@@ -316,15 +324,15 @@ fn a_call_in_another_world_is_not_within_the_one_that_makes_it() {
     let board = Cluster::threads(1).board();
     let call = first.rpc_async(0, call_elsewhere, (board.clone(),)).unwrap();
     board.wait("running");
-    until_made(&other, "hold", |made| made.is_awaited);
-    assert_eq!(made(&other, "hold")[0].within, None);
+    wait_for_pending(&other, "hold", |made| made.is_awaited);
+    assert_eq!(pending(&other, "hold")[0].within, None);
     board.raise("go");
     call.wait().unwrap();
     first.shutdown().unwrap();
     other.shutdown().unwrap();
 }
 
-/// What never answers, under the number of a process that there cannot be; that number.
+/// A socket that never answers, under the number of a process that does not exist. Returns that number too.
 fn silent_process() -> (UnixListener, u32) {
     let process = u32::MAX - std::process::id();
     let name = format!("telegrad-status-{process}");
@@ -333,7 +341,7 @@ fn silent_process() -> (UnixListener, u32) {
 }
 
 #[test]
-fn whoever_has_heard_enough_does_not_wait_for_the_others() {
+fn a_query_ends_once_it_has_enough_answers() {
     let options = Options {
         init_method: "mem://status-enough?rank=0&world_size=1".into(),
         show_status: true,
@@ -343,15 +351,15 @@ fn whoever_has_heard_enough_does_not_wait_for_the_others() {
     let (_listener, silent) = silent_process();
     let ask = |limit| {
         let processes = [silent, std::process::id()];
-        let is_enough = |workers: &[Status]| limit == FOR_EVER && !workers.is_empty();
+        let is_enough = |workers: &[Status]| limit == NO_LIMIT && !workers.is_empty();
         status::ask(&processes, limit, is_enough).unwrap()
     };
-    let enough = ask(FOR_EVER);
+    let enough = ask(NO_LIMIT);
     assert_eq!(
         (enough.workers[0].name.as_str(), enough.silent),
         ("alone", vec![])
     );
-    // Otherwise it is waited for, and named.
+    // Otherwise the silent process is waited for until the limit, and named.
     assert_eq!(ask(Duration::from_millis(10)).silent, [silent]);
     world.shutdown().unwrap();
 }

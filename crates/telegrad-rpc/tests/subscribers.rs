@@ -1,4 +1,4 @@
-//! Subscribers that call other workers, and subscribers that panic: calls do not mind (S58, S62).
+//! Subscribers that call other workers, and subscribers that panic: neither affects calls (S58, S62).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,36 +15,42 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-on_cluster! { unix: Cluster::processes(2).unix() => subscribers_that_call subscribers_that_panic }
-on_cluster! { shared: Cluster::processes(2) => subscribers_that_call subscribers_that_panic }
-on_cluster! { tcp: Cluster::processes(2).tcp() => subscribers_that_call subscribers_that_panic }
+on_cluster! {
+    unix: Cluster::processes(2).unix(),
+    shared: Cluster::processes(2),
+    tcp: Cluster::processes(2).tcp() =>
+    subscribers_may_call_but_not_wait
+    subscribers_may_panic
+}
 
-/// What the subscriber of this process does.
-static ACT: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
+/// The action of this process's subscriber on every event.
+static ACTION: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 
-/// The names of the spans that it has seen.
+/// The names of the spans that the subscriber has seen.
 static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Calls that it has made, calls that it could not wait for, calls of the other one, and those of them that it could not wait for.
-static MADE: AtomicUsize = AtomicUsize::new(0);
-static REFUSED: AtomicUsize = AtomicUsize::new(0);
-static NOTED: AtomicUsize = AtomicUsize::new(0);
-static COUNTED: AtomicUsize = AtomicUsize::new(0);
+/// Calls that the subscriber has made, its refused waits, and the calls of `note` and `count` served here.
+static CALLS_MADE: AtomicUsize = AtomicUsize::new(0);
+static WAITS_REFUSED: AtomicUsize = AtomicUsize::new(0);
+static SERVED_NOTES: AtomicUsize = AtomicUsize::new(0);
+static SERVED_COUNTS: AtomicUsize = AtomicUsize::new(0);
 
-struct Acting;
+/// A layer that runs the action.
+struct ActionLayer;
 
-impl Acting {
+impl ActionLayer {
     fn act<S: Subscriber + for<'a> LookupSpan<'a>>(id: &Id, context: &Context<'_, S>) {
         if context.metadata(id).is_some_and(|about| about.target() == TARGET) {
-            let act = ACT.lock().unwrap_or_else(PoisonError::into_inner);
+            let act = ACTION.lock().unwrap_or_else(PoisonError::into_inner);
             act.iter().for_each(|act| act());
         }
     }
 }
 
-struct Name;
+/// Collects the name of a span.
+struct NameVisitor;
 
-impl Visit for Name {
+impl Visit for NameVisitor {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "otel.name" {
             SEEN.lock().unwrap().insert(value.to_owned());
@@ -54,9 +60,9 @@ impl Visit for Name {
     fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Acting {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ActionLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        attributes.record(&mut Name);
+        attributes.record(&mut NameVisitor);
         Self::act(id, &context);
     }
 
@@ -73,11 +79,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Acting {
     }
 }
 
-/// What a subscriber calls.
+/// Called by a subscriber, which does not wait for it.
 #[remote]
 fn note() -> Result<()> {
-    NOTED.fetch_add(1, SeqCst);
-    // What it calls in turn is not seen either.
+    SERVED_NOTES.fetch_add(1, SeqCst);
+    // The subscriber does not see nested calls either.
     let world = World::current()?;
     world.rpc_sync(world.rank(), note_further, ())
 }
@@ -85,10 +91,10 @@ fn note() -> Result<()> {
 #[remote]
 fn note_further() {}
 
-/// What a subscriber would wait for, and is not sent.
+/// Called by a subscriber that would wait for it, so that it is never sent.
 #[remote]
 fn count() {
-    COUNTED.fetch_add(1, SeqCst);
+    SERVED_COUNTS.fetch_add(1, SeqCst);
 }
 
 #[remote]
@@ -97,7 +103,7 @@ fn add(a: u32, b: u32) -> u32 {
 }
 
 #[remote]
-async fn forever() {
+async fn never_ready() {
     std::future::pending::<()>().await;
 }
 
@@ -106,21 +112,21 @@ fn start_calling() -> Result<()> {
     call_from_subscriber(World::current()?)
 }
 
-/// From now on the subscriber calls the other worker: it gets away with it at once, or waits, which it must not.
+/// Makes the subscriber call the other worker: without waiting, and with a wait, which is refused.
 fn call_from_subscriber(world: World) -> Result<()> {
     let other = 1 - world.rank();
-    // Without a link the subscriber would have to wait for one.
+    // Opens the link, for which the subscriber could not wait.
     world.rpc_sync(other, add, (1, 2))?;
     act(move || {
         let Ok(call) = world.rpc_async(other, note, ()) else {
             return;
         };
-        MADE.fetch_add(1, SeqCst);
+        CALLS_MADE.fetch_add(1, SeqCst);
         call.detach();
         let started = Instant::now();
         let refused = world.rpc_sync(other, count, ());
         if matches!(refused, Err(Error::WaitInInline)) && started.elapsed() < Duration::from_secs(5) {
-            REFUSED.fetch_add(1, SeqCst);
+            WAITS_REFUSED.fetch_add(1, SeqCst);
         }
     })
 }
@@ -131,29 +137,26 @@ fn start_panicking() -> Result<()> {
 }
 
 fn act(act: impl Fn() + Send + 'static) -> Result<()> {
-    *ACT.lock().unwrap() = Some(Box::new(act));
-    let subscriber = tracing_subscriber::registry().with(Acting);
+    *ACTION.lock().unwrap() = Some(Box::new(act));
+    let subscriber = tracing_subscriber::registry().with(ActionLayer);
     subscriber.try_init().map_err(Error::other)
 }
 
 #[remote]
 fn stop() {
-    let act = ACT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let act = ACTION.lock().unwrap_or_else(PoisonError::into_inner).take();
     drop(act);
 }
 
-/// What was counted, and the names seen.
+/// Returns the counters, and the names of the spans seen.
 #[remote]
 fn counts() -> ([usize; 4], Vec<String>) {
-    let counts = [&MADE, &REFUSED, &NOTED, &COUNTED].map(|count| count.load(SeqCst));
+    let counts = [&CALLS_MADE, &WAITS_REFUSED, &SERVED_NOTES, &SERVED_COUNTS].map(|count| count.load(SeqCst));
     (counts, SEEN.lock().unwrap().iter().cloned().collect())
 }
 
-fn subscribers_that_call(cluster: Cluster) {
-    cluster.run(|world| {
-        if world.rank() != 0 {
-            return;
-        }
+fn subscribers_may_call_but_not_wait(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         world.rpc_sync(1, start_calling, ()).unwrap();
         call_from_subscriber(world.clone()).unwrap();
         for a in 0..10 {
@@ -173,7 +176,7 @@ fn subscribers_that_call(cluster: Cluster) {
         );
         for ([made, refused, _, counted], seen) in [ours(), theirs()] {
             assert!(made >= 20 && refused == made, "{refused} of {made}");
-            assert_eq!(counted, 0, "calls that were sent, and then not waited for");
+            assert_eq!(counted, 0, "a call with a refused wait was sent");
             let is_ours = |name: &String| name.contains("note") || name.ends_with("count");
             assert!(!seen.iter().any(is_ours), "{seen:?}");
             assert!(seen.iter().any(|name| name.ends_with("add")), "{seen:?}");
@@ -181,11 +184,8 @@ fn subscribers_that_call(cluster: Cluster) {
     });
 }
 
-fn subscribers_that_panic(cluster: Cluster) {
-    cluster.run(|world| {
-        if world.rank() != 0 {
-            return;
-        }
+fn subscribers_may_panic(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         world.rpc_sync(1, start_panicking, ()).unwrap();
         start_panicking().unwrap();
         for a in 0..10 {
@@ -193,10 +193,10 @@ fn subscribers_that_panic(cluster: Cluster) {
         }
         let call = world.rpc_async(1, add, (1, 2)).unwrap();
         assert_eq!(call.then(|sum| Ok(sum? + 1)).wait().unwrap(), 4);
-        // Those that end on the thread that looks after limits, too.
+        // Also calls that end on the timer thread.
         let limited = world.with_timeout(Duration::from_millis(100));
         for _ in 0..2 {
-            let error = limited.rpc_async(1, forever, ()).unwrap().wait().unwrap_err();
+            let error = limited.rpc_async(1, never_ready, ()).unwrap().wait().unwrap_err();
             assert!(matches!(error, Error::Timeout { .. }), "{error}");
         }
         world.rpc_sync(1, stop, ()).unwrap();

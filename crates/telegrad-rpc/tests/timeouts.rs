@@ -1,4 +1,4 @@
-//! Time limits: what they say, and how they travel (S15).
+//! Time limits: their errors, and how nested calls inherit them (S15).
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 const LIMIT: Duration = Duration::from_millis(100);
 
 #[remote]
-async fn forever() {
+async fn never_ready() {
     std::future::pending::<()>().await;
 }
 
@@ -19,7 +19,7 @@ fn add(a: i64, b: i64) -> i64 {
     a + b
 }
 
-/// Runs to its end whatever happens to its caller.
+/// Runs until the board has the signal `go`, whatever its caller does.
 #[remote]
 fn hold(board: Board, x: i64) -> i64 {
     board.raise("running");
@@ -41,7 +41,7 @@ fn left() -> Option<Duration> {
     time_left()
 }
 
-/// The time left here, and in a call from here that asks for an hour.
+/// Returns the time left here, and in a nested call that asks for an hour.
 #[remote]
 fn left_through(to: u32) -> Result<(Option<Duration>, Option<Duration>)> {
     let world = World::current()?.with_timeout(Duration::from_secs(3600));
@@ -49,11 +49,11 @@ fn left_through(to: u32) -> Result<(Option<Duration>, Option<Duration>)> {
     Ok((here, world.rpc_sync(to, left, ())?))
 }
 
-/// Asks for an hour, and says what it got.
+/// Makes a nested call with a limit of an hour, and posts its error.
 #[remote]
 fn wait_through(to: u32, board: Board) -> Result<()> {
     let world = World::current()?.with_timeout(Duration::from_secs(3600));
-    let error = world.rpc_sync(to, forever, ()).unwrap_err();
+    let error = world.rpc_sync(to, never_ready, ()).unwrap_err();
     board.post("inner", &format!("{error}"));
     Err(error)
 }
@@ -74,38 +74,37 @@ fn assert_timeout(error: &Error, function: &str, expected: Duration) {
     assert_eq!(error.to_string(), text);
 }
 
-fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
-    let board = cluster.board();
-    cluster.run(move |world| {
-        if world.rank() == 0 {
-            body(world, board.clone());
-        }
-    });
-}
-
 on_every_cluster! { 2 =>
-    a_call_that_takes_too_long_says_what_where_and_how_long
-    the_limit_holds_without_anyone_waiting
-    the_time_left_travels_along
-    both_sides_agree_on_the_end_however_long_encoding_takes
-    an_inner_call_ends_with_the_outer_one
-    no_limit_is_no_limit
-    a_late_reply_is_dropped_and_the_link_goes_on
-    a_queued_call_whose_time_ran_out_is_never_run
+    a_timeout_names_function_worker_limit_and_elapsed_time
+    a_call_times_out_without_a_waiting_thread
+    nested_calls_inherit_the_time_left
+    both_sides_count_the_limit_from_the_end_of_encoding
+    a_nested_call_times_out_with_the_outer_one
+    a_limit_of_zero_is_none
+    a_late_reply_is_dropped_and_the_link_stays_usable
+    a_queued_call_that_timed_out_never_runs
 }
 
-fn a_call_that_takes_too_long_says_what_where_and_how_long(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+fn a_timeout_names_function_worker_limit_and_elapsed_time(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let limited = world.with_timeout(LIMIT);
-        assert_timeout(&limited.rpc_sync(1, forever, ()).unwrap_err(), "forever", LIMIT);
-        let mut call = limited.rpc_async(1, forever, ()).unwrap();
+        assert_timeout(
+            &limited.rpc_sync(1, never_ready, ()).unwrap_err(),
+            "never_ready",
+            LIMIT,
+        );
+        let mut call = limited.rpc_async(1, never_ready, ()).unwrap();
         let error = call.wait_timeout(Duration::from_secs(20)).unwrap_err();
-        assert_timeout(&error, "forever", LIMIT);
-        // Many at once, waited for by a thread each.
+        assert_timeout(&error, "never_ready", LIMIT);
+        // Several at once, with a waiting thread each.
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    assert_timeout(&limited.rpc_sync(1, forever, ()).unwrap_err(), "forever", LIMIT)
+                    assert_timeout(
+                        &limited.rpc_sync(1, never_ready, ()).unwrap_err(),
+                        "never_ready",
+                        LIMIT,
+                    )
                 });
             }
         });
@@ -114,11 +113,14 @@ fn a_call_that_takes_too_long_says_what_where_and_how_long(cluster: Cluster) {
     });
 }
 
-fn the_limit_holds_without_anyone_waiting(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
-        // Of several, the one made last may end first.
-        let long = world.with_timeout(3 * LIMIT).rpc_async(1, forever, ()).unwrap();
-        let short = world.with_timeout(LIMIT).rpc_async(1, forever, ()).unwrap();
+fn a_call_times_out_without_a_waiting_thread(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
+        // The call made last ends first.
+        let long = world
+            .with_timeout(3 * LIMIT)
+            .rpc_async(1, never_ready, ())
+            .unwrap();
+        let short = world.with_timeout(LIMIT).rpc_async(1, never_ready, ()).unwrap();
         let (first, second) = (board.clone(), board.clone());
         let long = long.then(move |x| {
             first.post("ended", "long");
@@ -128,33 +130,33 @@ fn the_limit_holds_without_anyone_waiting(cluster: Cluster) {
             second.post("ended", "short");
             x
         });
-        assert_timeout(&long.wait().unwrap_err(), "forever", 3 * LIMIT);
+        assert_timeout(&long.wait().unwrap_err(), "never_ready", 3 * LIMIT);
         assert!(short.done());
-        assert_timeout(&short.wait().unwrap_err(), "forever", LIMIT);
+        assert_timeout(&short.wait().unwrap_err(), "never_ready", LIMIT);
         assert_eq!(board.notes("ended"), ["short", "long"]);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .build()
             .unwrap();
-        let awaited = runtime.block_on(world.with_timeout(LIMIT).rpc_async(1, forever, ()).unwrap());
-        assert_timeout(&awaited.unwrap_err(), "forever", LIMIT);
+        let awaited = runtime.block_on(world.with_timeout(LIMIT).rpc_async(1, never_ready, ()).unwrap());
+        assert_timeout(&awaited.unwrap_err(), "never_ready", LIMIT);
     });
 }
 
-fn the_time_left_travels_along(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+fn nested_calls_inherit_the_time_left(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let limit = Duration::from_secs(10);
         let (here, further) = world.with_timeout(limit).rpc_sync(1, left_through, (0,)).unwrap();
         let (here, further) = (here.unwrap(), further.unwrap());
         assert!(here <= limit && further <= here, "{here:?} {further:?}");
         assert!(further > Duration::from_secs(1), "{further:?}");
-        // An async function's calls inherit it as well.
+        // The limit of `rpc_async` travels as well.
         let call = world.with_timeout(limit).rpc_async(1, left, ()).unwrap();
         assert!(call.wait().unwrap().unwrap() <= limit);
     });
 }
 
-/// Takes longer to encode than a call may take.
+/// A value that takes longer to encode than the limit of its call.
 #[derive(Default)]
 struct Slow {
     encoded: Mutex<Option<Instant>>,
@@ -178,26 +180,26 @@ fn left_after(_slow: Arc<Slow>) -> Option<Duration> {
 }
 
 #[remote]
-async fn forever_after(_slow: Arc<Slow>) {
+async fn never_ready_after(_slow: Arc<Slow>) {
     std::future::pending::<()>().await;
 }
 
-fn both_sides_agree_on_the_end_however_long_encoding_takes(cluster: Cluster) {
-    on_rank_0(cluster, |world, _| {
+fn both_sides_count_the_limit_from_the_end_of_encoding(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let world = world.with_timeout(LIMIT);
-        // The callee may be told less, for what sending takes, but not more than the caller waits.
+        // The callee may get less time than the caller waits, by the time of sending, but not more.
         let left = world.rpc_sync(1, left_after, (Arc::default(),)).unwrap().unwrap();
         assert!(left <= LIMIT, "{left:?}");
         let slow = Arc::new(Slow::default());
-        let error = world.rpc_sync(1, forever_after, (slow.clone(),)).unwrap_err();
-        assert_timeout(&error, "forever_after", LIMIT);
-        let encoded = slow.encoded.lock().unwrap().expect("it was encoded");
+        let error = world.rpc_sync(1, never_ready_after, (slow.clone(),)).unwrap_err();
+        assert_timeout(&error, "never_ready_after", LIMIT);
+        let encoded = slow.encoded.lock().unwrap().expect("the time of encoding");
         assert!(encoded.elapsed() >= LIMIT, "{:?}", encoded.elapsed());
     });
 }
 
-fn an_inner_call_ends_with_the_outer_one(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn a_nested_call_times_out_with_the_outer_one(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
         let limit = Duration::from_millis(300);
         let started = Instant::now();
         world
@@ -210,8 +212,8 @@ fn an_inner_call_ends_with_the_outer_one(cluster: Cluster) {
             "{:?}",
             started.elapsed()
         );
-        // Less than the outer limit: the way there has been taken off.
-        let text = "`timeouts::forever` on worker `w0` took longer than its limit of 29";
+        // Less than the outer limit, by the time of the way there.
+        let text = "`timeouts::never_ready` on worker `w0` took longer than its limit of 29";
         assert!(
             inner.starts_with(text) || inner.contains("limit of 2") && inner.contains("ms"),
             "{inner}"
@@ -219,10 +221,10 @@ fn an_inner_call_ends_with_the_outer_one(cluster: Cluster) {
     });
 }
 
-fn no_limit_is_no_limit(cluster: Cluster) {
+fn a_limit_of_zero_is_none(cluster: Cluster) {
     let short = |options: &mut Options| options.rpc_timeout = LIMIT;
     let board = cluster.board();
-    // Every call here is subject to the short default, the shutdown's too.
+    // The short default applies to every call, those of a shutdown included.
     cluster.options(short).no_shutdown().run(move |world| {
         if world.rank() == 1 {
             return;
@@ -231,9 +233,13 @@ fn no_limit_is_no_limit(cluster: Cluster) {
         assert_eq!(unlimited.rpc_sync(1, left, ()).unwrap(), None);
         let call = unlimited.rpc_async(1, hold, (board.clone(), 3)).unwrap();
         board.wait("running");
-        // The default's time passes, twice.
+        // Twice the default passes.
         for _ in 0..2 {
-            assert_timeout(&world.rpc_sync(1, forever, ()).unwrap_err(), "forever", LIMIT);
+            assert_timeout(
+                &world.rpc_sync(1, never_ready, ()).unwrap_err(),
+                "never_ready",
+                LIMIT,
+            );
         }
         assert!(!call.done());
         board.raise("go");
@@ -241,8 +247,8 @@ fn no_limit_is_no_limit(cluster: Cluster) {
     });
 }
 
-fn a_late_reply_is_dropped_and_the_link_goes_on(cluster: Cluster) {
-    on_rank_0(cluster, |world, board| {
+fn a_late_reply_is_dropped_and_the_link_stays_usable(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, board| {
         let error = world
             .with_timeout(LIMIT)
             .rpc_sync(1, hold, (board.clone(), 77))
@@ -256,30 +262,29 @@ fn a_late_reply_is_dropped_and_the_link_goes_on(cluster: Cluster) {
     });
 }
 
-fn a_queued_call_whose_time_ran_out_is_never_run(cluster: Cluster) {
-    on_rank_0(
-        cluster.options(|options| options.num_worker_threads = 1),
-        |world, board| {
+fn a_queued_call_that_timed_out_never_runs(cluster: Cluster) {
+    cluster
+        .options(|options| options.num_worker_threads = 1)
+        .run_on_rank_0(|world, board| {
             let first = world.rpc_async(1, hold, (board.clone(), 1)).unwrap();
             board.wait("running");
-            // The only thread is taken, so this one queues.
+            // Queued: the only thread is busy.
             let error = world
                 .with_timeout(LIMIT)
                 .rpc_sync(1, note, (board.clone(),))
                 .unwrap_err();
             assert_timeout(&error, "note", LIMIT);
-            // Behind the cancellation, and in no need of the thread.
+            // Arrives behind the cancellation, and needs no thread.
             world.rpc_sync(1, ping, ()).unwrap();
             board.raise("go");
             first.wait().unwrap();
             world.rpc_sync(1, note, (board.clone(),)).unwrap();
-            assert_eq!(board.count("ran"), 1, "only the second");
-        },
-    );
+            assert_eq!(board.count("ran"), 1, "only the second call runs");
+        });
 }
 
 #[test]
-fn a_call_made_when_the_time_is_up_is_not_sent() {
+fn a_call_made_after_the_time_limit_is_not_sent() {
     #[remote]
     fn use_up(board: Board) -> Result<i64> {
         while time_left().is_some_and(|left| !left.is_zero()) {
@@ -289,7 +294,7 @@ fn a_call_made_when_the_time_is_up_is_not_sent() {
         board.post("inner", &result.as_ref().unwrap_err().to_string());
         result
     }
-    on_rank_0(Cluster::threads(2), |world, board| {
+    Cluster::threads(2).run_on_rank_0(|world, board| {
         world
             .with_timeout(LIMIT)
             .rpc_sync(1, use_up, (board.clone(),))

@@ -1,4 +1,4 @@
-//! How a world starts, meets and ends.
+//! How a world starts, meets at barriers, and starts again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -6,20 +6,13 @@ use std::time::{Duration, Instant};
 use telegrad_rpc::{
     Error, Options, Result, StoreServer, Transport, WorkerInfo, World, init, init_with, remote,
 };
-use telegrad_testkit::{Cluster, Meeting, on_cluster, on_every_cluster, on_threads_and_processes};
-use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
+use telegrad_testkit::{
+    Cluster, Meeting, float_tensor, on_cluster, on_every_cluster, on_threads_and_processes,
+};
 
 #[remote]
 fn name() -> Result<String> {
     Ok(World::current()?.name().into())
-}
-
-fn tensor(value: f32) -> RawTensor {
-    let meta = TensorMeta {
-        dtype: DType::F32,
-        shape: vec![2],
-    };
-    RawTensor::new(meta, Buffer::from_vec(vec![value, -value])).unwrap()
 }
 
 fn unique() -> u64 {
@@ -28,12 +21,12 @@ fn unique() -> u64 {
 }
 
 on_every_cluster! { 3 =>
-    members_know_each_other
-    a_barrier_waits_for_everybody
-    a_gathering_gives_everybodys_value_by_rank
+    members_know_each_others_names_and_ranks
+    a_barrier_waits_for_all_members
+    all_gather_returns_the_values_of_all_members_by_rank
 }
 
-fn members_know_each_other(cluster: Cluster) {
+fn members_know_each_others_names_and_ranks(cluster: Cluster) {
     cluster.names(&["a", "b", "c"]).run(|world| {
         let info = |name: &str, rank| WorkerInfo {
             name: name.into(),
@@ -58,7 +51,7 @@ fn members_know_each_other(cluster: Cluster) {
     });
 }
 
-fn a_barrier_waits_for_everybody(cluster: Cluster) {
+fn a_barrier_waits_for_all_members(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         for round in 1..=20 {
@@ -69,15 +62,15 @@ fn a_barrier_waits_for_everybody(cluster: Cluster) {
     });
 }
 
-fn a_gathering_gives_everybodys_value_by_rank(cluster: Cluster) {
+fn all_gather_returns_the_values_of_all_members_by_rank(cluster: Cluster) {
     cluster.run(|world| {
         for round in 0..5 {
-            let mine = (
-                world.rank(),
-                format!("{round} from {}", world.name()),
-                tensor(world.rank() as f32),
-            );
-            let expected = (0..3).map(|rank| (rank, format!("{round} from w{rank}"), tensor(rank as f32)));
+            let value = |rank: u32| {
+                let tensor = float_tensor(&[2], vec![rank as f32, -(rank as f32)]);
+                (rank, format!("{round} from w{rank}"), tensor)
+            };
+            let mine = value(world.rank());
+            let expected = (0..3).map(value);
             assert_eq!(world.all_gather(&mine).unwrap(), expected.collect::<Vec<_>>());
         }
         let large = vec![world.rank() as u8; 500_000];
@@ -87,10 +80,10 @@ fn a_gathering_gives_everybodys_value_by_rank(cluster: Cluster) {
 }
 
 on_threads_and_processes! { 2 =>
-    a_barrier_that_somebody_misses_names_them
+    a_barrier_names_the_missing_members
 }
 
-fn a_barrier_that_somebody_misses_names_them(cluster: Cluster) {
+fn a_barrier_names_the_missing_members(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 1 {
@@ -118,13 +111,13 @@ fn a_barrier_that_somebody_misses_names_them(cluster: Cluster) {
     });
 }
 
-/// Joins a world of two at a place, calls both ways, and leaves.
-fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
+/// Runs a world of two that meets by `init_method`: joins, calls both ways, shuts down.
+fn run_world(init_method: &str, transport: Transport, store: Option<StoreServer>) {
     let mut store = store;
     std::thread::scope(|scope| {
         for rank in 0..2 {
             let options = Options {
-                init_method: place.into(),
+                init_method: init_method.into(),
                 rank: Some(rank),
                 world_size: Some(2),
                 transport,
@@ -145,41 +138,41 @@ fn meet(place: &str, transport: Transport, store: Option<StoreServer>) {
 
 #[test]
 fn a_world_can_start_again_in_memory() {
-    let place = format!("mem://again-{}", unique());
+    let init_method = format!("mem://again-{}", unique());
     for _ in 0..10 {
-        meet(&place, Transport::Auto, None);
-        meet(&place, Transport::Unix, None);
+        run_world(&init_method, Transport::Auto, None);
+        run_world(&init_method, Transport::Unix, None);
     }
 }
 
 #[test]
 fn a_world_can_start_again_in_a_file() {
     let directory = tempfile::tempdir().unwrap();
-    let place = format!("file://{}", directory.path().join("store").display());
+    let init_method = format!("file://{}", directory.path().join("store").display());
     for _ in 0..10 {
-        meet(&place, Transport::Auto, None);
+        run_world(&init_method, Transport::Auto, None);
     }
 }
 
 #[test]
 fn a_world_can_start_again_at_a_port() {
     let first = StoreServer::bind("127.0.0.1:0").unwrap();
-    let place = format!("tcp://{}", first.address());
-    meet(&place, Transport::Tcp, Some(first));
+    let init_method = format!("tcp://{}", first.address());
+    run_world(&init_method, Transport::Tcp, Some(first));
     for _ in 0..10 {
-        meet(&place, Transport::Tcp, None);
+        run_world(&init_method, Transport::Tcp, None);
     }
 }
 
 #[test]
-fn a_world_can_start_again_after_an_immediate_end() {
-    let place = format!("mem://abrupt-{}", unique());
+fn a_world_can_start_again_after_its_handles_are_dropped() {
+    let init_method = format!("mem://abrupt-{}", unique());
     for _ in 0..5 {
         let joined = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             for rank in 0..2 {
                 let options = Options {
-                    init_method: format!("{place}?rank={rank}&world_size=2"),
+                    init_method: format!("{init_method}?rank={rank}&world_size=2"),
                     rendezvous_timeout: Duration::from_secs(20),
                     ..Options::default()
                 };
@@ -195,16 +188,16 @@ fn a_world_can_start_again_after_an_immediate_end() {
 }
 
 #[test]
-fn a_start_that_failed_can_be_tried_again() {
+fn a_failed_start_can_be_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let file = format!("file://{}", directory.path().join("store").display());
     let first = StoreServer::bind("127.0.0.1:0").unwrap();
     let port = format!("tcp://{}", first.address());
     drop(first);
-    for place in [format!("mem://retried-{}", unique()), file, port] {
-        // Rank 0 comes alone, and gives up. Then both come.
+    for init_method in [format!("mem://retried-{}", unique()), file, port] {
+        // Rank 0 joins alone, and times out. Then both join.
         let hasty = Options {
-            init_method: place.clone(),
+            init_method: init_method.clone(),
             rank: Some(0),
             world_size: Some(2),
             rendezvous_timeout: Duration::from_millis(50),
@@ -212,13 +205,13 @@ fn a_start_that_failed_can_be_tried_again() {
         };
         let error = init_with("m0", hasty).unwrap_err();
         assert!(error.to_string().ends_with("still missing rank 1"), "{error}");
-        meet(&place, Transport::Tcp, None);
+        run_world(&init_method, Transport::Tcp, None);
     }
 }
 
 #[test]
-fn members_find_each_other_through_the_environment() {
-    // The port of a store that is gone is free, and this host gives it to nobody else so soon.
+fn members_meet_by_environment_variables() {
+    // The port of a closed store is free, and the system does not assign it again so soon.
     let port = StoreServer::bind("127.0.0.1:0").unwrap().address().port();
     let cluster = Cluster::processes(2);
     cluster
@@ -227,7 +220,7 @@ fn members_find_each_other_through_the_environment() {
         .env("WORLD_SIZE", "2")
         .run_by_hand(|member| {
             let world = match member.rank() {
-                // Nothing but the environment, for one whose rank is there too.
+                // The environment has everything but the rank.
                 0 => init_with(
                     "first",
                     Options {
@@ -251,7 +244,7 @@ fn members_find_each_other_through_the_environment() {
 }
 
 #[test]
-fn a_world_of_one_is_described_by_the_environment_alone() {
+fn environment_variables_alone_describe_a_world_of_one() {
     let port = StoreServer::bind("127.0.0.1:0").unwrap().address().port();
     Cluster::processes(1)
         .env("MASTER_ADDR", "127.0.0.1")
@@ -265,10 +258,11 @@ fn a_world_of_one_is_described_by_the_environment_alone() {
         });
 }
 
-on_cluster! { four_threads: Cluster::threads(4) => members_meet_over_a_store_on_a_port_of_the_systems_choice }
-on_cluster! { four_processes: Cluster::processes(4) => members_meet_over_a_store_on_a_port_of_the_systems_choice }
+on_cluster! { four_threads: Cluster::threads(4), four_processes: Cluster::processes(4) =>
+    members_meet_at_a_store_on_a_port_of_the_systems_choice
+}
 
-fn members_meet_over_a_store_on_a_port_of_the_systems_choice(cluster: Cluster) {
+fn members_meet_at_a_store_on_a_port_of_the_systems_choice(cluster: Cluster) {
     cluster.meeting(Meeting::Tcp).run(|world| {
         assert_eq!(world.all_gather(&world.rank()).unwrap(), [0, 1, 2, 3]);
     });

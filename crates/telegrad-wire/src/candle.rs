@@ -25,6 +25,10 @@ impl Wire for Tensor {
     fn layout(layouts: &mut Layouts) -> TypeNumber {
         RawTensor::layout(layouts)
     }
+
+    fn is_quick_to_encode(&self) -> bool {
+        self.is_contiguous() && self.device().is_cpu()
+    }
 }
 
 /// Returns the tensor that already exists, or takes over the raw one.

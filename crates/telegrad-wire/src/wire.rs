@@ -81,6 +81,16 @@ pub trait Wire: Sized + 'static {
         layouts.named(short(std::any::type_name::<Self>()))
     }
 
+    /// Whether encoding the value takes next to nothing: a thread that must not be held up may do it.
+    ///
+    /// True by default of small values without a destructor. Tensors answer whether their bytes can leave as they are.
+    #[doc(hidden)]
+    fn is_quick_to_encode(&self) -> bool {
+        /// Bytes of a few numbers.
+        const SMALL: usize = 64;
+        !std::mem::needs_drop::<Self>() && size_of::<Self>() <= SMALL
+    }
+
     /// Appends a sequence of values. `u8` overrides this to write MessagePack bytes.
     #[doc(hidden)]
     fn encode_slice(items: &[Self], encoder: &mut Encoder) {

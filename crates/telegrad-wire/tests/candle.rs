@@ -182,3 +182,11 @@ fn raw_tensors_convert_both_ways() -> Result<()> {
     assert_eq!(raw.meta().to_string(), "f32[2, 4, 3]");
     same(&Tensor::try_from(raw).unwrap(), &view)
 }
+
+#[test]
+fn a_contiguous_tensor_on_the_cpu_is_quick_to_encode() -> Result<()> {
+    let tensor = Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?;
+    assert!(tensor.is_quick_to_encode());
+    assert!(!tensor.t()?.is_quick_to_encode());
+    Ok(())
+}

@@ -24,8 +24,11 @@ pub fn init_with(name: &str, options: Options) -> Result<World> {
 fn with_autograd(options: Options) -> Options {
     use telegrad_autograd::candle::Candle;
 
-    let layer = options.layer.or(Some(telegrad_autograd::layer::<Candle>));
-    Options { layer, ..options }
+    let extension = options.extension.or(Some(telegrad_autograd::layer::<Candle>));
+    Options {
+        extension,
+        ..options
+    }
 }
 
 #[cfg(not(feature = "autograd"))]

@@ -138,7 +138,7 @@ fn alone(body: impl Fn(World) + Send + Sync + 'static) {
 
 fn workers(count: usize) -> Cluster {
     Cluster::threads(count)
-        .options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
+        .options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
 }
 
 #[test]

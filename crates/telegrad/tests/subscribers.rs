@@ -62,7 +62,7 @@ fn seen() -> Spans {
 #[test]
 fn all_of_a_training_step_is_seen_under_what_caused_it() {
     Cluster::processes(2)
-        .options(|options| options.layer = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
+        .options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
         .run(|world| {
             if world.rank() == 0 {
                 watch().unwrap();

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use telegrad_rpc::{Crossing, Noted, Recorded, Result};
+use telegrad_rpc::{Crossing, Departure, Result, Tracked};
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
 use super::{ContextStatus, Node, Progress};
@@ -20,12 +20,12 @@ pub(crate) trait ErasedNode: Send + Sync + 'static {
     fn info(&self) -> AutogradInfo;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
-    fn track_departure(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted>;
-    fn untrack(&self, context: ContextId, recorded: &Recorded);
+    fn track_departure(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure>;
+    fn untrack(&self, context: ContextId, tracked: &Tracked);
     fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>>;
 
@@ -56,21 +56,25 @@ impl<B: AutogradBackend> ErasedNode for Node<B> {
         self
     }
 
-    fn track_departure(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Noted> {
+    fn track_departure(
+        &self,
+        crossing: &Crossing<'_>,
+        tensors: &[Box<dyn TensorSource>],
+    ) -> Result<Departure> {
         Node::track_departure(self, crossing, tensors)
     }
 
-    fn untrack(&self, context: ContextId, recorded: &Recorded) {
-        Node::untrack(self, context, recorded);
+    fn untrack(&self, context: ContextId, tracked: &Tracked) {
+        Node::untrack(self, context, tracked);
     }
 
     fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
-        Node::track_arrival(self, crossing, recorded, tensors)
+        Node::track_arrival(self, crossing, tracked, tensors)
     }
 
     fn take(&self, context: ContextId, pass: PassInfo, batch: GradientBatch) -> Result<Progress> {

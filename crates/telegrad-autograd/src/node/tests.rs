@@ -1,7 +1,7 @@
 //! Malformed messages of other workers are errors, and do not panic.
 
 use candle_core::{DType, Device, Tensor, Var};
-use telegrad_rpc::{Crossing, Noted, Recorded};
+use telegrad_rpc::{Crossing, Departure, Tracked};
 use telegrad_wire::{Arrived, Encoder, Rank, RawTensor, Wire};
 
 use super::*;
@@ -36,7 +36,7 @@ fn send(node: &Node<Candle>, context: ContextId, count: usize) -> u64 {
     }
     let tensors = encoder.finish().unwrap().tensors;
     match node.track_departure(&crossing(context, false), &tensors).unwrap() {
-        Noted::Tensors(recorded) => recorded.number,
+        Departure::Tracked(tracked) => tracked.number,
         other => panic!("{other:?}"),
     }
 }
@@ -160,11 +160,11 @@ fn a_gradient_of_an_unused_message_is_refused() {
 fn receive(node: &Node<Candle>, context: ContextId, number: u64, positions: &[u32], count: usize) -> usize {
     let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
     let tensors = vec![RawTensor::try_from(&tensor).unwrap(); count];
-    let recorded = Recorded {
+    let tracked = Tracked {
         number,
         tensors: positions.to_vec(),
     };
-    let arrived = node.track_arrival(&crossing(context, true), Some(recorded), tensors);
+    let arrived = node.track_arrival(&crossing(context, true), Some(tracked), tensors);
     arrived.unwrap().len()
 }
 
@@ -181,11 +181,11 @@ fn a_message_number_used_twice_covers_the_longer_message() {
     let leaves = |count: usize| -> Vec<Tensor> {
         let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
         let tensors = vec![RawTensor::try_from(&tensor).unwrap(); count];
-        let recorded = Recorded {
+        let tracked = Tracked {
             number: 5,
             tensors: (0..count as u32).collect(),
         };
-        let arrived = node.track_arrival(&crossing(context, true), Some(recorded), tensors);
+        let arrived = node.track_arrival(&crossing(context, true), Some(tracked), tensors);
         let made = arrived.unwrap().into_iter().map(|arrived| match arrived {
             Arrived::Made(made) => *made.downcast::<Tensor>().unwrap(),
             Arrived::Raw(_) => panic!("the tensor is tracked"),
@@ -207,13 +207,13 @@ fn a_message_number_used_twice_covers_the_longer_message() {
 fn a_tracked_tensor_of_integers_is_refused() {
     let (node, context) = node();
     let whole = Tensor::zeros(3, DType::U32, &Device::Cpu).unwrap();
-    let recorded = Recorded {
+    let tracked = Tracked {
         number: 1,
         tensors: vec![0],
     };
     let tensors = vec![RawTensor::try_from(&whole).unwrap()];
     let error = node
-        .track_arrival(&crossing(context, true), Some(recorded), tensors)
+        .track_arrival(&crossing(context, true), Some(tracked), tensors)
         .unwrap_err();
     assert!(error.to_string().contains("have no gradient"), "{error}");
 }
@@ -223,12 +223,12 @@ fn a_leaf_received_in_another_context_is_refused() {
     let (node, context) = node();
     let other = node.open(HERE);
     let tensor = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
-    let recorded = Recorded {
+    let tracked = Tracked {
         number: 1,
         tensors: vec![0],
     };
     let tensors = vec![RawTensor::try_from(&tensor).unwrap()];
-    let arrived = node.track_arrival(&crossing(other, true), Some(recorded), tensors);
+    let arrived = node.track_arrival(&crossing(other, true), Some(tracked), tensors);
     let Some(Arrived::Made(made)) = arrived.unwrap().pop() else {
         panic!("the tensor is tracked")
     };

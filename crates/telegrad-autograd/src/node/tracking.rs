@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::FxHasher;
-use telegrad_rpc::{Crossing, Noted, Recorded, Result};
+use telegrad_rpc::{Crossing, Departure, Result, Tracked};
 use telegrad_trace::Kind;
 use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
 
@@ -21,14 +21,14 @@ impl<B: AutogradBackend> Node<B> {
         &self,
         crossing: &Crossing<'_>,
         tensors: &[Box<dyn TensorSource>],
-    ) -> Result<Noted> {
+    ) -> Result<Departure> {
         // A message of an ended context is an ordinary message.
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
-            return Ok(Noted::Over);
+            return Ok(Departure::ContextClosed);
         };
         let mut state = shared.lock();
         if matches!(*state, ContextState::Ended) {
-            return Ok(Noted::Over);
+            return Ok(Departure::ContextClosed);
         }
         let graph = state.graph(crossing.context)?;
         graph.note_peer(crossing, true);
@@ -42,24 +42,24 @@ impl<B: AutogradBackend> Node<B> {
             }
         }
         if positions.is_empty() {
-            return Ok(Noted::Nothing);
+            return Ok(Departure::Untracked);
         }
         let number = self.next_message.fetch_add(1, SeqCst);
         let sent = SentMessage::new(crossing.peer, crossing.function, tracked);
         graph.sent.insert(number, sent);
         drop(state);
         trace_crossing("autograd::send", |here| link(crossing.context, here, number));
-        Ok(Noted::Tensors(Recorded {
+        Ok(Departure::Tracked(Tracked {
             number,
             tensors: positions,
         }))
     }
 
     /// Drops the tracked tensors of a message that was not sent after all, or whose call has no result.
-    pub(crate) fn untrack(&self, context: ContextId, recorded: &Recorded) {
+    pub(crate) fn untrack(&self, context: ContextId, tracked: &Tracked) {
         let sent = self.contexts.get(context).and_then(|shared| {
             let mut state = shared.lock();
-            state.graph(context).ok()?.sent.remove(&recorded.number)
+            state.graph(context).ok()?.sent.remove(&tracked.number)
         });
         // The context's lock is released: freeing a graph takes long.
         if let Some(mut sent) = sent {
@@ -72,7 +72,7 @@ impl<B: AutogradBackend> Node<B> {
     pub(crate) fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
-        recorded: Option<Recorded>,
+        tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
     ) -> Result<Vec<Arrived>> {
         let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(Arrived::Raw).collect());
@@ -93,18 +93,18 @@ impl<B: AutogradBackend> Node<B> {
             .into());
         }
         graph.note_peer(crossing, false);
-        let Some(recorded) = recorded else {
+        let Some(tracked) = tracked else {
             return plain(tensors);
         };
         let message = MessageId {
             from: crossing.peer,
-            number: recorded.number,
+            number: tracked.number,
         };
         // A peer that uses a number twice gets wrong gradients, but nothing here panics.
         let count = graph.arrivals.entry(message).or_default();
-        *count = recorded.tensors.len().max(*count);
+        *count = tracked.tensors.len().max(*count);
         let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
-        for (nth, position) in recorded.tensors.iter().enumerate() {
+        for (nth, position) in tracked.tensors.iter().enumerate() {
             // Positions beyond the message's tensors are ignored.
             let Some(slot) = arrived.get_mut(*position as usize) else {
                 continue;

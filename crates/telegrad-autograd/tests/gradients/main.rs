@@ -173,7 +173,7 @@ fn assert_new_context_works(world: &World, layers: &[RRef<Layer>], weights: &[Va
 
 /// Adds autograd over candle.
 fn with_autograd(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>))
+    cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>))
 }
 
 /// Asserts equality to 1e-6 of the largest element.

@@ -12,7 +12,7 @@ fn twice(x: Tensor) -> Result<Tensor> {
 fn a_worker_without_autograd_is_an_error_of_the_call() {
     let cluster = Cluster::threads(2).options(|options| {
         if options.rank == Some(0) {
-            options.layer = Some(telegrad_autograd::layer::<Candle>);
+            options.extension = Some(telegrad_autograd::layer::<Candle>);
         }
     });
     cluster.run(|world| {

@@ -16,7 +16,7 @@ use scalar::Scalar;
 
 /// Adds autograd over scalars.
 fn with_scalars(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Scalars>))
+    cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Scalars>))
 }
 
 /// Runs `f` in a context over scalars.

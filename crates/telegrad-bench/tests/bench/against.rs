@@ -212,7 +212,7 @@ fn a_section_that_hangs_is_killed_with_its_children_at_the_limit() {
     ];
     let args = [&args[..], &[python.to_str().unwrap()]].concat();
     let output = bench_with(&args, &[("PEER_STARTED", &started), ("TMPDIR", &temporary)]);
-    assert_failed(&output, &["`latency`", "after 1s", "--limit"]);
+    assert_failed(&output, &["`latency`", "within 1s", "--limit"]);
     assert_ours_shown(&output);
     assert_eq!(
         std::fs::read_dir(&temporary).unwrap().count(),

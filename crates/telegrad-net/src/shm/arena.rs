@@ -90,13 +90,13 @@ impl Arena {
         if class >= CLASSES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let warm = self.warm(class).or_else(|| {
+        let warm = self.take_warm(class).or_else(|| {
             self.collect();
-            self.warm(class)
+            self.take_warm(class)
         });
         let location = match warm {
             Some(location) => location,
-            None => self.cut(class)?,
+            None => self.cut_block(class)?,
         };
         Ok(Block {
             location: Some(location),
@@ -105,7 +105,7 @@ impl Arena {
         })
     }
 
-    fn warm(&self, class: usize) -> Option<BlockLocation> {
+    fn take_warm(&self, class: usize) -> Option<BlockLocation> {
         let mut state = self.state.lock();
         let location = state.warm[class].pop()?;
         state.warm_bytes -= size_of_class(BASE, class);
@@ -113,7 +113,7 @@ impl Arena {
     }
 
     /// Takes a block without pages, or cuts a new one, and maps its pages.
-    fn cut(&self, class: usize) -> io::Result<BlockLocation> {
+    fn cut_block(&self, class: usize) -> io::Result<BlockLocation> {
         let size = size_of_class(BASE, class);
         let mut state = self.state.lock();
         let location = match state.cold[class].pop() {

@@ -91,7 +91,7 @@ struct LoanTable {
 /// A lent block.
 struct LentBlock {
     block: Arc<Block>,
-    /// A chunk of a longer message, returned once the receiver has copied it.
+    /// A chunk of a longer message, returned once the receiver has copy_to_block it.
     is_chunk: bool,
 }
 
@@ -120,7 +120,7 @@ impl Lending {
                 let is_exclusive = is_only && Arc::strong_count(block) == 1;
                 (block.clone(), is_exclusive)
             }
-            None => (Arc::new(copied(tensor).ok()?), true),
+            None => (Arc::new(copy_to_block(tensor).ok()?), true),
         };
         let mut table = self.table.lock();
         table.reclaim(&self.region);
@@ -139,7 +139,7 @@ impl Lending {
         })
     }
 
-    /// Whether this many tensors, of this many bytes, can be lent now. Checked before any is copied.
+    /// Whether this many tensors, of this many bytes, can be lent now. Checked before any is copy_to_block.
     pub(crate) fn can_lend(&self, tensors: usize, bytes: usize) -> bool {
         let mut table = self.table.lock();
         table.reclaim(&self.region);
@@ -277,7 +277,7 @@ impl LoanTable {
 }
 
 /// Copies a tensor into a block.
-fn copied(tensor: &dyn TensorSource) -> io::Result<Block> {
+fn copy_to_block(tensor: &dyn TensorSource) -> io::Result<Block> {
     let len = tensor.byte_len().ok_or(io::ErrorKind::FileTooLarge)?;
     let mut block = Arena::get().block(len)?;
     let mut is_whole = false;

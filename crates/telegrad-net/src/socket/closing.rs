@@ -7,8 +7,8 @@ use rustix::event::PollFlags;
 use telegrad_wire::{CallId, FrameKind};
 
 use super::SocketLink;
-use super::reader::Fill;
-use super::writer::Written;
+use super::reader::FillOutcome;
+use super::writer::WriteOutcome;
 use crate::stream::StreamError;
 use crate::{Closed, Link, Outgoing};
 
@@ -48,16 +48,16 @@ impl SocketLink {
     fn write_goodbye(&self, until: Instant) {
         loop {
             match self.writer.write(&self.control) {
-                Written::All { was_stuck } => {
+                WriteOutcome::All { was_stuck } => {
                     if was_stuck {
                         self.follow_writer();
                     }
                     return;
                 }
-                Written::Ended(_) => return,
+                WriteOutcome::Ended(_) => return,
                 // The other thread takes the goodbye along, without waiting for the socket.
-                Written::ByOther => self.writer.wait_for_writer(),
-                Written::Stuck => {
+                WriteOutcome::ByOther => self.writer.wait_for_writer(),
+                WriteOutcome::Stuck => {
                     // In steps, because the poller may take the wake-up and write the queue itself.
                     let step = until.min(Instant::now() + GOODBYE_STEP);
                     self.control.wait(PollFlags::OUT, None, Some(step));
@@ -84,7 +84,7 @@ impl SocketLink {
                 .try_lock()
                 .map(|mut reader| reader.skip(&self.control));
             match skipped {
-                Some(Fill::Ended(_)) => return,
+                Some(FillOutcome::Ended(_)) => return,
                 Some(_) => {}
                 // The reading thread sees that the link has ended, and discards the bytes too.
                 None => rustix::thread::sched_yield(),

@@ -26,7 +26,7 @@ pub(crate) struct ControlReader {
 }
 
 /// The outcome of a read.
-pub(crate) enum Fill {
+pub(crate) enum FillOutcome {
     Some,
     Nothing,
     Ended(StreamError),
@@ -44,7 +44,7 @@ impl ControlReader {
     }
 
     /// Reads available bytes. All complete frames must have been taken before.
-    pub(crate) fn fill(&mut self, control: &Control) -> Fill {
+    pub(crate) fn fill(&mut self, control: &Control) -> FillOutcome {
         // At most one incomplete frame is left; it moves to the front only if space is short.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -55,10 +55,10 @@ impl ControlReader {
         match control.try_read(self.ring.as_mut(), &mut self.buffer[self.end..]) {
             Ok(got) => {
                 self.end += got;
-                Fill::Some
+                FillOutcome::Some
             }
-            Err(StreamError::WouldBlock) => Fill::Nothing,
-            Err(error) => Fill::Ended(error),
+            Err(StreamError::WouldBlock) => FillOutcome::Nothing,
+            Err(error) => FillOutcome::Ended(error),
         }
     }
 
@@ -87,7 +87,7 @@ impl ControlReader {
     }
 
     /// Reads and discards available bytes.
-    pub(crate) fn skip(&mut self, control: &Control) -> Fill {
+    pub(crate) fn skip(&mut self, control: &Control) -> FillOutcome {
         self.discard();
         self.fill(control)
     }

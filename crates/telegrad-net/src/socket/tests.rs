@@ -17,25 +17,25 @@ use crate::{Closed, Identity, Incoming, Link, LinkOptions, MIN_CHUNK, Poller, Ro
 
 /// Roles that run when the test calls their turns.
 #[derive(Default)]
-struct Waiting(Mutex<VecDeque<Box<dyn Role>>>);
+struct TestRoles(Mutex<VecDeque<Box<dyn Role>>>);
 
-impl Roles for Waiting {
+impl Roles for TestRoles {
     fn start(&self, role: Box<dyn Role>) {
         self.0.lock().push_back(role);
     }
 }
 
-impl Waiting {
+impl TestRoles {
     fn next(&self) -> Box<dyn Role> {
         self.0.lock().pop_front().expect("a role was started")
     }
 }
 
-/// Calls of the received messages.
+/// CallSink of the received messages.
 #[derive(Default)]
-struct Calls(Mutex<Vec<u64>>);
+struct CallSink(Mutex<Vec<u64>>);
 
-impl Sink for Calls {
+impl Sink for CallSink {
     fn receive(&self, _: &Arc<dyn Link>, message: Incoming<'_>) {
         self.0.lock().push(message.header.call.0);
     }
@@ -77,7 +77,7 @@ fn descriptor() -> Vec<u8> {
 /// frame: the poller, which requested it and is about to sleep, has to read that frame.
 #[test]
 fn wakeups_taken_with_a_segment_reach_the_poller() {
-    let (roles, calls) = (Arc::new(Waiting::default()), Arc::new(Calls::default()));
+    let (roles, calls) = (Arc::new(TestRoles::default()), Arc::new(CallSink::default()));
     let poller = Poller::start(roles.clone(), Duration::ZERO).unwrap();
     let mut polling = roles.next();
     let (region, fds) = RegionEnd::create().unwrap();

@@ -43,7 +43,7 @@ struct Active {
 }
 
 /// The outcome of a write.
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     All {
         /// Whether the lane had been full before.
         was_stuck: bool,
@@ -113,17 +113,17 @@ impl ControlWriter {
     }
 
     /// Writes until the queue is empty or the lane is full.
-    pub(crate) fn write(&self, control: &Control) -> Written {
+    pub(crate) fn write(&self, control: &Control) -> WriteOutcome {
         let mut state = self.state.lock();
         let Some(mut active) = state.active.take() else {
-            return Written::ByOther;
+            return WriteOutcome::ByOther;
         };
         let outcome = loop {
             if active.written == active.bytes.len() {
                 active.reset();
                 if state.waiting.is_empty() {
                     let was_stuck = std::mem::take(&mut state.stuck);
-                    break Written::All { was_stuck };
+                    break WriteOutcome::All { was_stuck };
                 }
                 std::mem::swap(&mut state.waiting, &mut active.bytes);
             }
@@ -138,9 +138,9 @@ impl ControlWriter {
                 }
                 Err(StreamError::WouldBlock) => {
                     state.stuck = true;
-                    break Written::Stuck;
+                    break WriteOutcome::Stuck;
                 }
-                Err(error) => break Written::Ended(error),
+                Err(error) => break WriteOutcome::Ended(error),
             }
         };
         state.active = Some(active);

@@ -137,7 +137,7 @@ fn dropping_a_link_ends_it_for_the_peer(kind: Kind) {
         assert!(!closed.graceful, "{closed:?}");
         assert!(
             [
-                "the other worker is gone",
+                "the other worker dropped the link",
                 "the connection was closed by the other side"
             ]
             .contains(&&*closed.why)

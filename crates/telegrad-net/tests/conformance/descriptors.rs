@@ -4,8 +4,8 @@ use telegrad_net::{Flush, LinkOptions, shared_tensor};
 use telegrad_wire::{DType, FrameKind};
 
 use crate::harness::{
-    Answer, Hosting, Inbox, Kind, Side, between_processes, command_alone, frame, limited, on_links,
-    on_sockets, pair, pattern, tensor, tensors, told,
+    Answer, Inbox, Kind, TestWorker, WorkerThreads, argument, between_processes, command_alone, frame,
+    limited, on_links, on_sockets, pair, pattern, tensor, tensors,
 };
 use crate::raw::{connect, read_to_end, shake_hands};
 
@@ -71,12 +71,12 @@ fn open() -> usize {
 }
 
 /// The kind of link in this process's argument.
-fn told_kind() -> Option<Kind> {
-    let told = told()?;
-    Some(match told.strip_prefix("Tcp(") {
+fn argument_kind() -> Option<Kind> {
+    let argument = argument()?;
+    Some(match argument.strip_prefix("Tcp(") {
         Some(lanes) => Kind::Tcp(lanes.trim_end_matches(')').parse().unwrap()),
-        None if told == "Shared" => Kind::Shared,
-        None if told == "Streamed" => Kind::Streamed,
+        None if argument == "Shared" => Kind::Shared,
+        None if argument == "Streamed" => Kind::Streamed,
         None => Kind::Unix,
     })
 }
@@ -84,10 +84,10 @@ fn told_kind() -> Option<Kind> {
 #[test]
 #[ignore = "run in a process of its own"]
 fn exhausted() {
-    let Some(kind) = told_kind() else { return };
+    let Some(kind) = argument_kind() else { return };
     limited(move || {
         limit_descriptors();
-        let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
+        let hosting = TestWorker::start(kind, LinkOptions::default(), Inbox::new());
         let mut all = all_descriptors();
         for _ in 0..3 {
             // One for this end, and none for the other.
@@ -97,7 +97,7 @@ fn exhausted() {
         }
         drop(all);
         let options = kind.options(LinkOptions::default());
-        let _link = Side::new()
+        let _link = WorkerThreads::new()
             .dial(hosting.address(), Inbox::new(), options)
             .unwrap();
         hosting.accepted();
@@ -107,11 +107,11 @@ fn exhausted() {
 #[test]
 #[ignore = "run in a process of its own"]
 fn dialling() {
-    let Some(kind) = told_kind() else { return };
+    let Some(kind) = argument_kind() else { return };
     limited(move || {
         limit_descriptors();
-        let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
-        let side = Side::new();
+        let hosting = TestWorker::start(kind, LinkOptions::default(), Inbox::new());
+        let side = WorkerThreads::new();
         let all = all_descriptors();
         let options = || kind.options(LinkOptions::default());
         let Err(error) = side.dial(hosting.address(), Inbox::new(), options()) else {
@@ -128,7 +128,7 @@ fn dialling() {
 #[test]
 #[ignore = "run in a process of its own"]
 fn borrowing() {
-    let Some(kind) = told_kind() else { return };
+    let Some(kind) = argument_kind() else { return };
     limited(move || {
         limit_descriptors();
         let pair = pair(kind);
@@ -147,10 +147,10 @@ fn borrowing() {
 #[test]
 #[ignore = "run in a process of its own"]
 fn rounds() {
-    let Some(kind) = told_kind() else { return };
+    let Some(kind) = argument_kind() else { return };
     limited(move || {
-        let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::echoing());
-        let side = Side::new();
+        let hosting = TestWorker::start(kind, LinkOptions::default(), Inbox::echoing());
+        let side = WorkerThreads::new();
         // The arena keeps its descriptor for the life of the process.
         let meta = tensor(DType::U8, &[1], 0).meta().clone();
         shared_tensor(meta, |_| ()).unwrap();

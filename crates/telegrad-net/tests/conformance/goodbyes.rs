@@ -10,7 +10,7 @@ use telegrad_net::{Closed, Flush, LinkOptions, Poller, SendError};
 use telegrad_wire::FrameKind;
 
 use crate::harness::{
-    Answer, Hooks, Hosting, Inbox, Kind, Side, between_processes, frame, on_sockets, pattern,
+    Answer, Hooks, Inbox, Kind, TestWorker, WorkerThreads, between_processes, frame, on_sockets, pattern,
 };
 use crate::raw::{self, Lanes, answered_by_hand, dialled_by_hand, fall_silent};
 
@@ -35,10 +35,10 @@ fn left() -> Closed {
 }
 
 /// A poller that is set after the hook that closes it was made.
-type Later = Arc<OnceLock<Arc<Poller>>>;
+type LatePoller = Arc<OnceLock<Arc<Poller>>>;
 
 /// Closes a poller once both sides have answered, before the link can be watched.
-fn leaving(poller: &Later) -> Hooks {
+fn leaving(poller: &LatePoller) -> Hooks {
     let poller = poller.clone();
     Hooks {
         answered: Box::new(move || poller.wait().close(LEAVING)),
@@ -47,23 +47,23 @@ fn leaving(poller: &Later) -> Hooks {
 }
 
 fn a_host_that_leaves_during_a_handshake(kind: Kind) {
-    let poller = Later::default();
-    let hosting = Hosting::start_hooked(kind, Inbox::new(), leaving(&poller));
+    let poller = LatePoller::default();
+    let hosting = TestWorker::start_hooked(kind, Inbox::new(), leaving(&poller));
     poller.set(hosting.side.poller.clone()).unwrap();
-    let (side, inbox) = (Side::new(), Inbox::new());
+    let (side, inbox) = (WorkerThreads::new(), Inbox::new());
     let options = kind.options(LinkOptions::default());
     let _link = side.dial(hosting.address(), inbox.clone(), options).unwrap();
     assert_eq!(inbox.closed(), left());
 }
 
 fn a_dialler_that_leaves_during_a_handshake(kind: Kind) {
-    let (side, inbox) = (Side::new(), Inbox::new());
+    let (side, inbox) = (WorkerThreads::new(), Inbox::new());
     let poller = side.poller.clone();
     let hooks = Hooks {
         asked: Box::new(move || poller.close(LEAVING)),
         ..Hooks::default()
     };
-    let hosting = Hosting::start_hooked(kind, inbox.clone(), hooks);
+    let hosting = TestWorker::start_hooked(kind, inbox.clone(), hooks);
     let dialled = side.dial(
         hosting.address(),
         Inbox::new(),
@@ -84,8 +84,8 @@ fn nothing_arrives_before_the_host_has_the_link(kind: Kind) {
         }),
         ..Hooks::default()
     };
-    let hosting = Hosting::start_hooked(kind, inbox.clone(), hooks);
-    let side = Side::new();
+    let hosting = TestWorker::start_hooked(kind, inbox.clone(), hooks);
+    let side = WorkerThreads::new();
     let options = kind.options(LinkOptions::default());
     let link = side.dial(hosting.address(), Inbox::new(), options).unwrap();
     for size in [10, 100_000] {

@@ -7,8 +7,8 @@ use telegrad_net::{Address, Closed, Flush, LinkOptions, SendError, Waiting};
 use telegrad_wire::FrameKind;
 
 use crate::harness::{
-    Answer, End, Hosting, Inbox, Kind, LIMIT, Side, between_processes, command_alone, frame, limited,
-    on_sockets, pattern, told,
+    Answer, End, Inbox, Kind, LIMIT, TestWorker, WorkerThreads, argument, between_processes, command_alone,
+    frame, limited, on_sockets, pattern,
 };
 use crate::raw::{self, answered_by_hand, dialled_by_hand, fall_silent};
 
@@ -153,7 +153,7 @@ fn a_peer_that_dies_inside_a_bulk_frame(kind: Kind) {
 }
 
 fn a_killed_process(kind: Kind) {
-    let hosting = Hosting::start(kind, LinkOptions::default(), Inbox::new());
+    let hosting = TestWorker::start(kind, LinkOptions::default(), Inbox::new());
     let address = hosting.address().to_string();
     let mut victim = command_alone("half_open::victim", &address)
         .stdout(std::process::Stdio::null())
@@ -186,13 +186,13 @@ fn a_killed_process(kind: Kind) {
 #[test]
 #[ignore = "the process that another test kills"]
 fn victim() {
-    let Some(address) = told() else { return };
+    let Some(address) = argument() else { return };
     let address = match address.split_once(':').unwrap() {
         ("unix", name) => Address::Unix(name.into()),
         (_, address) => Address::Tcp(address.parse().unwrap()),
     };
     limited(move || {
-        let (side, inbox) = (Side::new(), Inbox::new());
+        let (side, inbox) = (WorkerThreads::new(), Inbox::new());
         let link = side
             .dial(&address, inbox.clone(), LinkOptions::default())
             .unwrap();

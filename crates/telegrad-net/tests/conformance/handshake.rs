@@ -9,7 +9,8 @@ use telegrad_net::{
 use telegrad_wire::{CallId, Decoder, FrameHeader, FrameKind, Wire, WorldId};
 
 use crate::harness::{
-    Hosting, Inbox, Kind, LIMIT, Side, frame, fresh_address, hello, on_every_link, on_sockets, pair,
+    Inbox, Kind, LIMIT, TestWorker, WorkerThreads, frame, fresh_address, hello, on_every_link, on_sockets,
+    pair,
 };
 use crate::raw::{self, connect, encoded, read_frame, read_to_end};
 
@@ -33,13 +34,13 @@ on_sockets! {
     a_listener_that_does_not_accept_costs_no_more_than_the_deadline,
 }
 
-fn host(kind: Kind) -> Hosting {
-    Hosting::start(kind, LinkOptions::default(), Inbox::new())
+fn host(kind: Kind) -> TestWorker {
+    TestWorker::start(kind, LinkOptions::default(), Inbox::new())
 }
 
 /// Dials a peer that refuses.
 fn refused(address: &Address, hello: Hello, limit: Duration) -> DialError {
-    let side = Side::new();
+    let side = WorkerThreads::new();
     let deadline = Instant::now() + limit;
     match side.dial_until(address, hello, Inbox::new(), LinkOptions::default(), deadline) {
         Ok(_) => panic!("{address} accepted the link"),
@@ -48,8 +49,8 @@ fn refused(address: &Address, hello: Hello, limit: Duration) -> DialError {
 }
 
 /// A valid dialler still gets a link.
-fn accepts_links(hosting: &Hosting) {
-    let side = Side::new();
+fn accepts_links(hosting: &TestWorker) {
+    let side = WorkerThreads::new();
     let inbox = Inbox::new();
     let link = side
         .dial(hosting.address(), inbox.clone(), LinkOptions::default())
@@ -111,7 +112,7 @@ fn an_address_can_be_used_again(kind: Kind) {
     let listener = first.into_listener();
     if kind != Kind::Mem {
         drop(listener);
-        return accepts_links(&Hosting::start_at(
+        return accepts_links(&TestWorker::start_at(
             &address,
             LinkOptions::default(),
             Inbox::new(),
@@ -119,7 +120,7 @@ fn an_address_can_be_used_again(kind: Kind) {
         ));
     }
     // A name is free once its host is dropped, and its remaining listener does no harm.
-    let again = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), None);
+    let again = TestWorker::start_at(&address, LinkOptions::default(), Inbox::new(), None);
     drop(listener);
     accepts_links(&again);
 }
@@ -230,7 +231,7 @@ fn a_bulk_lane_without_a_control_lane(kind: Kind) {
 fn silent_connections_are_dropped_and_block_no_others(kind: Kind) {
     let limit = Duration::from_millis(300);
     let address = fresh_address(kind);
-    let hosting = Hosting::start_at(&address, LinkOptions::default(), Inbox::new(), Some(limit));
+    let hosting = TestWorker::start_at(&address, LinkOptions::default(), Inbox::new(), Some(limit));
     let start = Instant::now();
     let mut silent: Vec<_> = (0..20).map(|_| connect(hosting.address())).collect();
     // One connection sends a byte every time, and still has no more time than the others.
@@ -251,7 +252,7 @@ fn strangers_beyond_the_limit_are_dropped(kind: Kind) {
     let mut next = connect(hosting.address());
     assert_eq!(read_to_end(&mut next), b"");
     drop(silent);
-    let side = Side::new();
+    let side = WorkerThreads::new();
     while side
         .dial(hosting.address(), Inbox::new(), LinkOptions::default())
         .is_err()

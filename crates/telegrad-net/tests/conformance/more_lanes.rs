@@ -10,8 +10,8 @@ use telegrad_net::{Address, Hello, Lane, Link, LinkOptions, MAX_LANES, preface};
 use telegrad_wire::{CallId, DType, Decoder, FrameKind, Wire};
 
 use crate::harness::{
-    Answer, End, Hosting, Inbox, Kind, Side, command_alone, frame, fresh_address, hello, limited, pair,
-    tensor, tensors, told,
+    Answer, End, Inbox, Kind, TestWorker, WorkerThreads, argument, command_alone, frame, fresh_address,
+    hello, limited, pair, tensor, tensors,
 };
 use crate::raw::{self, Lanes, announced, chunk, connect, dialled_by_hand, fall_silent, read_frame};
 
@@ -22,14 +22,14 @@ fn options(lanes: usize) -> LinkOptions {
 }
 
 /// A real end that dialled for this many lanes, its first lanes, and the listener for further ones.
-fn dialled(lanes: usize) -> (End, Side, Lanes, Socket) {
+fn dialled(lanes: usize) -> (End, WorkerThreads, Lanes, Socket) {
     let (listener, address) = raw::listen(&fresh_address(Kind::Tcp(lanes)));
     let accepting = std::thread::spawn(move || {
         let control = raw::welcome(&listener, Lane::Control);
         let bulk = raw::welcome(&listener, Lane::Bulk);
         (Lanes { control, bulk }, listener)
     });
-    let (side, inbox) = (Side::new(), Inbox::new());
+    let (side, inbox) = (WorkerThreads::new(), Inbox::new());
     let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), options(lanes)).unwrap();
     let (peer, listener) = accepting.join().unwrap();
     (End { link, inbox }, side, peer, listener)
@@ -208,7 +208,7 @@ fn the_number_of_lanes_is_limited() {
 fn a_process_killed_in_the_middle_of_transfers() {
     limited(|| {
         for _ in 0..3 {
-            let hosting = Hosting::start(Kind::Tcp(4), LinkOptions::default(), Inbox::new());
+            let hosting = TestWorker::start(Kind::Tcp(4), LinkOptions::default(), Inbox::new());
             let Address::Tcp(address) = hosting.address() else {
                 unreachable!("that is where it listens")
             };
@@ -242,10 +242,10 @@ fn a_process_killed_in_the_middle_of_transfers() {
 #[test]
 #[ignore = "the process that another test kills"]
 fn victim() {
-    let Some(address) = told() else { return };
+    let Some(address) = argument() else { return };
     limited(move || {
         // Received messages are dropped.
-        let (side, inbox) = (Side::new(), Inbox::forgetting());
+        let (side, inbox) = (WorkerThreads::new(), Inbox::forgetting());
         let address = Address::Tcp(address.parse().unwrap());
         let link = side.dial(&address, inbox.clone(), options(4)).unwrap();
         link.watch(true);

@@ -12,7 +12,8 @@ use telegrad_net::{Address, Flush, Link, LinkOptions, Outgoing};
 use telegrad_wire::{DType, FrameKind};
 
 use crate::harness::{
-    Answer, Hosting, Inbox, Kind, LIMIT, Side, command_alone, frame, limited, tensor, tensors, told,
+    Answer, Inbox, Kind, LIMIT, TestWorker, WorkerThreads, argument, command_alone, frame, limited, tensor,
+    tensors,
 };
 use crate::relay::Relay;
 
@@ -145,8 +146,8 @@ impl Network {
     }
 
     /// Runs one of the ignored tests below in a namespace.
-    fn run(&self, end: usize, test: &str, told: &str) -> Child {
-        let alone = command_alone(test, told);
+    fn run(&self, end: usize, test: &str, argument: &str) -> Child {
+        let alone = command_alone(test, argument);
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[end]]);
         command.arg(alone.get_program()).args(alone.get_args());
@@ -201,9 +202,9 @@ fn sweep() {
 }
 
 /// The argument of both ends: an address and the number of lanes.
-fn told_address() -> Option<(Address, Kind)> {
-    let told = told()?;
-    let (address, lanes) = told.split_once(' ')?;
+fn argument_address() -> Option<(Address, Kind)> {
+    let argument = argument()?;
+    let (address, lanes) = argument.split_once(' ')?;
     Some((
         Address::Tcp(address.parse().ok()?),
         Kind::Tcp(lanes.parse().ok()?),
@@ -227,12 +228,12 @@ fn echoing() -> Arc<Inbox> {
 #[test]
 #[ignore = "run in a namespace"]
 fn host() {
-    let Some((address, kind)) = told_address() else {
+    let Some((address, kind)) = argument_address() else {
         return;
     };
     limited(move || {
         let options = kind.options(LinkOptions::default());
-        let hosting = Hosting::start_at(&address, options, echoing(), None);
+        let hosting = TestWorker::start_at(&address, options, echoing(), None);
         let Address::Tcp(address) = hosting.address() else {
             unreachable!("that is where it listens")
         };
@@ -245,11 +246,11 @@ fn host() {
 #[test]
 #[ignore = "run in a namespace"]
 fn dialer() {
-    let Some((address, kind)) = told_address() else {
+    let Some((address, kind)) = argument_address() else {
         return;
     };
     limited(move || {
-        let (side, inbox) = (Side::new(), Inbox::new());
+        let (side, inbox) = (WorkerThreads::new(), Inbox::new());
         let options = kind.options(LinkOptions::default());
         let link = side.dial(&address, inbox.clone(), options).unwrap();
         let start = Instant::now();

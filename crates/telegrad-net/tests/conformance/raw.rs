@@ -10,7 +10,7 @@ use telegrad_wire::{
     CallId, DType, Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN, RawTensor, TensorTable, Wire,
 };
 
-use crate::harness::{End, Hosting, Inbox, Kind, LIMIT, Side, fresh_address, hello};
+use crate::harness::{End, Inbox, Kind, LIMIT, TestWorker, WorkerThreads, fresh_address, hello};
 
 /// The two connections of a link, without a link around them.
 pub(crate) struct Lanes {
@@ -26,8 +26,8 @@ pub(crate) struct WithRaw<S> {
 }
 
 /// A real end that a raw peer dialled.
-pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Hosting> {
-    let hosting = Hosting::start(kind, options, inbox.clone());
+pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<TestWorker> {
+    let hosting = TestWorker::start(kind, options, inbox.clone());
     let peer = shake_hands(hosting.address());
     WithRaw {
         end: End {
@@ -40,7 +40,11 @@ pub(crate) fn dialled_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox
 }
 
 /// A real end that dialled a raw peer.
-pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> WithRaw<Side> {
+pub(crate) fn answered_by_hand(
+    kind: Kind,
+    options: LinkOptions,
+    inbox: Arc<Inbox>,
+) -> WithRaw<WorkerThreads> {
     let (listener, address) = listen(&fresh_address(kind));
     let accepting = std::thread::spawn(move || {
         let mut control = welcome(&listener, Lane::Control);
@@ -52,7 +56,7 @@ pub(crate) fn answered_by_hand(kind: Kind, options: LinkOptions, inbox: Arc<Inbo
         }
         Lanes { control, bulk }
     });
-    let side = Side::new();
+    let side = WorkerThreads::new();
     let link: Arc<dyn Link> = side.dial(&address, inbox.clone(), kind.options(options)).unwrap();
     WithRaw {
         end: End { link, inbox },

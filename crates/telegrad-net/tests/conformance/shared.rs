@@ -6,7 +6,8 @@ use telegrad_net::{Flush, LinkOptions, shared_tensor};
 use telegrad_wire::{DType, FrameKind, RawTensor, TensorMeta};
 
 use crate::harness::{
-    Hosting, Inbox, Kind, LIMIT, Setup, Side, command_alone, limited, pair, pattern, tensor, tensors, told,
+    Inbox, Kind, LIMIT, Setup, TestWorker, WorkerThreads, argument, command_alone, limited, pair, pattern,
+    tensor, tensors,
 };
 
 const MB: usize = 1 << 20;
@@ -216,9 +217,9 @@ fn tensors_of_all_lengths_in_one_message() {
 #[test]
 #[ignore = "run in a process of its own"]
 fn borrower() {
-    let Some(address) = told() else { return };
+    let Some(address) = argument() else { return };
     let address = telegrad_net::Address::Unix(address.trim_start_matches("unix:").into());
-    let (side, inbox) = (Side::new(), Inbox::new());
+    let (side, inbox) = (WorkerThreads::new(), Inbox::new());
     let link = side
         .dial(&address, inbox.clone(), LinkOptions::default())
         .unwrap();
@@ -234,7 +235,7 @@ fn borrower() {
 #[test]
 fn loans_of_a_killed_borrower_come_back() {
     limited(|| {
-        let hosting = Hosting::start(Kind::Shared, LinkOptions::default(), Inbox::new());
+        let hosting = TestWorker::start(Kind::Shared, LinkOptions::default(), Inbox::new());
         let mut locations = Vec::new();
         for round in 0..4 {
             let mut borrower = command_alone("shared::borrower", &hosting.address().to_string())

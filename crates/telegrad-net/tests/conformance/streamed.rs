@@ -6,7 +6,7 @@ use socket2::Socket;
 use telegrad_net::{Flush, LinkOptions, shared_tensor};
 use telegrad_wire::{DType, FrameHeader, FrameKind, IS_LENT, RawTensor};
 
-use crate::harness::{Inbox, Kind, Setup, command_alone, limited, pair, pattern, tensor, tensors, told};
+use crate::harness::{Inbox, Kind, Setup, argument, command_alone, limited, pair, pattern, tensor, tensors};
 use crate::raw::{answered_by_hand, read_header};
 
 const MB: usize = 1 << 20;
@@ -141,7 +141,7 @@ fn a_long_message_takes_little_shared_memory() {
 #[test]
 #[ignore = "run in a process of its own"]
 fn little_memory() {
-    let Some(_) = told() else { return };
+    let Some(_) = argument() else { return };
     limited(|| {
         let setup = Setup {
             dialer: lending_up_to(MB),
@@ -168,7 +168,7 @@ fn messages_beyond_the_loan_limit_are_not_copied_first() {
 #[test]
 #[ignore = "run in a process of its own"]
 fn no_extra_memory() {
-    let Some(_) = told() else { return };
+    let Some(_) = argument() else { return };
     limited(|| {
         let pair = pair(Kind::Shared);
         // Kept until half of all loans are used; one frame cannot hold more loans than the other half.

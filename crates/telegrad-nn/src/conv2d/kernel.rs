@@ -1,13 +1,13 @@
-//! The convolution as a product of matrices.
+//! Convolution as a matrix product.
 //!
-//! Every image is unfolded to a matrix with one column for every place of the kernel; a product with
-//! the weight is the convolution, a product with the transposed weight is the gradient of that matrix.
-//! candle's own gradient fails when rows and columns leave different remainders over.
+//! Each image is unfolded to a matrix with one column for each place of the kernel. The product with the weight is the
+//! convolution; a product with the transposed weight is the gradient of that matrix. candle's own gradient fails when
+//! rows and columns have different remainders.
 
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, Layout, Result, Storage, Tensor};
 
-use crate::node::{Gradients, Pass, node};
+use crate::node::{Derivatives, Pass, node};
 use crate::real::{Real, read};
 use crate::window::Window;
 
@@ -51,7 +51,7 @@ pub(super) fn convolve<T: Real>(
     })
 }
 
-fn backward<T: Real>(pass: Pass, window: &Window, sizes: &Sizes) -> Gradients {
+fn backward<T: Real>(pass: Pass, window: &Window, sizes: &Sizes) -> Derivatives {
     let wants_bias = pass.wanted.get(2) == Some(&true);
     let (filter, grads) = (Operand::new(&pass.args[1])?, Operand::new(&pass.grad)?);
     let mut x_grad = vec![
@@ -120,7 +120,7 @@ fn backward<T: Real>(pass: Pass, window: &Window, sizes: &Sizes) -> Gradients {
 struct Sizes {
     groups: usize,
     outputs: usize,
-    /// Elements of the kernel that one output sees.
+    /// Elements of the kernel of one output.
     depth: usize,
     places: usize,
     /// Elements of one image.
@@ -201,7 +201,7 @@ impl Sizes {
     }
 }
 
-/// A tensor in row-major order whose storage goes into a product.
+/// A row-major tensor as an operand of a product.
 struct Operand(Tensor);
 
 impl Operand {
@@ -209,7 +209,7 @@ impl Operand {
         Ok(Self(tensor.detach().contiguous()?))
     }
 
-    /// Calls with the storage and with where the tensor starts in it.
+    /// Calls `body` with the storage and the offset of the tensor.
     fn with<R>(&self, body: impl FnOnce(&CpuStorage, usize) -> Result<R>) -> Result<R> {
         let (storage, layout) = self.0.storage_and_layout();
         match &*storage {
@@ -219,8 +219,8 @@ impl Operand {
     }
 }
 
-/// Writes the pixels under every element of the kernel, one row per channel and element, one column
-/// per place. Places where that is beyond an edge are left alone: they hold zeros from the start.
+/// Writes the pixels under every element of the kernel: one row per channel and element, one column per place. Entries
+/// beyond an edge are not written; they are zero from the start.
 fn unfold<T: Real>(window: &Window, image: &[T], columns: &mut [T]) {
     runs(window, |channel_row, pixel, stride, run| {
         let target = &mut columns[channel_row..][..run];
@@ -236,7 +236,7 @@ fn unfold<T: Real>(window: &Window, image: &[T], columns: &mut [T]) {
     });
 }
 
-/// Adds every column to the pixels it was unfolded from.
+/// Adds every column to the pixels that it was unfolded from.
 fn fold<T: Real>(window: &Window, columns: &[T], image: &mut [T]) {
     runs(window, |channel_row, pixel, stride, run| {
         let pixels = image[pixel..].iter_mut().step_by(stride);
@@ -245,8 +245,8 @@ fn fold<T: Real>(window: &Window, columns: &[T], image: &mut [T]) {
     });
 }
 
-/// Calls for every run of places in a row of the unfolded matrix that are over pixels: where it starts
-/// in the matrix and in the image, how far apart its pixels are, and how long it is.
+/// Calls `call` for every run of places over pixels in a row of the unfolded matrix, with its start in the matrix, its
+/// start in the image, the stride of its pixels, and its length.
 fn runs(window: &Window, mut call: impl FnMut(usize, usize, usize, usize)) {
     let (rows, columns) = (&window.rows, &window.columns);
     let mut start = 0;
@@ -255,7 +255,7 @@ fn runs(window: &Window, mut call: impl FnMut(usize, usize, usize, usize)) {
             for element_column in 0..columns.kernel {
                 let covered = columns.covered(element_column);
                 for row in rows.covered(element_row) {
-                    // Both are within the covered places, so there are pixels.
+                    // Covered places are over pixels, so both are `Some`.
                     let (Some(y), Some(x)) = (
                         rows.pixel(row, element_row),
                         columns.pixel(covered.start, element_column),

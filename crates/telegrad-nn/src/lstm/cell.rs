@@ -1,4 +1,4 @@
-//! One step.
+//! The LSTM cell.
 
 use candle_core::Tensor;
 use telegrad_autograd::Param;
@@ -10,11 +10,11 @@ use crate::error::{wrong_input, wrong_shape};
 use crate::real::with_type;
 use crate::{Module, Result, Rng, init, linear};
 
-/// What its parameters are called.
+/// The names of a cell's parameters.
 pub(super) const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
 
-/// A cell with long short-term memory. Names, layouts, first values and the order of the gates (input,
-/// forget, cell, output) are torch's.
+/// A cell with long short-term memory. Names, layouts, initialisation and the order of the gates (input, forget, cell,
+/// output) are torch's.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -31,21 +31,21 @@ pub(super) const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_
 /// ```
 #[derive(Clone, Debug)]
 pub struct LstmCell {
-    /// As [`NAMES`].
+    /// In the order of [`NAMES`].
     params: [Param; 4],
 }
 
-/// What a cell remembers.
+/// The state of a cell.
 #[derive(Clone, Debug, Wire)]
 pub struct LstmState {
-    /// Its output, `[n, hidden]`.
+    /// The output, `[n, hidden]`.
     pub hidden: Tensor,
-    /// Its memory, `[n, hidden]`.
+    /// The memory, `[n, hidden]`.
     pub cell: Tensor,
 }
 
 impl LstmState {
-    /// The same state without its history: gradients of what follows end here.
+    /// Returns the state detached from its graph: later gradients end here.
     pub fn detach(&self) -> Self {
         Self {
             hidden: self.hidden.detach(),
@@ -55,7 +55,7 @@ impl LstmState {
 }
 
 impl LstmCell {
-    /// A cell whose parameters are uniform within ±1/√hidden.
+    /// Makes a cell with parameters uniform within ±1/√hidden.
     ///
     /// # Errors
     /// When candle cannot make the parameters.
@@ -67,10 +67,10 @@ impl LstmCell {
         Self::from_tensors(&weight_ih, &weight_hh, &bias_ih, &bias_hh)
     }
 
-    /// A cell that starts with these values.
+    /// Makes a cell with these values.
     ///
     /// # Errors
-    /// When they are not `[4·hidden, in]`, `[4·hidden, hidden]`, `[4·hidden]` and `[4·hidden]`.
+    /// When the shapes are not `[4·hidden, in]`, `[4·hidden, hidden]`, `[4·hidden]` and `[4·hidden]`.
     pub fn from_tensors(
         weight_ih: &Tensor,
         weight_hh: &Tensor,
@@ -104,12 +104,12 @@ impl LstmCell {
         })
     }
 
-    /// How many numbers it takes.
+    /// The input size.
     pub fn inputs(&self) -> usize {
         self.params[0].shape().dims()[1]
     }
 
-    /// How many numbers it gives, and remembers.
+    /// The size of output and memory.
     pub fn hidden(&self) -> usize {
         self.params[1].shape().dims()[1]
     }
@@ -117,7 +117,7 @@ impl LstmCell {
     /// A state of zeros for `n` samples.
     ///
     /// # Errors
-    /// When candle cannot make it.
+    /// When candle cannot make the tensors.
     pub fn zero_state(&self, n: usize) -> Result<LstmState> {
         let weight = self.params[1].tensor();
         let zeros = Tensor::zeros((n, self.hidden()), weight.dtype(), weight.device())?;
@@ -127,10 +127,10 @@ impl LstmCell {
         })
     }
 
-    /// The state after an input `[n, in]`.
+    /// Returns the state after an input `[n, in]`.
     ///
     /// # Errors
-    /// When the shapes do not fit.
+    /// When the shapes do not match.
     pub fn step(&self, x: &Tensor, state: &LstmState) -> Result<LstmState> {
         let [_, _] = *x.dims() else {
             return Err(wrong_shape("LstmCell", "an input [n, in]", x.shape()));
@@ -138,7 +138,7 @@ impl LstmCell {
         Ok(self.run(&x.unsqueeze(0)?, Some(state))?.1)
     }
 
-    /// The outputs `[time, n, hidden]` for inputs `[time, n, in]`, and the state after them.
+    /// Returns the outputs `[time, n, hidden]` for inputs `[time, n, in]`, and the final state.
     pub(super) fn run(&self, x: &Tensor, state: Option<&LstmState>) -> Result<(Tensor, LstmState)> {
         let weight_hh = self.params[1].tensor();
         let all = traced("lstm", &[x, &weight_hh], || self.all(x, state))?;
@@ -150,7 +150,7 @@ impl LstmCell {
         Ok((all.narrow(0, 0, time)?, end))
     }
 
-    /// The outputs, and after them the last state of the cell.
+    /// Returns the outputs, followed by the final memory.
     fn all(&self, x: &Tensor, state: Option<&LstmState>) -> Result<Tensor> {
         let (inputs, hidden) = (self.inputs(), self.hidden());
         let n = match *x.dims() {
@@ -179,7 +179,7 @@ impl LstmCell {
 }
 
 impl Module for LstmCell {
-    /// The output after one input, from zeros.
+    /// Returns the output after one input, from a state of zeros.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let n = x.dims().first().copied().unwrap_or_default();
         Ok(self.step(x, &self.zero_state(n)?)?.hidden)

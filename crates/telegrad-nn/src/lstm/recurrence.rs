@@ -1,13 +1,13 @@
-//! All steps of one layer, as one operation.
+//! All time steps of a layer as one operation.
 
 use candle_core::{Result, Tensor};
 
 use crate::activation::sigmoid_of;
 use crate::matrix::{product, product_transposed, transposed};
-use crate::node::{Gradients, Pass, node};
+use crate::node::{Derivatives, Pass, node};
 use crate::real::{Real, read};
 
-/// What the gates i, f, g and o were in every step, and the memory after it.
+/// The gates i, f, g and o in every step, and the memory after it.
 struct Steps<T> {
     /// `[time, n, 4·hidden]`, after their nonlinearities.
     gates: Vec<T>,
@@ -29,9 +29,10 @@ impl Sizes {
     }
 }
 
-/// The hidden states `[time, n, hidden]` followed by the last memory, so `[time + 1, n, hidden]`, for
-/// gates `[time, n, 4·hidden]` that lack what comes from the hidden state before, and a start
-/// `[2, n, hidden]` (hidden state and memory).
+/// Returns the hidden states followed by the final memory, `[time + 1, n, hidden]`.
+///
+/// `gates` is `[time, n, 4·hidden]`, without the contribution of the previous hidden state. `start` is `[2, n, hidden]`:
+/// hidden state and memory.
 pub(super) fn recurrence<T: Real>(gates: &Tensor, weight: &Tensor, start: &Tensor) -> Result<Tensor> {
     let (time, n, _) = gates.dims3()?;
     let sizes = Sizes {
@@ -53,7 +54,7 @@ fn forward<T: Real>(
     start: &Tensor,
 ) -> Result<(Steps<T>, Vec<T>)> {
     let (state, hidden) = (sizes.state(), sizes.hidden);
-    // A copy pays off when it is used more than once.
+    // A transposed copy pays off from the second step.
     let from_hidden = match sizes.time {
         1 => None,
         _ => Some(transposed::<T>(weight)?),
@@ -65,7 +66,7 @@ fn forward<T: Real>(
         gates: read([gates], |[gates]: [&[T]; 1]| gates.to_vec())?,
         cells: Vec::with_capacity(sizes.time * state),
     };
-    // The hidden states, with that of the start before them, which is taken out again at the end.
+    // `value` starts with the initial hidden state, which is removed at the end.
     for step in 0..sizes.time {
         let before = value[step * state..].to_vec();
         let before = Tensor::from_vec(before, (sizes.n, hidden), gates.device())?;
@@ -99,14 +100,14 @@ fn forward<T: Real>(
     Ok((steps, value))
 }
 
-fn backward<T: Real>(sizes: &Sizes, steps: &Steps<T>, pass: Pass) -> Gradients {
+fn backward<T: Real>(sizes: &Sizes, steps: &Steps<T>, pass: Pass) -> Derivatives {
     let (state, hidden, device) = (sizes.state(), sizes.hidden, pass.grad.device());
     let (weight, start) = (&pass.args[1], &pass.args[2]);
     let grads = read([&pass.grad], |[grad]: [&[T]; 1]| grad.to_vec())?;
     let first_cell = read([start], |[start]: [&[T]; 1]| start[state..].to_vec())?;
     let mut gates_grad = vec![T::ZERO; sizes.time * 4 * state];
-    // What flows back from the step after: nothing to the hidden state, and to the memory the gradient
-    // of the last one, which stands behind the hidden states.
+    // Gradients from the step after. For the last step: zeros for the hidden state, and for the memory the gradient of
+    // the final memory, which follows the hidden states.
     let mut hidden_grad = vec![T::ZERO; state];
     let mut cell_grad = grads[sizes.time * state..].to_vec();
     for step in (0..sizes.time).rev() {
@@ -135,7 +136,7 @@ fn backward<T: Real>(sizes: &Sizes, steps: &Steps<T>, pass: Pass) -> Gradients {
     }
     let gates_grad = Tensor::from_vec(gates_grad, (sizes.time * sizes.n, 4 * hidden), device)?;
     let weight_grad = if pass.wanted[1] {
-        // The hidden states before each step: the start, and all but the last.
+        // The hidden state before each step: the initial one, then all but the last.
         let first = start.narrow(0, 0, 1)?;
         let before = Tensor::cat(&[first, pass.result.narrow(0, 0, sizes.time - 1)?], 0)?;
         let before = before.reshape((sizes.time * sizes.n, hidden))?;

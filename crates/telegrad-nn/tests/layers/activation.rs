@@ -9,7 +9,7 @@ use crate::gradient::{check, near, numbers, random, tensor};
 const POINTS: [f64; 7] = [-30.0, -2.5, -0.3, 0.0, 0.1, 1.0, 40.0];
 
 #[test]
-fn values_are_those_of_the_formulas() {
+fn values_match_the_formulas() {
     let x = Tensor::new(&POINTS.map(|x| x as f32), &Device::Cpu).unwrap();
     let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
@@ -35,14 +35,14 @@ fn values_are_those_of_the_formulas() {
 }
 
 #[test]
-fn gelu_has_its_known_values() {
+fn gelu_matches_known_values() {
     // From tables of the normal distribution: Φ(1) = 0.8413447461, Φ(-2.5) = 0.0062096653.
     let y = gelu(&tensor(&[1.0, -2.5, 0.0], &[3])).unwrap();
     near(&y, &[0.841_344_746_1, -2.5 * 0.006_209_665_3, 0.0], 1e-9);
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let x = random(&[3, 5], 1);
     let modules: [&dyn Module; 8] = [
         &Relu,
@@ -60,7 +60,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn far_from_zero_nothing_overflows() {
+fn large_inputs_do_not_overflow() {
     let x = tensor(&[-1000.0, 1000.0], &[2]);
     let functions = [relu, gelu, gelu_tanh, silu, sigmoid, tanh, softplus];
     for function in functions {
@@ -80,7 +80,7 @@ fn the_slope_of_the_rectifier_at_zero_is_zero() {
 }
 
 #[test]
-fn what_is_not_a_number_stays_so() {
+fn nan_propagates() {
     let x = Tensor::new(&[f32::NAN], &Device::Cpu).unwrap();
     assert!(numbers(&relu(&x).unwrap())[0].is_nan());
 }

@@ -3,7 +3,7 @@ use telegrad_nn::{Conv2d, Conv2dOptions, Module, NnError, Pair, Rng, conv2d};
 
 use crate::gradient::{check, check_module, near, numbers, random};
 
-/// Shape of the images, shape of the weight, and how the kernel slides.
+/// Shape of the images, shape of the weight, and options.
 fn cases() -> Vec<([usize; 4], [usize; 4], Conv2dOptions)> {
     let slide =
         |stride: (usize, usize), padding: (usize, usize), dilation: (usize, usize), groups| Conv2dOptions {
@@ -17,7 +17,7 @@ fn cases() -> Vec<([usize; 4], [usize; 4], Conv2dOptions)> {
         ([2, 1, 4, 4], [1, 1, 1, 1], slide((1, 1), (0, 0), (1, 1), 1)),
         ([2, 2, 5, 4], [3, 2, 3, 2], slide((1, 1), (0, 0), (1, 1), 1)),
         ([1, 2, 4, 4], [2, 2, 3, 3], slide((1, 1), (1, 1), (1, 1), 1)),
-        // Rows and columns leave different remainders over.
+        // Rows and columns have different remainders.
         ([1, 2, 6, 7], [2, 2, 3, 3], slide((2, 2), (1, 1), (1, 1), 1)),
         ([1, 1, 7, 8], [2, 1, 2, 3], slide((3, 2), (0, 2), (1, 1), 1)),
         ([1, 2, 7, 7], [2, 2, 3, 3], slide((1, 1), (2, 2), (2, 2), 1)),
@@ -29,7 +29,7 @@ fn cases() -> Vec<([usize; 4], [usize; 4], Conv2dOptions)> {
     ]
 }
 
-/// The definition, one product after the other.
+/// The convolution by its definition.
 fn plain(x: &Tensor, weight: &Tensor, bias: &Tensor, options: Conv2dOptions) -> Vec<f64> {
     let [(n, c, h, w), (outputs, depth, rows, columns)] = [x, weight].map(|t| t.dims4().unwrap());
     let (x, weight, bias) = (numbers(x), numbers(weight), numbers(bias));
@@ -69,7 +69,7 @@ fn plain(x: &Tensor, weight: &Tensor, bias: &Tensor, options: Conv2dOptions) -> 
 }
 
 #[test]
-fn values_are_those_of_the_definition() {
+fn values_match_the_definition() {
     for (x, weight, options) in cases() {
         let (x, bias) = (random(&x, 1), random(&weight[..1], 3));
         let weight = random(&weight, 2);
@@ -89,7 +89,7 @@ fn values_are_those_of_the_definition() {
 }
 
 #[test]
-fn values_are_those_of_candle() {
+fn values_match_candle() {
     let (x, weight) = (random(&[2, 4, 9, 9], 1), random(&[6, 2, 3, 3], 2));
     let options = Conv2dOptions {
         stride: 2.into(),
@@ -104,7 +104,7 @@ fn values_are_those_of_candle() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     for (x, weight, options) in cases() {
         let (x, bias) = (random(&x, 1), random(&weight[..1], 3));
         let weight = random(&weight, 2);
@@ -121,7 +121,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_shapes_and_options_are_errors() {
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let mut rng = Rng::new(0);
     let options = Conv2dOptions::default();
@@ -148,11 +148,11 @@ fn what_does_not_fit_is_an_error() {
             Some(NnError::Options { .. })
         ));
     }
-    let still = Conv2dOptions {
+    let no_stride = Conv2dOptions {
         stride: 0.into(),
         ..options
     };
-    let layer = Conv2d::new(2, 4, 3, still, &mut rng).unwrap();
+    let layer = Conv2d::new(2, 4, 3, no_stride, &mut rng).unwrap();
     assert!(matches!(
         layer.forward(&zeros(&[1, 2, 8, 8])).err().unwrap().nn(),
         Some(NnError::Options { .. })

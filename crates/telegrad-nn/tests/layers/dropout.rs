@@ -8,7 +8,7 @@ fn ones(count: usize) -> Tensor {
 }
 
 #[test]
-fn it_drops_with_its_probability_and_keeps_the_mean() {
+fn dropout_has_its_probability_and_preserves_the_mean() {
     let dropout = Dropout::new(0.3, &mut Rng::new(1)).unwrap();
     let y = numbers(&dropout.forward(&ones(100_000)).unwrap());
     let dropped = y.iter().filter(|&&y| y == 0.0).count() as f64 / y.len() as f64;
@@ -19,7 +19,7 @@ fn it_drops_with_its_probability_and_keeps_the_mean() {
 }
 
 #[test]
-fn the_gradient_is_dropped_where_the_value_was() {
+fn gradient_and_value_have_the_same_mask() {
     let dropout = Dropout::new(0.5, &mut Rng::new(1)).unwrap();
     let x = Var::from_tensor(&random(&[8, 8], 1)).unwrap();
     let y = dropout.forward(&x).unwrap();
@@ -31,7 +31,7 @@ fn the_gradient_is_dropped_where_the_value_was() {
 }
 
 #[test]
-fn passes_differ_and_runs_do_not() {
+fn passes_differ_and_runs_repeat() {
     let run = || {
         let dropout = Dropout::new(0.5, &mut Rng::new(1)).unwrap();
         [0, 1].map(|_| numbers(&dropout.forward(&ones(64)).unwrap()))
@@ -42,7 +42,7 @@ fn passes_differ_and_runs_do_not() {
 }
 
 #[test]
-fn evaluation_reaches_it_through_its_parents() {
+fn set_training_reaches_nested_modules() {
     let dropout = Dropout::new(0.5, &mut Rng::new(1)).unwrap();
     let net = Sequential::new().push(Sequential::new().push(dropout));
     net.set_training(false);
@@ -52,7 +52,7 @@ fn evaluation_reaches_it_through_its_parents() {
 }
 
 #[test]
-fn nothing_and_everything_can_be_dropped() {
+fn probabilities_zero_and_one_are_valid() {
     let forward = |p| {
         numbers(
             &Dropout::new(p, &mut Rng::new(1))

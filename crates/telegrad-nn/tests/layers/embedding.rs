@@ -4,7 +4,7 @@ use telegrad_nn::{Embedding, Module, NnError, Rng, embedding};
 use crate::gradient::{check, check_parameters, near, numbers, random};
 
 #[test]
-fn it_selects_rows() {
+fn an_embedding_selects_rows() {
     let weight = Tensor::new(&[[1f32, 2.0], [3.0, 4.0], [5.0, 6.0]], &Device::Cpu).unwrap();
     let table = Embedding::from_tensors(&weight, None).unwrap();
     let ids = Tensor::new(&[[2u32, 0], [0, 1]], &Device::Cpu).unwrap();
@@ -16,7 +16,7 @@ fn it_selects_rows() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let weight = random(&[4, 3], 1);
     let ids = Tensor::new(&[[2u32, 0, 2], [2, 3, 0]], &Device::Cpu).unwrap();
     check(std::slice::from_ref(&weight), |weight| {
@@ -38,7 +38,7 @@ fn the_padding_is_zero_and_does_not_learn() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn invalid_indices_are_errors() {
     let table = Embedding::new(4, 3, &mut Rng::new(0)).unwrap();
     let error = table
         .forward(&Tensor::new(&[[0u32, 1], [3, 4]], &Device::Cpu).unwrap())

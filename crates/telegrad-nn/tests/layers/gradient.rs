@@ -3,17 +3,17 @@
 use candle_core::{D, DType, Device, Tensor, Var};
 use telegrad_nn::{Module, Result, Rng};
 
-/// Half the distance over which a difference is taken. The error of the difference is about its square;
-/// rounding adds about 1e-16 / 1e-5.
+/// Half the distance of a central difference. The error of the difference is about its square; rounding adds about
+/// 1e-16 / 1e-5.
 const STEP: f64 = 1e-5;
 
-/// How far a gradient may be from its difference, relative to the larger of it and one.
+/// The allowed error of a gradient, relative to the larger of it and one.
 pub(crate) const TOLERANCE: f64 = 1e-7;
 
 /// Checks the gradient with respect to every element of every input.
 ///
-/// Also that gradients are not part of a graph, that each is the same when only its input has one, and
-/// that inputs need not lie in row-major order.
+/// Also checks that gradients are detached, that each is the same when only its input has one, and that inputs may have
+/// any layout.
 #[track_caller]
 pub(crate) fn check(inputs: &[Tensor], function: impl Fn(&[Tensor]) -> Result<Tensor>) {
     let output = function(inputs).unwrap();
@@ -29,10 +29,7 @@ pub(crate) fn check(inputs: &[Tensor], function: impl Fn(&[Tensor]) -> Result<Te
         let grad = grads
             .get(var)
             .unwrap_or_else(|| panic!("input {index} has no gradient"));
-        assert!(
-            !grad.track_op(),
-            "the gradient of input {index} is part of a graph"
-        );
+        assert!(!grad.track_op(), "the gradient of input {index} is not detached");
         assert_eq!(grad.dims(), var.dims());
         let value = |replaced: &Tensor| {
             let mut inputs = inputs.to_vec();
@@ -51,13 +48,13 @@ pub(crate) fn check(inputs: &[Tensor], function: impl Fn(&[Tensor]) -> Result<Te
         compare("alone", grads.get(&alone[index]).unwrap(), &numbers(grad));
     }
 
-    let turned: Vec<Tensor> = vars.iter().map(turned).collect();
-    let grads = scalar(&turned).backward().unwrap();
+    let strided: Vec<Tensor> = vars.iter().map(strided).collect();
+    let grads = scalar(&strided).backward().unwrap();
     for (index, var) in vars.iter().enumerate() {
         let grad = grads.get(var).unwrap();
         let straight = scalar(&vars).backward().unwrap();
         compare(
-            &format!("turned input {index}"),
+            &format!("strided input {index}"),
             grad,
             &numbers(straight.get(var).unwrap()),
         );
@@ -108,7 +105,7 @@ pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
     flat.to_vec1().unwrap()
 }
 
-/// Asserts that all elements are near those expected.
+/// Asserts that all elements are close to the expected ones.
 #[track_caller]
 pub(crate) fn near(tensor: &Tensor, expected: &[f64], tolerance: f64) {
     let found = numbers(tensor);
@@ -148,19 +145,21 @@ pub(crate) fn differences(at: &Tensor, function: impl Fn(&Tensor) -> f64) -> Vec
         .collect()
 }
 
-/// The same values in another order in memory, by an operation that is part of the graph.
-fn turned(tensor: &Tensor) -> Tensor {
+/// The same values with another layout, by an operation that is part of the graph.
+fn strided(tensor: &Tensor) -> Tensor {
     if tensor.rank() < 2 {
         return tensor.clone();
     }
-    let turned = tensor.t().unwrap().contiguous().unwrap().t().unwrap();
+    let strided = tensor.t().unwrap().contiguous().unwrap().t().unwrap();
     assert!(
-        !turned.is_contiguous() || turned.dim(D::Minus1).unwrap() == 1 || turned.dim(D::Minus2).unwrap() == 1
+        !strided.is_contiguous()
+            || strided.dim(D::Minus1).unwrap() == 1
+            || strided.dim(D::Minus2).unwrap() == 1
     );
-    turned
+    strided
 }
 
-/// The output as if the parameters had no gradients.
+/// The output, detached unless the input is tracked.
 fn detached(module: &dyn Module, x: &Tensor) -> Tensor {
     let y = module.forward(x).unwrap();
     if x.track_op() { y } else { y.detach() }

@@ -4,11 +4,11 @@ use telegrad_nn::{Conv2d, Conv2dOptions, Embedding, Linear, Lstm, Module, Rng};
 
 use crate::gradient::numbers;
 
-/// Checks mean and variance of many numbers: both are within 5% of the deviation or the variance.
+/// Asserts that mean and variance of many numbers are within 5% of the deviation and of the variance.
 #[track_caller]
 fn has_moments(tensor: &Tensor, mean: f64, std: f64) {
     let values = numbers(tensor);
-    assert!(values.len() >= 20_000, "too few to tell");
+    assert!(values.len() >= 20_000, "too few numbers for an estimate");
     let found = values.iter().sum::<f64>() / values.len() as f64;
     let variance = values.iter().map(|x| (x - found).powi(2)).sum::<f64>() / values.len() as f64;
     assert!((found - mean).abs() < 0.05 * std, "mean {found}, not {mean}");
@@ -19,7 +19,7 @@ fn has_moments(tensor: &Tensor, mean: f64, std: f64) {
     );
 }
 
-/// Checks that numbers fill a range around zero and do not leave it.
+/// Asserts that numbers fill a range around zero without exceeding it.
 #[track_caller]
 fn is_within(tensor: &Tensor, bound: f64) {
     let largest = numbers(tensor).iter().fold(0f64, |max, x| max.max(x.abs()));
@@ -68,7 +68,7 @@ fn kaiming_and_xavier_scale_with_the_fans() {
 }
 
 #[test]
-fn gains_are_those_of_torch() {
+fn gains_match_torch() {
     assert_eq!(Nonlinearity::Tanh.gain(), 5.0 / 3.0);
     assert_eq!(Nonlinearity::LeakyRelu(0.0).gain(), Nonlinearity::Relu.gain());
     // With √5 the bound is √3 · √(1/3) / √fan.
@@ -76,7 +76,7 @@ fn gains_are_those_of_torch() {
 }
 
 #[test]
-fn layers_start_as_in_torch() {
+fn initial_layers_match_torch() {
     let mut rng = Rng::new(5);
     let linear = Linear::new(400, 300, &mut rng).unwrap();
     is_within(&linear.weight().value(), 1.0 / 20.0);
@@ -109,7 +109,7 @@ fn a_seed_gives_the_same_layer() {
 }
 
 #[test]
-fn forks_are_independent_of_what_the_parent_draws_next() {
+fn forks_are_independent_of_later_draws_of_the_parent() {
     let (mut a, mut b) = (Rng::new(1), Rng::new(1));
     let (mut fork_a, mut fork_b) = (a.fork(), b.fork());
     a.next_u64();
@@ -118,7 +118,7 @@ fn forks_are_independent_of_what_the_parent_draws_next() {
 }
 
 #[test]
-fn a_shape_without_two_sides_has_no_fans() {
+fn a_shape_with_one_dimension_has_no_fans() {
     assert!(init::xavier_normal(5, 1.0, &mut Rng::new(0)).is_err());
     assert!(init::kaiming_uniform((), Fan::In, Nonlinearity::Relu, &mut Rng::new(0)).is_err());
 }

@@ -4,7 +4,7 @@ use telegrad_nn::{Linear, Module, NnError, Rng, linear};
 use crate::gradient::{check, check_module, near, numbers, random, tensor};
 
 #[test]
-fn it_multiplies_and_adds() {
+fn linear_multiplies_and_adds() {
     let weight = Tensor::new(&[[1f32, 2.0], [3.0, 4.0], [5.0, 6.0]], &Device::Cpu).unwrap();
     let bias = Tensor::new(&[0.5f32, -0.5, 0.0], &Device::Cpu).unwrap();
     let layer = Linear::from_tensors(&weight, Some(&bias)).unwrap();
@@ -13,7 +13,7 @@ fn it_multiplies_and_adds() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let (weight, bias) = (random(&[4, 3], 1), random(&[4], 2));
     for shape in [&[3][..], &[5, 3], &[2, 5, 3], &[2, 1, 2, 3]] {
         let x = random(shape, 3);
@@ -28,7 +28,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn few_and_many_rows_are_multiplied_alike() {
+fn few_and_many_rows_give_the_same_product() {
     let (weight, bias) = (random(&[21, 18], 1), random(&[21], 2));
     for rows in [1, 2, 31, 32, 33, 70] {
         let x = random(&[rows, 18], 3);
@@ -42,9 +42,9 @@ fn few_and_many_rows_are_multiplied_alike() {
             &numbers(&expected),
             1e-12,
         );
-        let turned = x.t().unwrap().contiguous().unwrap().t().unwrap();
+        let strided = x.t().unwrap().contiguous().unwrap().t().unwrap();
         near(
-            &linear(&turned, &weight, Some(&bias)).unwrap(),
+            &linear(&strided, &weight, Some(&bias)).unwrap(),
             &numbers(&expected),
             1e-12,
         );
@@ -55,7 +55,7 @@ fn few_and_many_rows_are_multiplied_alike() {
 }
 
 #[test]
-fn more_dimensions_are_more_rows() {
+fn leading_dimensions_are_rows() {
     let layer = Linear::new(3, 2, &mut Rng::new(0)).unwrap();
     let x = random(&[4, 5, 3], 1).to_dtype(DType::F32).unwrap();
     let batch = layer.forward(&x).unwrap();
@@ -65,7 +65,7 @@ fn more_dimensions_are_more_rows() {
 }
 
 #[test]
-fn no_rows_give_no_rows() {
+fn an_empty_batch_has_an_empty_output() {
     let layer = Linear::new(3, 2, &mut Rng::new(0)).unwrap();
     let x = Tensor::zeros((0, 3), DType::F32, &Device::Cpu).unwrap();
     let y = layer.forward(&x).unwrap();
@@ -75,7 +75,7 @@ fn no_rows_give_no_rows() {
 }
 
 #[test]
-fn half_precision_is_left_to_candle() {
+fn half_precision_uses_candle() {
     let weight = Tensor::ones((2, 3), DType::BF16, &Device::Cpu).unwrap();
     let layer = Linear::from_tensors(
         &weight,
@@ -90,7 +90,7 @@ fn half_precision_is_left_to_candle() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_shapes_are_errors() {
     let layer = Linear::new(3, 2, &mut Rng::new(0)).unwrap();
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let error = layer.forward(&zeros(&[4, 5])).unwrap_err();

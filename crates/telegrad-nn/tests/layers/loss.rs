@@ -8,7 +8,7 @@ fn targets(values: &[u32]) -> Tensor {
 }
 
 #[test]
-fn cross_entropy_of_a_case_done_by_hand() {
+fn cross_entropy_matches_a_manual_calculation() {
     // Probabilities 1/4 and 3/4, then 1/2 and 1/2: minus the mean of ln(3/4) and ln(1/2).
     let logits = Tensor::new(&[[0f32, 3f32.ln()], [5.0, 5.0]], &Device::Cpu).unwrap();
     let loss = cross_entropy(&logits, &targets(&[1, 0])).unwrap();
@@ -41,14 +41,14 @@ fn large_logits_do_not_overflow() {
 }
 
 #[test]
-fn mse_of_a_case_done_by_hand() {
+fn mse_matches_a_manual_calculation() {
     let a = Tensor::new(&[1f32, 2.0, 3.0, 4.0], &Device::Cpu).unwrap();
     let b = Tensor::new(&[1f32, 0.0, 6.0, 4.0], &Device::Cpu).unwrap();
     near(&mse(&a, &b).unwrap(), &[13.0 / 4.0], 1e-6);
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let (scores, targets) = (random(&[5, 4], 1), targets(&[0, 3, 2, 2, 1]));
     check(std::slice::from_ref(&scores), |x| cross_entropy(&x[0], &targets));
     check(std::slice::from_ref(&scores), |x| nll(&x[0], &targets));
@@ -56,7 +56,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_shapes_and_targets_are_errors() {
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     for loss in [cross_entropy, nll] {
         let error = loss(&zeros(&[3, 4]), &targets(&[0, 1, 4])).unwrap_err();

@@ -13,7 +13,7 @@ fn cell(inputs: usize, hidden: usize, seed: u64) -> LstmCell {
     .unwrap()
 }
 
-/// One step of one sample by the formulas.
+/// Computes one step of one sample by the formulas.
 fn plain(cell: &LstmCell, x: &[f64], h: &[f64], c: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let params = cell.parameters();
     let [weight_ih, weight_hh, bias_ih, bias_hh] = [0, 1, 2, 3].map(|index| numbers(&params[index].value()));
@@ -36,7 +36,7 @@ fn plain(cell: &LstmCell, x: &[f64], h: &[f64], c: &[f64]) -> (Vec<f64>, Vec<f64
 }
 
 #[test]
-fn a_step_is_that_of_the_formulas() {
+fn a_step_matches_the_formulas() {
     let cell = cell(3, 2, 1);
     let (x, h, c) = (random(&[2, 3], 9), random(&[2, 2], 10), random(&[2, 2], 11));
     let state = LstmState {
@@ -57,7 +57,7 @@ fn a_step_is_that_of_the_formulas() {
 }
 
 #[test]
-fn a_sequence_is_its_steps() {
+fn a_sequence_matches_its_steps() {
     let lstm = Lstm::from_cells(vec![cell(3, 2, 1), cell(2, 4, 5)]).unwrap();
     let x = random(&[5, 2, 3], 9);
     let (outputs, ends) = lstm.run(&x, None).unwrap();
@@ -71,14 +71,14 @@ fn a_sequence_is_its_steps() {
     near(&ends[0].hidden, &numbers(&a.hidden), 1e-12);
     near(&ends[1].cell, &numbers(&b.cell), 1e-12);
 
-    // Two halves, the second from where the first ended, are the whole.
+    // Two halves, the second from the final state of the first, match the whole.
     let (_, half) = lstm.run(&x.narrow(0, 0, 2).unwrap(), None).unwrap();
     let (rest, _) = lstm.run(&x.narrow(0, 2, 3).unwrap(), Some(&half)).unwrap();
     near(&rest, &numbers(&outputs.narrow(0, 2, 3).unwrap()), 1e-12);
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let cell = cell(3, 2, 1);
     check_module(&cell, &random(&[2, 3], 9));
     let both = |state: LstmState| -> Result<Tensor> { Ok((state.hidden * 0.3)?.add(&state.cell)?) };
@@ -110,7 +110,7 @@ fn gradients_flow_through_time_and_layers() {
             cell: states[1].clone(),
         };
         let (outputs, ends) = lstm.run(x, Some(&[state.clone(), state]))?;
-        // The last memories too, which the outputs alone do not reach.
+        // The final memories too, which the outputs alone do not reach.
         Ok(outputs
             .broadcast_add(&ends[0].cell)?
             .broadcast_mul(&ends[1].cell)?)
@@ -128,7 +128,7 @@ fn a_detached_state_ends_the_gradient() {
 }
 
 #[test]
-fn names_are_those_of_torch() {
+fn names_match_torch() {
     let names = |module: &dyn Module| -> Vec<String> {
         module
             .named_parameters()
@@ -145,7 +145,7 @@ fn names_are_those_of_torch() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_shapes_are_errors() {
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let mut rng = Rng::new(0);
     let cell = LstmCell::new(3, 2, &mut rng).unwrap();

@@ -1,4 +1,4 @@
-//! Layers, activations and losses: values against plain formulas, gradients against differences.
+//! Layers, activations and losses: values against formulas, gradients against finite differences.
 
 mod gradient;
 mod activation;

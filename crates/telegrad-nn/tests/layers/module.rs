@@ -5,7 +5,7 @@ use telegrad_nn::{Error, Flatten, Func, Linear, Module, NnError, Param, Result, 
 
 use crate::gradient::{check, check_module, random};
 
-/// A model with a parameter of its own and a layer that is used twice.
+/// A model with its own parameter and a layer used twice.
 struct Tied {
     scale: Param,
     layer: Arc<Linear>,
@@ -79,14 +79,14 @@ fn a_function_that_loses_the_gradient_is_named() {
         matches!(error.nn(), Some(NnError::LostGradient { layer }) if layer == "frozen"),
         "{error}"
     );
-    // Without a gradient there is none to lose, and integers have none.
+    // Untracked inputs and integer outputs have no gradient to lose.
     assert!(frozen.forward(&param.value()).is_ok());
     let largest = Func::new("argmax", |x| Ok(x.argmax(0)?));
     assert!(largest.forward(&param.tensor()).is_ok());
 }
 
 #[test]
-fn tracked_looks_at_all_inputs() {
+fn tracked_checks_all_inputs() {
     let (a, b) = (random(&[2], 1), Param::new(&random(&[2], 2)).unwrap().tensor());
     let sum = (&a + &b.detach()).unwrap();
     assert!(tracked("sum", &[&a, &a], sum.clone()).is_ok());

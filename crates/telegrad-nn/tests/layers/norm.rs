@@ -4,7 +4,7 @@ use telegrad_nn::{LayerNorm, Module, NnError, RmsNorm, layer_norm, rms_norm};
 use crate::gradient::{check, check_module, near, numbers, random};
 
 #[test]
-fn values_are_those_of_the_formulas() {
+fn values_match_the_formulas() {
     let (x, weight, bias) = (random(&[4, 6], 1), random(&[6], 2), random(&[6], 3));
     let (scale, shift) = (numbers(&weight), numbers(&bias));
     let (mut normal, mut rms) = (Vec::new(), Vec::new());
@@ -25,7 +25,7 @@ fn values_are_those_of_the_formulas() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     for (x, last) in [(&[4, 6][..], &[6][..]), (&[2, 3, 4], &[3, 4]), (&[5], &[5])] {
         let (x, weight, bias) = (random(x, 1), random(last, 2), random(last, 3));
         check(&[x.clone(), weight.clone(), bias.clone()], |inputs| {
@@ -40,7 +40,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_shapes_are_errors() {
     let zeros = |shape: &[usize], dtype| Tensor::zeros(shape, dtype, &Device::Cpu).unwrap();
     let modules: [&dyn Module; 2] = [&LayerNorm::new((3, 4)).unwrap(), &RmsNorm::new((3, 4)).unwrap()];
     for module in modules {

@@ -13,7 +13,7 @@ const CASES: [[(usize, usize); 3]; 6] = [
     [(1, 1), (1, 1), (0, 0)],
 ];
 
-/// Folds the numbers under the window at each place.
+/// Folds the numbers under the window at each place, by the definition.
 fn plain(x: &Tensor, [kernel, stride, padding]: [(usize, usize); 3], fold: fn(&[f64]) -> f64) -> Vec<f64> {
     let (n, c, h, w) = x.dims4().unwrap();
     let x = numbers(x);
@@ -54,7 +54,7 @@ fn modules([kernel, stride, padding]: [(usize, usize); 3]) -> (MaxPool2d, AvgPoo
 }
 
 #[test]
-fn values_are_those_of_the_definition() {
+fn values_match_the_definition() {
     let x = random(&[2, 3, 6, 7], 1);
     for case in CASES {
         let (max, avg) = modules(case);
@@ -73,7 +73,7 @@ fn values_are_those_of_the_definition() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let x = random(&[2, 2, 5, 6], 1);
     for case in CASES {
         let (max, avg) = modules(case);
@@ -83,7 +83,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn among_equals_the_first_gets_the_gradient() {
+fn the_first_of_equal_maxima_gets_the_gradient() {
     let x = Var::ones((1, 1, 2, 2), DType::F32, &Device::Cpu).unwrap();
     let y = MaxPool2d::new(2).forward(&x).unwrap();
     let grads = y.sum_all().unwrap().backward().unwrap();
@@ -91,7 +91,7 @@ fn among_equals_the_first_gets_the_gradient() {
 }
 
 #[test]
-fn infinities_and_what_is_not_a_number_go_through() {
+fn infinities_and_nan_propagate() {
     let forward = |values: [f32; 4]| {
         let x = Tensor::from_slice(&values, (1, 1, 2, 2), &Device::Cpu).unwrap();
         let x = Var::from_tensor(&x).unwrap();
@@ -104,7 +104,7 @@ fn infinities_and_what_is_not_a_number_go_through() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_shapes_and_options_are_errors() {
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let wide = MaxPool2d {
         padding: 2.into(),

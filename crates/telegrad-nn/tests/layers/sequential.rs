@@ -9,21 +9,21 @@ fn linear(inputs: usize, outputs: usize, seed: u64) -> Linear {
 }
 
 #[test]
-fn stages_run_one_after_the_other() {
+fn stages_run_in_order() {
     let net = Sequential::new()
         .push(linear(3, 5, 1))
         .push(Tanh)
         .push(linear(5, 2, 3));
     assert_eq!(net.len(), 3);
     let x = random(&[4, 3], 5);
-    let by_hand = linear(3, 5, 1).forward(&x).unwrap().tanh().unwrap();
-    let by_hand = linear(5, 2, 3).forward(&by_hand).unwrap();
-    near(&net.forward(&x).unwrap(), &numbers(&by_hand), 1e-12);
+    let expected = linear(3, 5, 1).forward(&x).unwrap().tanh().unwrap();
+    let expected = linear(5, 2, 3).forward(&expected).unwrap();
+    near(&net.forward(&x).unwrap(), &numbers(&expected), 1e-12);
     check_module(&net, &x);
 }
 
 #[test]
-fn none_is_the_identity() {
+fn an_empty_chain_is_the_identity() {
     let x = random(&[2], 1);
     assert!(Sequential::new().is_empty());
     assert_eq!(numbers(&Sequential::new().forward(&x).unwrap()), numbers(&x));
@@ -68,7 +68,7 @@ fn a_stage_that_loses_the_gradient_is_named() {
 }
 
 #[test]
-fn a_module_of_ones_own_that_loses_the_gradient_is_named() {
+fn a_user_module_that_loses_the_gradient_is_named() {
     struct Frozen;
     impl Module for Frozen {
         fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -81,13 +81,13 @@ fn a_module_of_ones_own_that_loses_the_gradient_is_named() {
         error.starts_with("stage 1 (Frozen): the gradient is lost in Frozen"),
         "{error}"
     );
-    // Before anything that learns there is no gradient to lose.
+    // Before the first parameter there is no gradient to lose.
     let net = Sequential::new().push(Frozen).push(linear(3, 3, 1));
     assert!(net.forward(&random(&[2, 3], 2)).is_ok());
 }
 
 #[test]
-fn a_boxed_stage_has_the_name_of_what_is_in_the_box() {
+fn a_boxed_stage_has_the_name_of_its_module() {
     let boxed: Box<dyn Module> = Box::new(linear(4, 2, 1));
     let error = Sequential::new()
         .push(boxed)

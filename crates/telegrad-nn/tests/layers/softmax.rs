@@ -4,7 +4,7 @@ use telegrad_nn::{log_softmax, softmax};
 use crate::gradient::{check, near, numbers, random};
 
 #[test]
-fn values_are_those_of_the_formula() {
+fn values_match_the_formula() {
     let x = random(&[3, 4], 1).to_dtype(DType::F32).unwrap();
     let mut expected = Vec::new();
     for row in numbers(&x).chunks_exact(4) {
@@ -19,14 +19,14 @@ fn values_are_those_of_the_formula() {
 }
 
 #[test]
-fn large_numbers_do_not_overflow() {
+fn large_inputs_do_not_overflow() {
     let x = Tensor::new(&[1000f32, 0.0, -1000.0], &Device::Cpu).unwrap();
     near(&softmax(&x, 0).unwrap(), &[1.0, 0.0, 0.0], 0.0);
     near(&log_softmax(&x, 0).unwrap(), &[0.0, -1000.0, -2000.0], 1e-6);
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let x = random(&[2, 3, 4], 1);
     for dim in 0..3 {
         check(std::slice::from_ref(&x), |x| softmax(&x[0], dim));
@@ -35,7 +35,7 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn wrong_dimensions_are_errors() {
     let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     assert!(softmax(&zeros(&[2, 3]), 2).is_err());
     assert!(softmax(&zeros(&[2, 0]), 1).is_err());

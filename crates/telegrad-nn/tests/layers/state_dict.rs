@@ -22,7 +22,7 @@ fn values(module: &dyn Module) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn a_file_brings_all_parameters_back() {
+fn a_file_restores_all_parameters() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.safetensors");
     let (a, b) = (net(1), net(2));
@@ -30,7 +30,7 @@ fn a_file_brings_all_parameters_back() {
     assert_ne!(values(&a), values(&b));
     load(&b, &path).unwrap();
     assert_eq!(values(&a), values(&b));
-    // Only that file is left, and it can be replaced.
+    // No temporary file is left, and the file can be replaced.
     save(&net(3), &path).unwrap();
     load(&b, &path).unwrap();
     assert_eq!(values(&net(3)), values(&b));
@@ -38,17 +38,17 @@ fn a_file_brings_all_parameters_back() {
 }
 
 #[test]
-fn a_file_is_replaced_and_never_overwritten() {
+fn a_file_is_replaced_and_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let [path, old] = ["net.safetensors", "old.safetensors"].map(|name| dir.path().join(name));
     save(&net(1), &path).unwrap();
-    // A second name of the same file keeps what was in it.
+    // A hard link keeps the old contents.
     std::fs::hard_link(&path, &old).unwrap();
     save(&net(2), &path).unwrap();
     let module = net(3);
     load(&module, &old).unwrap();
     assert_eq!(values(&module), values(&net(1)));
-    // A place that cannot be taken leaves nothing beside it.
+    // A failed replacement leaves no temporary file.
     let taken = dir.path().join("folder");
     std::fs::create_dir(&taken).unwrap();
     let error = save(&net(1), &taken).unwrap_err().to_string();
@@ -82,7 +82,7 @@ fn floats_of_another_size_are_converted() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_and_changes_nothing() {
+fn mismatched_names_and_shapes_are_errors_and_change_nothing() {
     let module = net(1);
     let whole = state_dict(&net(2)).unwrap();
 
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
     let error = load_state_dict(&module, &state).unwrap_err();
     assert_eq!(error.to_string(), "the module has no parameters `3.weight`");
 
-    // Both sides at once: a name that was changed is on both.
+    // A renamed parameter is both missing and unknown.
     let mut state = whole.clone();
     let moved = state.remove("0.bias").unwrap();
     state.insert("first.bias".into(), moved);
@@ -138,7 +138,7 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn a_file_that_does_not_fit_is_named_with_what_differs() {
+fn an_error_of_a_mismatched_file_names_file_and_parameters() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("linear.safetensors");
     save(&Linear::new(3, 4, &mut Rng::new(0)).unwrap(), &path).unwrap();
@@ -157,7 +157,7 @@ fn a_file_that_does_not_fit_is_named_with_what_differs() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_broken_is_named() {
+fn an_error_of_a_missing_or_damaged_file_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("none.safetensors");
     let error = load(&net(1), &missing).unwrap_err().to_string();

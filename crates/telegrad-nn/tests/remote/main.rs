@@ -14,7 +14,7 @@ use telegrad_optim::{DistributedOptimizer, Optimizer, Sgd};
 use telegrad_rpc::{RRef, Result, World, remote};
 use telegrad_testkit::{Board, Cluster};
 
-/// Two layers.
+/// Makes two layers.
 fn layers(inputs: usize, hidden: usize, outputs: usize, seed: u64) -> Result<Sequential> {
     let mut rng = Rng::new(seed);
     let first = Linear::new(inputs, hidden, &mut rng)?;
@@ -30,7 +30,7 @@ fn block(inputs: usize, hidden: usize, outputs: usize, seed: u64) -> Result<AnyM
     Ok(AnyModule::new(layers(inputs, hidden, outputs, seed)?))
 }
 
-/// Numbers from -1 to 1 that look random, the same everywhere.
+/// Pseudo-random numbers from -1 to 1, the same on every worker.
 fn numbers(shape: (usize, usize), seed: u64) -> Result<Tensor> {
     let mut rng = Rng::new(seed);
     let next = |_| (rng.next_u64() % 2001) as f32 / 1000.0 - 1.0;
@@ -50,7 +50,7 @@ fn assert_close(found: &Tensor, expected: &Tensor) {
     }
 }
 
-/// What a parameter is, wherever it is.
+/// The value of a parameter of the callee.
 #[remote]
 fn value_of(param: RRef<Param>) -> Result<Tensor> {
     Ok(param.local_value()?.value())
@@ -60,17 +60,17 @@ fn fetch(world: &World, param: &RRef<Param>) -> Result<Tensor> {
     world.rpc_sync(param.owner().rank, value_of, (param.clone(),))
 }
 
-/// The step of plain descent in which a parameter changes by its gradient.
-fn whole_step() -> Sgd {
+/// Gradient descent with a learning rate of 1: a step subtracts the gradient.
+fn unit_sgd() -> Sgd {
     Sgd {
         lr: 1.0,
         ..Sgd::default()
     }
 }
 
-/// Runs the body on the first worker, with autograd, while the others are there.
+/// Runs the body on rank 0, with autograd, while the others serve calls.
 fn on_rank_0(cluster: Cluster, body: impl Fn(&World) -> Result<()> + Send + Sync + 'static) {
-    let cluster = cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>));
+    let cluster = cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>));
     cluster.run(move |world| {
         if world.rank() == 0 {
             body(&world).unwrap();

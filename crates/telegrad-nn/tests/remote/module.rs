@@ -6,23 +6,23 @@ use telegrad_testkit::on_threads_and_processes;
 use super::*;
 
 on_threads_and_processes! { 2 =>
-    it_gives_what_it_would_give_here
-    its_parameters_come_in_order_and_learn
+    the_output_matches_the_local_module
+    parameters_are_in_order_and_learn
 }
 
-fn it_gives_what_it_would_give_here(cluster: Cluster) {
+fn the_output_matches_the_local_module(cluster: Cluster) {
     on_rank_0(cluster, |world| {
         let there = RemoteModule::new(world, "w1", block, (4, 8, 3, 5))?;
         assert_eq!(there.worker(), "w1");
         let here = layers(4, 8, 3, 5)?;
         let x = numbers((6, 4), 1)?;
-        // Without a context, and within one.
+        // Outside and within a context.
         assert_eq!(flat(&there.forward(&x)?)?, flat(&here.forward(&x)?)?);
         world.context(|_| {
             assert_eq!(flat(&there.forward(&x)?)?, flat(&here.forward(&x)?)?);
             Ok(())
         })?;
-        // Many at once, each with an answer of its own.
+        // Many calls at once.
         let xs = (0..20).map(|seed| numbers((2, 4), seed));
         let xs = xs.collect::<Result<Vec<_>>>()?;
         let calls = xs.iter().map(|x| there.forward_async(x));
@@ -34,7 +34,7 @@ fn it_gives_what_it_would_give_here(cluster: Cluster) {
     });
 }
 
-fn its_parameters_come_in_order_and_learn(cluster: Cluster) {
+fn parameters_are_in_order_and_learn(cluster: Cluster) {
     on_rank_0(cluster, |world| {
         let there = RemoteModule::new(world, 1, block, (4, 8, 3, 5))?;
         let here = layers(4, 8, 3, 5)?;
@@ -80,13 +80,13 @@ fn its_parameters_come_in_order_and_learn(cluster: Cluster) {
 
 #[remote]
 fn noise() -> Result<AnyModule> {
-    // Inside of another module: it is reached through that.
+    // Nested, so that `set_training` must recurse.
     let noise = Sequential::new().push(Dropout::new(0.5, &mut Rng::new(3))?);
     Ok(AnyModule::new(Sequential::new().push(noise)))
 }
 
 #[test]
-fn training_and_evaluation_reach_what_is_inside() {
+fn training_and_evaluation_reach_nested_modules() {
     on_rank_0(Cluster::threads(2), |world| {
         let noise = RemoteModule::new(world, 1, noise, ())?;
         let x = Tensor::ones((1, 64), DType::F32, &Device::Cpu)?;
@@ -100,7 +100,7 @@ fn training_and_evaluation_reach_what_is_inside() {
         assert_eq!(flat(&noise.forward(&x)?)?, [1.0; 64]);
         noise.train()?;
         assert_ne!(dropped()?, 0);
-        // The same, for all stages.
+        // All stages of a chain.
         let all = RemoteSequential::new().push(noise.clone()).push(noise.clone());
         all.eval()?;
         assert_eq!(flat(&all.forward(&x)?)?, [1.0; 64]);
@@ -116,23 +116,26 @@ fn impossible() -> Result<AnyModule> {
 }
 
 #[test]
-fn what_could_not_be_made_says_so_whenever_it_is_used() {
+fn every_use_reports_the_error_of_making_the_module() {
     on_rank_0(Cluster::threads(2), |world| {
         let x = numbers((1, 4), 0)?;
-        let never = RemoteModule::new(world, 1, impossible, ())?;
+        let invalid = RemoteModule::new(world, 1, impossible, ())?;
         for _ in 0..2 {
             let errors = [
-                never.forward(&x).map(drop),
-                never.remote_parameters().map(drop),
-                never.parameter_names().map(drop),
-                never.train(),
-                never.eval(),
-                RemoteSequential::new().push(never.clone()).forward(&x).map(drop),
+                invalid.forward(&x).map(drop),
+                invalid.remote_parameters().map(drop),
+                invalid.parameter_names().map(drop),
+                invalid.train(),
+                invalid.eval(),
+                RemoteSequential::new()
+                    .push(invalid.clone())
+                    .forward(&x)
+                    .map(drop),
             ];
             for error in errors {
                 let error = error.unwrap_err().to_string();
-                let said = error.contains("Dropout: 1.5 is not a probability") && error.contains("`w1`");
-                assert!(said, "{error}");
+                let named = error.contains("Dropout: 1.5 is not a probability") && error.contains("`w1`");
+                assert!(named, "{error}");
             }
         }
         let nowhere = RemoteModule::new(world, "w7", block, (4, 8, 3, 5)).unwrap_err();
@@ -142,7 +145,7 @@ fn what_could_not_be_made_says_so_whenever_it_is_used() {
 }
 
 #[test]
-fn an_input_of_another_shape_is_an_error_of_the_worker() {
+fn an_error_of_a_wrong_shape_names_worker_and_stage() {
     on_rank_0(Cluster::threads(2), |world| {
         let there = RemoteModule::new(world, 1, block, (4, 8, 3, 5))?;
         let error = there.forward(&numbers((2, 5), 0)?).unwrap_err();
@@ -152,13 +155,13 @@ fn an_input_of_another_shape_is_an_error_of_the_worker() {
             text.contains("worker `w1`") && text.contains("stage 0 (Linear, `first`)"),
             "{text}"
         );
-        // It is still of use.
+        // The module remains usable.
         assert_eq!(there.forward(&numbers((2, 4), 0)?)?.dims(), [2, 3]);
         Ok(())
     });
 }
 
-/// Loses the gradient on its way.
+/// A module with parameters that loses the gradient.
 struct Frozen(Linear);
 
 impl Module for Frozen {
@@ -171,7 +174,7 @@ impl Module for Frozen {
     }
 }
 
-/// Without parameters, and not checked by anybody else.
+/// A module without parameters that loses the gradient unchecked.
 struct Detached;
 
 impl Module for Detached {
@@ -215,19 +218,19 @@ fn a_module_that_loses_the_gradient_is_named() {
             assert!(error.contains(&text) && error.contains("worker `w1`"), "{error}");
         };
         world.context(|_| {
-            // Its parameters would not learn, whether the input has a gradient or not.
+            // The parameters would not learn, with or without a gradient of the input.
             lost(&frozen, &x, "Frozen");
             lost(&frozen, &x.as_detached_tensor(), "Frozen");
             lost(&detached, &x, "Detached");
             lost(&stopped, &x, "stop");
             Ok(())
         })?;
-        // Where there is none to lose, none is lost.
+        // Without gradients there is none to lose.
         let plain = x.as_detached_tensor();
         for module in [&detached, &stopped] {
             assert_eq!(flat(&module.forward(&plain)?)?, flat(&plain)?);
         }
-        // Integers never have one.
+        // Integers have no gradient.
         let largest = RemoteModule::new(world, 1, largest, ())?;
         world.context(|_| {
             assert_eq!(largest.forward(&x)?.dtype(), DType::U32);
@@ -242,7 +245,7 @@ fn use_of(module: RRef<AnyModule>, x: Tensor) -> Result<Tensor> {
 }
 
 #[test]
-fn a_module_can_be_handed_on() {
+fn a_module_can_be_sent_to_another_worker() {
     on_rank_0(Cluster::threads(3), |world| {
         let there = RemoteModule::new(world, 1, block, (4, 8, 3, 5))?;
         let x = numbers((2, 4), 0)?;

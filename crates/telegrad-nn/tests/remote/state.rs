@@ -9,8 +9,8 @@ use super::var_map::net;
 use super::*;
 
 on_threads_and_processes! { 2 =>
-    a_state_comes_here_and_goes_back
-    files_are_written_here_and_read_here
+    a_state_is_copied_and_restored
+    files_are_on_the_callers_host
 }
 
 fn same(a: &BTreeMap<String, Tensor>, b: &BTreeMap<String, Tensor>) -> bool {
@@ -23,7 +23,7 @@ fn same(a: &BTreeMap<String, Tensor>, b: &BTreeMap<String, Tensor>) -> bool {
     flat(a) == flat(b)
 }
 
-fn a_state_comes_here_and_goes_back(cluster: Cluster) {
+fn a_state_is_copied_and_restored(cluster: Cluster) {
     on_rank_0(cluster, |world| {
         let [a, b] = [
             RemoteModule::new(world, 1, block, (4, 8, 3, 5))?,
@@ -33,7 +33,7 @@ fn a_state_comes_here_and_goes_back(cluster: Cluster) {
         let here = layers(4, 8, 3, 5)?;
         assert!(same(&state, &telegrad_nn::state_dict(&here)?));
         assert!(!same(&state, &b.state_dict()?));
-        // Within a context it is no part of the graph.
+        // Within a context the state is not tracked.
         let tracked = state.iter().map(|(name, value)| {
             let value = Var::from_tensor(value).unwrap().into_inner();
             (name.clone(), value)
@@ -45,7 +45,7 @@ fn a_state_comes_here_and_goes_back(cluster: Cluster) {
     });
 }
 
-fn files_are_written_here_and_read_here(cluster: Cluster) {
+fn files_are_on_the_callers_host(cluster: Cluster) {
     on_rank_0(cluster, |world| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("net.safetensors");
@@ -62,7 +62,7 @@ fn files_are_written_here_and_read_here(cluster: Cluster) {
     });
 }
 
-/// The variables of candle's own model, as its user has them.
+/// The variables of a candle model.
 fn variables() -> VarMap {
     let map = VarMap::new();
     let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
@@ -79,22 +79,22 @@ fn values_of(map: &VarMap) -> BTreeMap<String, Tensor> {
 }
 
 #[test]
-fn files_are_candles_and_torchs() {
+fn candle_and_torch_files_are_compatible() {
     on_rank_0(Cluster::threads(2), |world| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("net.safetensors");
         let there = RemoteModule::new(world, 1, net, (1,))?;
         let mut map = variables();
-        // candle reads ours.
+        // candle loads a saved module.
         there.save(&path)?;
         map.load(&path)?;
         assert!(same(&values_of(&map), &there.state_dict()?));
-        // And we read candle's.
+        // The module loads candle's file.
         let other = variables();
         other.save(&path)?;
         there.load(&path)?;
         assert!(same(&values_of(&other), &there.state_dict()?));
-        // torch writes the same names in an order of its own, with a note of where it comes from.
+        // torch writes the names in another order, with a metadata entry.
         let bytes = values_of(&variables());
         let note = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         safetensors::serialize_to_file(bytes.iter().rev(), Some(note), &path).unwrap();
@@ -105,7 +105,7 @@ fn files_are_candles_and_torchs() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_and_changes_nothing() {
+fn mismatched_names_and_shapes_are_errors_and_change_nothing() {
     on_rank_0(Cluster::threads(2), |world| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("net.safetensors");
@@ -168,7 +168,7 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn a_module_of_this_worker_is_saved_and_loaded() {
+fn a_local_module_is_saved_and_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.safetensors");
     let [a, b] = [block(4, 8, 3, 5).unwrap(), block(4, 8, 3, 6).unwrap()];
@@ -184,12 +184,12 @@ fn a_module_of_this_worker_is_saved_and_loaded() {
 }
 
 on_cluster! { killed: Cluster::processes(2) =>
-    a_module_on_a_lost_worker_says_so
+    every_use_of_a_module_on_a_lost_worker_names_the_worker
 }
 
-fn a_module_on_a_lost_worker_says_so(cluster: Cluster) {
+fn every_use_of_a_module_on_a_lost_worker_names_the_worker(cluster: Cluster) {
     let board = cluster.board();
-    let cluster = cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>));
+    let cluster = cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>));
     cluster.may_die(1).run(move |world| {
         if world.rank() != 0 {
             board.wait("never");
@@ -215,10 +215,6 @@ fn a_module_on_a_lost_worker_says_so(cluster: Cluster) {
             let error = error.unwrap_err().to_string();
             assert!(error.contains("w1"), "{error}");
         }
-        assert_eq!(
-            std::fs::read(&path).unwrap(),
-            before,
-            "the old file is still there"
-        );
+        assert_eq!(std::fs::read(&path).unwrap(), before, "the old file is unchanged");
     });
 }

@@ -1,4 +1,4 @@
-//! Models of candle's on another worker.
+//! Candle models on another worker.
 
 use candle_core::Module as _;
 use candle_nn::{VarBuilder, VarMap};
@@ -8,11 +8,11 @@ use telegrad_testkit::on_threads_and_processes;
 use super::*;
 
 on_threads_and_processes! { 2 =>
-    its_gradients_are_those_of_the_same_model_here
-    it_learns_what_it_would_learn_here
+    gradients_match_the_local_model
+    training_matches_the_local_model
 }
 
-/// candle's own layers, as a user of candle writes them.
+/// A model of candle's own layers.
 struct Net {
     first: candle_nn::Linear,
     second: candle_nn::Linear,
@@ -33,7 +33,7 @@ impl candle_core::Module for Net {
     }
 }
 
-/// Variables with the same values in every process: candle's first values are random.
+/// Makes variables with the same values in every process; candle's initial values are random.
 fn variables(seed: u64) -> Result<(VarMap, Net)> {
     let map = VarMap::new();
     let net = Net::new(VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu))?;
@@ -54,7 +54,7 @@ pub(super) fn net(seed: u64) -> Result<AnyModule> {
 
 const NAMES: [&str; 4] = ["first.bias", "first.weight", "second.bias", "second.weight"];
 
-fn its_gradients_are_those_of_the_same_model_here(cluster: Cluster) {
+fn gradients_match_the_local_model(cluster: Cluster) {
     on_rank_0(cluster, |world| {
         let there = RemoteModule::new(world, "w1", net, (5,))?;
         assert_eq!(there.parameter_names()?, NAMES);
@@ -64,7 +64,7 @@ fn its_gradients_are_those_of_the_same_model_here(cluster: Cluster) {
         let expected = y.sqr()?.sum_all()?.backward()?;
 
         let params = there.remote_parameters()?;
-        let optimizer = DistributedOptimizer::new(world, params, whole_step())?;
+        let optimizer = DistributedOptimizer::new(world, params, unit_sgd())?;
         let before = there.state_dict()?;
         world.context(|context| {
             let found = there.forward(&x)?;
@@ -79,7 +79,7 @@ fn its_gradients_are_those_of_the_same_model_here(cluster: Cluster) {
             assert_eq!(
                 flat(&before[name])?,
                 flat(&variable)?,
-                "the first state is a copy"
+                "the earlier state is a copy"
             );
             let moved = (variable.as_detached_tensor() - expected.get(&variable).unwrap())?;
             assert_close(&after[name], &moved);
@@ -88,7 +88,7 @@ fn its_gradients_are_those_of_the_same_model_here(cluster: Cluster) {
     });
 }
 
-fn it_learns_what_it_would_learn_here(cluster: Cluster) {
+fn training_matches_the_local_model(cluster: Cluster) {
     on_rank_0(cluster, |world| {
         let there = RemoteModule::new(world, 1, net, (7,))?;
         let (map, here) = variables(7)?;
@@ -125,7 +125,7 @@ fn it_learns_what_it_would_learn_here(cluster: Cluster) {
     });
 }
 
-/// Loses the gradient in its middle: candle's layer norm has no backward pass.
+/// A model that loses the gradient in its middle: candle's layer norm has no backward pass.
 #[remote]
 fn normalised() -> Result<AnyModule> {
     Ok(AnyModule::new(normalised_here()?))
@@ -147,7 +147,7 @@ fn normalised_here() -> Result<VarMapModule> {
     Ok(VarMapModule::new(&map, forward))
 }
 
-/// The same, with this crate's layer norm on the same variables.
+/// The same model with this crate's layer norm on the same variables.
 #[remote]
 fn mended() -> Result<AnyModule> {
     let (map, [first, second], norm) = layers_of_norm()?;
@@ -173,12 +173,12 @@ fn a_gradient_that_candle_loses_inside_is_an_error() {
             assert!(context.gradients()?.of(&x).is_some());
             Ok(())
         })?;
-        // Without a gradient of the input there is none to lose; the variables before can be asked for.
+        // Without a gradient of the input there is none to lose. `without_gradient` lists the variables before the norm.
         assert_eq!(there.forward(&x.as_detached_tensor())?.dims(), [2, 3]);
         let here = normalised_here()?;
         let lost = here.without_gradient(&x)?;
         assert_eq!(lost, ["first.bias", "first.weight", "norm.bias", "norm.weight"]);
-        // Also where it runs here, and the input is no leaf.
+        // Also on this worker, with an input that is not a leaf.
         let error = here.forward(&(x.as_tensor() * 2.0)?).unwrap_err();
         assert!(
             matches!(error.nn(), Some(telegrad_nn::NnError::LostInput { input: 0, .. })),
@@ -188,7 +188,7 @@ fn a_gradient_that_candle_loses_inside_is_an_error() {
     });
 }
 
-/// Ends in an operation without a backward pass.
+/// A model that ends in an operation without a backward pass.
 #[remote]
 fn likely() -> Result<AnyModule> {
     let map = VarMap::new();
@@ -199,7 +199,7 @@ fn likely() -> Result<AnyModule> {
 }
 
 #[test]
-fn a_model_without_gradients_is_applied_and_not_trained() {
+fn a_model_without_gradients_is_an_error_in_contexts_only() {
     on_rank_0(Cluster::threads(2), |world| {
         let there = RemoteModule::new(world, 1, likely, ())?;
         let x = numbers((2, 4), 0)?;
@@ -214,7 +214,7 @@ fn a_model_without_gradients_is_applied_and_not_trained() {
 
 #[remote]
 fn noisy() -> Result<AnyModule> {
-    // A layer with candle's `ModuleT`, and without variables.
+    // A layer that implements candle's `ModuleT`, without variables.
     Ok(AnyModule::new(VarMapModule::new(
         &VarMap::new(),
         candle_nn::Dropout::new(0.5),
@@ -238,7 +238,7 @@ fn training_and_evaluation_reach_the_model() {
 
 /// The statistics of a batch norm are variables without a gradient.
 #[test]
-fn statistics_of_a_batch_norm_are_kept_and_not_trained() {
+fn statistics_of_a_batch_norm_are_saved_and_not_trained() {
     let map = VarMap::new();
     let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
     let norm = candle_nn::batch_norm(3, 1e-5, builder).unwrap();
@@ -256,7 +256,7 @@ fn statistics_of_a_batch_norm_are_kept_and_not_trained() {
     let trained = telegrad_nn::state_dict(&module).unwrap();
     optimizer.step(&loss.backward().unwrap()).unwrap();
     let after = telegrad_nn::state_dict(&module).unwrap();
-    // They follow the batches, not the optimiser.
+    // The statistics follow the batches, not the optimiser.
     assert_ne!(
         flat(&before["running_mean"]).unwrap(),
         flat(&trained["running_mean"]).unwrap()

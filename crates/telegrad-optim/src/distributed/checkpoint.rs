@@ -11,7 +11,7 @@ use super::{DistributedOptimizer, Progress};
 use crate::check::Check;
 use crate::checkpoint::file::{self, FileTensor, TensorData, damaged};
 use crate::checkpoint::{VERSION, open_with};
-use crate::local::Local;
+use crate::local::LocalOptimizer;
 use crate::{OptimError, RemoteAlgorithm};
 
 /// The metadata key of the header.
@@ -34,7 +34,9 @@ impl<A: RemoteAlgorithm> DistributedOptimizer<A> {
     /// # Errors
     /// When a call to an owner fails, or the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let states = self.owners.call(|owner| owner.rpc_async(Local::save, (true,)))?;
+        let states = self
+            .owners
+            .call(|owner| owner.rpc_async(LocalOptimizer::save, (true,)))?;
         let header = Header {
             version: VERSION,
             progress: self.progress.lock().clone(),
@@ -95,14 +97,17 @@ impl<A: RemoteAlgorithm> DistributedOptimizer<A> {
         let mut states = states.into_iter();
         let staged = self.owners.call(|owner| {
             let state = states.next().ok_or(Error::ShutDown)?;
-            owner.rpc_async(Local::stage, (path.display().to_string(), state, true))
+            owner.rpc_async(LocalOptimizer::stage, (path.display().to_string(), state, true))
         });
         // Two phases, so that all owners load the file or none does.
         if let Err(error) = staged {
-            let _ = self.owners.call(|owner| owner.rpc_async(Local::unstage, ()));
+            let _ = self
+                .owners
+                .call(|owner| owner.rpc_async(LocalOptimizer::unstage, ()));
             return Err(error);
         }
-        self.owners.call(|owner| owner.rpc_async(Local::commit, ()))?;
+        self.owners
+            .call(|owner| owner.rpc_async(LocalOptimizer::commit, ()))?;
         *self.progress.lock() = progress;
         Ok(())
     }

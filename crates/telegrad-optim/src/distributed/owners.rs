@@ -4,10 +4,10 @@ use telegrad_rpc::{Error, RRef, Result, RpcFuture};
 use telegrad_wire::Wire;
 
 use crate::OptimError;
-use crate::local::Local;
+use crate::local::LocalOptimizer;
 
 /// The part of a distributed optimiser on each owner of parameters.
-pub(super) struct Owners(pub(super) Vec<RRef<Local>>);
+pub(super) struct Owners(pub(super) Vec<RRef<LocalOptimizer>>);
 
 impl Owners {
     /// The names of the workers.
@@ -21,7 +21,7 @@ impl Owners {
     /// [`OptimError::Owners`] with the error of each owner that fails.
     pub(super) fn call<T: Wire>(
         &self,
-        call: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
+        call: impl FnMut(&RRef<LocalOptimizer>) -> Result<RpcFuture<T>>,
     ) -> Result<Vec<T>> {
         let calls = self.0.iter().map(call).map(Some).collect();
         self.wait(calls, |_| Err(Error::ShutDown))
@@ -34,10 +34,10 @@ impl Owners {
     /// The error of each owner that fails.
     pub(super) fn call_or_run<T: Wire>(
         &self,
-        mut there: impl FnMut(&RRef<Local>) -> Result<RpcFuture<T>>,
-        here: impl FnMut(&RRef<Local>) -> Result<T>,
+        mut there: impl FnMut(&RRef<LocalOptimizer>) -> Result<RpcFuture<T>>,
+        here: impl FnMut(&RRef<LocalOptimizer>) -> Result<T>,
     ) -> Result<Vec<T>, Vec<(String, Error)>> {
-        let call = |owner: &RRef<Local>| (!owner.is_owner()).then(|| there(owner));
+        let call = |owner: &RRef<LocalOptimizer>| (!owner.is_owner()).then(|| there(owner));
         self.wait(self.0.iter().map(call).collect(), here)
     }
 
@@ -45,7 +45,7 @@ impl Owners {
     fn wait<T: Wire>(
         &self,
         calls: Vec<Option<Result<RpcFuture<T>>>>,
-        mut here: impl FnMut(&RRef<Local>) -> Result<T>,
+        mut here: impl FnMut(&RRef<LocalOptimizer>) -> Result<T>,
     ) -> Result<Vec<T>, Vec<(String, Error)>> {
         let mut done: Vec<_> = (self.0.iter().zip(&calls))
             .map(|(owner, call)| call.is_none().then(|| here(owner)))

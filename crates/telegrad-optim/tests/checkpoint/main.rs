@@ -1,4 +1,4 @@
-//! Optimisers that are saved and go on.
+//! Saving and resuming of optimisers.
 
 mod refused;
 
@@ -36,7 +36,7 @@ fn groups<A: Algorithm>(options: &A) -> Vec<ParamGroup<A>> {
         param("", DType::F32, &[2], 0.4),
     ];
     let mut other = options.clone();
-    // A number that is only itself if every digit counts.
+    // A number that needs all its digits.
     other.set_lr((0.1 + 0.2) / 7.0);
     vec![
         ParamGroup {
@@ -68,7 +68,7 @@ fn run<A: Algorithm>(optimizer: &mut Optimizer<A>, steps: std::ops::Range<u64>) 
 
 fn bits<A: Algorithm>(optimizer: &Optimizer<A>) -> Vec<Vec<u64>> {
     let of = |param: &Param| {
-        // Nothing narrower is lost in an f64.
+        // f64 represents all narrower types exactly.
         let wide = param.value().flatten_all().unwrap().to_dtype(DType::F64).unwrap();
         wide.to_vec1::<f64>()
             .unwrap()
@@ -96,7 +96,7 @@ fn resumes<A: Algorithm>(options: A) {
     let mut first = Optimizer::with_groups(groups(&options)).unwrap();
     run(&mut first, 0..10);
     first.save_with_params(&path).unwrap();
-    // Options come from the file too.
+    // The file overrides the options.
     let mut another = options;
     another.set_lr(123.0);
     let mut second = Optimizer::with_groups(groups(&another)).unwrap();
@@ -112,23 +112,20 @@ fn resumes<A: Algorithm>(options: A) {
     for (ours, expected) in second.groups().iter().zip(straight.groups()) {
         assert!(ours.options == expected.options, "{name}");
     }
-    // Without the state it is another way.
-    let mut forgetful = Optimizer::with_groups(groups(straight_options(&straight))).unwrap();
-    for (param, value) in forgetful.params().zip(first.params()) {
+    // Without the state the values differ.
+    let options = &straight.groups()[0].options;
+    let mut stateless = Optimizer::with_groups(groups(options)).unwrap();
+    for (param, value) in stateless.params().zip(first.params()) {
         param.set(&value.value()).unwrap();
     }
-    run(&mut forgetful, 10..20);
-    if !straight_options(&straight).slots().is_empty() {
-        assert_ne!(bits(&forgetful), bits(&straight), "{name}");
+    run(&mut stateless, 10..20);
+    if !options.slots().is_empty() {
+        assert_ne!(bits(&stateless), bits(&straight), "{name}");
     }
-}
-
-fn straight_options<A: Algorithm>(optimizer: &Optimizer<A>) -> &A {
-    &optimizer.groups()[0].options
 }
 
 #[test]
-fn every_algorithm_goes_on_to_the_bit() {
+fn every_algorithm_resumes_bit_for_bit() {
     resumes(Sgd {
         lr: 0.03,
         ..Sgd::default()
@@ -184,7 +181,7 @@ fn adam() -> Optimizer<Adam> {
 }
 
 #[test]
-fn values_are_left_alone_unless_asked_for() {
+fn values_are_loaded_on_request_only() {
     let folder = tempfile::tempdir().unwrap();
     let (with, without) = (folder.path().join("with"), folder.path().join("without"));
     let optimizer = adam();
@@ -207,14 +204,14 @@ fn values_are_left_alone_unless_asked_for() {
 }
 
 #[test]
-fn other_programs_can_read_the_file() {
+fn the_file_is_a_valid_safetensors_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.safetensors");
     let optimizer = adam();
     optimizer.save_with_params(&path).unwrap();
     let bytes = fs::read(&path).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    // Four parameters have had a gradient, and one of nothing.
+    // Four parameters and the empty one have had a gradient: five states of two slots, and six values.
     assert_eq!(tensors.len(), 6 + 5 * 2);
     assert_eq!(tensors.tensor("state.0.0.exp_avg_sq").unwrap().shape(), [3, 4]);
     assert_eq!(
@@ -230,7 +227,7 @@ fn other_programs_can_read_the_file() {
 }
 
 #[test]
-fn a_file_is_replaced_as_a_whole() {
+fn a_file_is_replaced_atomically() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut optimizer = adam();
@@ -241,13 +238,13 @@ fn a_file_is_replaced_as_a_whole() {
     optimizer.save(&path).unwrap();
     let after = fs::read(&path).unwrap();
     assert_ne!(before, after);
-    // Whoever reads the old one goes on reading it.
+    // An open reader keeps the old contents.
     let mut read = Vec::new();
     held.read_to_end(&mut read).unwrap();
     assert!(read == before);
     assert_eq!(names(folder.path()), ["state"]);
 
-    // Where nothing can be put nothing is left, and what is there stays.
+    // A failed replacement leaves the target unchanged and no temporary file.
     let taken = folder.path().join("taken");
     fs::create_dir(&taken).unwrap();
     fs::write(taken.join("file"), "here first").unwrap();

@@ -1,4 +1,4 @@
-//! Files that an optimiser does not take.
+//! Files that an optimiser refuses to load.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use telegrad_optim::{Adam, OptimError, Optimizer, ParamGroup, Sgd};
 use crate::{adam, bits, error, groups};
 
 #[test]
-fn what_does_not_fit_is_named_and_changes_nothing() {
+fn files_of_other_optimisers_are_refused_and_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     adam().save_with_params(&path).unwrap();
@@ -44,15 +44,15 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
         lr: 0.5,
         ..Adam::default()
     };
-    let fitting = || groups(&lr);
-    refused(fitting().drain(..1).collect(), "the number of groups", "1", "2");
-    let mut one_less = fitting();
+    let matching = || groups(&lr);
+    refused(matching().drain(..1).collect(), "the number of groups", "1", "2");
+    let mut one_less = matching();
     one_less[1].params.pop();
     refused(one_less, "the number of parameters of group 1", "3", "4");
-    let mut shape = fitting();
+    let mut shape = matching();
     shape[1].params[3] = param(&[1.0, 2.0, 3.0]);
     refused(shape, "the shape of parameter 3 of group 1", "[3]", "[2]");
-    let mut dtype = fitting();
+    let mut dtype = matching();
     dtype[0].params[1] = param(&[0.0; 5]);
     refused(
         dtype,
@@ -63,7 +63,7 @@ fn what_does_not_fit_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_wherever_it_ends() {
+fn truncated_and_corrupted_files_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     adam().save(&path).unwrap();
@@ -77,7 +77,7 @@ fn a_damaged_file_is_refused_wherever_it_ends() {
             "{length} bytes: {found}"
         );
     }
-    // Whatever stands in the header, loading gives an error or the state, and does not panic.
+    // With a corrupted header, loading returns an error or a state, and does not panic.
     let mut random = fastrand::Rng::with_seed(3);
     let header = 8 + usize::try_from(u64::from_le_bytes(whole[..8].try_into().unwrap())).unwrap();
     for _ in 0..2000 {
@@ -93,7 +93,7 @@ fn a_damaged_file_is_refused_wherever_it_ends() {
         .unwrap();
 }
 
-/// The file with another text in its header, of the same length.
+/// Replaces a text in the header by another of the same length.
 fn edited(whole: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let start = whole
@@ -106,7 +106,7 @@ fn edited(whole: &[u8], from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn headers_that_say_something_else_are_refused() {
+fn invalid_headers_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     adam().save(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Steps that some owners cannot make.
+//! Steps that fail on some owners.
 
 use candle_core::Var;
 use telegrad_testkit::wait_until;
@@ -30,7 +30,7 @@ impl InPlace {
 }
 
 #[test]
-fn every_owner_that_fails_is_named_and_the_others_have_made_the_step() {
+fn failed_owners_are_named_and_the_others_have_made_the_step() {
     let cluster = Cluster::threads(3).no_shutdown();
     let board = cluster.board();
     with_autograd(cluster).run(move |world| match world.rank() {
@@ -48,7 +48,7 @@ fn every_owner_that_fails_is_named_and_the_others_have_made_the_step() {
                     let y = held.rpc_sync(InPlace::dot, (ones.clone(),))?;
                     let loss = loss_of(&model.forward(&x)?, &target)?;
                     context.backward(&[(loss + y)?])?;
-                    // Somebody else needs the variable as it is.
+                    // Another context needs the present value of the variable.
                     std::thread::scope(|scope| {
                         let other = scope.spawn(|| {
                             world.context(|_| {
@@ -60,8 +60,8 @@ fn every_owner_that_fails_is_named_and_the_others_have_made_the_step() {
                         });
                         board.wait("in use");
                         board.raise("leave");
-                        let gone = || world.rpc_sync(2, nothing, ()).is_err();
-                        wait_until(PATIENCE, gone, || "worker `w2` does not leave");
+                        let departed = || world.rpc_sync(2, nothing, ()).is_err();
+                        wait_until(PATIENCE, departed, || "worker `w2` does not leave");
                         let failed = owners_of(optimizer.step(context));
                         let [(first, in_use), (second, lost)] = &failed[..] else {
                             panic!("{failed:?}")
@@ -74,7 +74,7 @@ fn every_owner_that_fails_is_named_and_the_others_have_made_the_step() {
                     })
                 })?;
                 assert_eq!(held.rpc_sync(InPlace::value, ())?, [5.0, 7.0]);
-                // A step that was not made everywhere does not count.
+                // A step that fails on an owner does not count.
                 assert_eq!(optimizer.steps(), 0);
                 let here = &model.0[0];
                 assert_eq!(here.rpc_sync(Stage::versions, ())?, [1, 1]);
@@ -96,7 +96,7 @@ fn every_owner_that_fails_is_named_and_the_others_have_made_the_step() {
 fn nothing() {}
 
 #[test]
-fn nobody_makes_a_step_in_a_context_that_has_failed() {
+fn no_owner_makes_a_step_in_a_failed_context() {
     on_rank_0(Cluster::threads(3), |world| {
         let model = Model::new(world, &[1, 2])?;
         let optimizer = DistributedOptimizer::new(world, model.params()?, sgd(0.1))?;
@@ -117,7 +117,7 @@ fn nobody_makes_a_step_in_a_context_that_has_failed() {
         ended?;
         assert_eq!(model.versions()?, [0; 4]);
         assert_eq!(optimizer.steps(), 0);
-        // The next one is as good as any.
+        // A new context works.
         model.train(world, &optimizer, 0..1)?;
         assert_eq!(model.versions()?, [1; 4]);
         Ok(())
@@ -125,7 +125,7 @@ fn nobody_makes_a_step_in_a_context_that_has_failed() {
 }
 
 #[test]
-fn references_to_parameters_of_a_worker_that_is_gone_make_no_optimiser() {
+fn parameters_of_a_departed_worker_are_refused() {
     let cluster = Cluster::threads(3).no_shutdown();
     let board = cluster.board();
     with_autograd(cluster).run(move |world| match world.rank() {
@@ -133,21 +133,21 @@ fn references_to_parameters_of_a_worker_that_is_gone_make_no_optimiser() {
             let model = Model::new(&world, &[1, 2]).unwrap();
             let params = model.params().unwrap();
             board.raise("leave");
-            let gone = || world.rpc_sync(2, nothing, ()).is_err();
-            wait_until(PATIENCE, gone, || "worker `w2` does not leave");
+            let departed = || world.rpc_sync(2, nothing, ()).is_err();
+            wait_until(PATIENCE, departed, || "worker `w2` does not leave");
             let failed = owners_of(DistributedOptimizer::new(&world, params.clone(), sgd(0.1)));
             let [(worker, error)] = &failed[..] else {
                 panic!("{failed:?}")
             };
             assert_eq!(worker, "w2");
             assert!(error.contains("worker `w2`"), "{error}");
-            // What is wrong with others is said as well.
+            // Errors of other owners are reported as well.
             let twice = [&params[..], &params[..1]].concat();
             let failed = owners_of(DistributedOptimizer::new(&world, twice, sgd(0.1)));
             let workers: Vec<_> = failed.iter().map(|(worker, _)| worker.as_str()).collect();
             assert_eq!(workers, ["w1", "w2"]);
             assert!(failed[0].1.contains("was given before"), "{failed:?}");
-            // The others can do without.
+            // The other parameters can be optimised.
             DistributedOptimizer::new(&world, params[..2].to_vec(), sgd(0.1)).unwrap();
         }
         2 => {

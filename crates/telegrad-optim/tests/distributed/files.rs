@@ -1,4 +1,4 @@
-//! Optimisers of many workers that are saved and go on.
+//! Saving and resuming of distributed optimisers.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use telegrad_optim::{
 
 use super::*;
 
-/// Weights and biases in groups of their own, with all that goes on from step to step.
+/// Makes a model with groups of weights and biases, a schedule and clipping.
 fn make<A: RemoteAlgorithm>(
     world: &World,
     options: &A,
@@ -21,7 +21,7 @@ fn make<A: RemoteAlgorithm>(
         if nth % 2 == 0 { &mut weights } else { &mut biases }.push(param);
     }
     let mut other = options.clone();
-    // A number that is only itself if every digit counts.
+    // A number that needs all its digits.
     other.set_lr((0.1 + 0.2) / 7.0);
     let groups = vec![
         RemoteGroup {
@@ -46,7 +46,7 @@ fn bits(model: &Model) -> Result<Vec<Vec<u32>>> {
         .collect())
 }
 
-/// Runs it with the options of every algorithm.
+/// Runs a function with the options of every algorithm.
 macro_rules! with_every_algorithm {
     ($run:ident($($with:expr),*)) => {{
         let momentum = Sgd { momentum: 0.9, dampening: 0.1, ..sgd(0.05) };
@@ -63,7 +63,7 @@ macro_rules! with_every_algorithm {
 
 const ON: [u32; 3] = [2, 0, 1];
 
-/// Twenty steps at one go, and ten that are saved. What the twenty come to is noted beside.
+/// Makes twenty steps and writes their result to a file; then makes ten steps and saves the optimiser.
 fn begin<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Result<()> {
     let (model, optimizer) = make(world, options, &ON)?;
     model.train(world, &optimizer, 0..20)?;
@@ -79,8 +79,8 @@ fn begin<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Resul
     optimizer.save(folder.join(A::NAME))
 }
 
-fn go_on<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Result<()> {
-    // Learning rates come from the file as well.
+fn resume<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Result<()> {
+    // The file overrides the learning rates.
     let mut other = options.clone();
     other.set_lr(0.77);
     let (model, optimizer) = make(world, &other, &ON)?;
@@ -94,7 +94,7 @@ fn go_on<A: RemoteAlgorithm>(world: &World, folder: &Path, options: &A) -> Resul
 }
 
 #[test]
-fn every_algorithm_goes_on_to_the_bit_in_another_world() {
+fn every_algorithm_resumes_bit_for_bit_in_another_world() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     on_rank_0(Cluster::threads(3), move |world| {
@@ -102,12 +102,12 @@ fn every_algorithm_goes_on_to_the_bit_in_another_world() {
     });
     let path = folder.path().to_owned();
     on_rank_0(Cluster::threads(3), move |world| {
-        with_every_algorithm!(go_on(world, &path))
+        with_every_algorithm!(resume(world, &path))
     });
 }
 
 #[test]
-fn workers_may_have_changed_places() {
+fn owners_are_matched_by_name_not_rank() {
     let folder = tempfile::tempdir().unwrap();
     for names in [["a", "b", "c"], ["c", "a", "b"]] {
         let path = folder.path().to_owned();
@@ -129,7 +129,7 @@ fn workers_may_have_changed_places() {
     }
 }
 
-/// Runs the body with a file of a model on workers 1 and 2.
+/// Runs the body with a saved optimiser of a model on workers 1 and 2.
 fn with_file(body: impl Fn(&World, &Path) -> Result<()> + Send + Sync + 'static) {
     let folder = tempfile::tempdir().unwrap();
     on_rank_0(Cluster::threads(3), move |world| {
@@ -141,7 +141,7 @@ fn with_file(body: impl Fn(&World, &Path) -> Result<()> + Send + Sync + 'static)
     });
 }
 
-/// A load fails, and nothing has changed: the text of the error.
+/// Checks that loading fails and changes nothing; returns the error text.
 #[track_caller]
 fn refused<A: RemoteAlgorithm>(world: &World, path: &Path, options: &A, on: &[u32]) -> String {
     let (model, optimizer) = make(world, options, on).unwrap();
@@ -152,7 +152,7 @@ fn refused<A: RemoteAlgorithm>(world: &World, path: &Path, options: &A, on: &[u3
         (bits(&model).unwrap(), optimizer.lrs(), optimizer.steps()),
         before
     );
-    // Nor in what it keeps: it goes on as one does that has loaded nothing.
+    // The state is unchanged too: later steps match those of an optimiser that has loaded nothing.
     let (other, without) = make(world, options, on).unwrap();
     other.train(world, &without, 0..4).unwrap();
     model.train(world, &optimizer, 2..4).unwrap();
@@ -161,7 +161,7 @@ fn refused<A: RemoteAlgorithm>(world: &World, path: &Path, options: &A, on: &[u3
 }
 
 #[test]
-fn files_of_something_else_are_refused() {
+fn files_of_other_optimisers_are_refused() {
     with_file(|world, path| {
         let adam = Adam::default();
         let shown = path.display();
@@ -188,7 +188,7 @@ fn files_of_something_else_are_refused() {
             "{error}"
         );
 
-        // On one of the workers only: the other one has not loaded anything either.
+        // The file does not fit one of the owners: the other one has loaded nothing either.
         let error = refused(world, path, &adam, &[1, 2, 2]);
         assert!(
             error.starts_with("for the parameters of worker `w2`: "),
@@ -222,14 +222,14 @@ fn files_that_are_missing_or_damaged_are_refused() {
                 "{length} bytes: {error}"
             );
         }
-        // What one owner has is damaged: neither has loaded anything.
-        let place = whole.windows(7).rposition(|window| window == b"exp_avg").unwrap();
+        // The state of one owner is damaged: neither has loaded anything.
+        let position = whole.windows(7).rposition(|window| window == b"exp_avg").unwrap();
         let mut bytes = whole.clone();
-        bytes[place] = b'X';
+        bytes[position] = b'X';
         let error = load(&bytes);
         assert!(error.contains("is not a saved optimiser"), "{error}");
-        // An optimiser of one worker is another kind of file.
-        let mut local = telegrad_optim::Optimizer::new(Here::new(1)?.params(), adam.clone())?;
+        // The file of a local optimiser has another header.
+        let mut local = telegrad_optim::Optimizer::new(LocalModel::new(1)?.params(), adam.clone())?;
         local.step_with(|param| Ok(Some(param.value())))?;
         local.save(path)?;
         let error = refused(world, path, &adam, &[1, 2]);
@@ -241,7 +241,7 @@ fn files_that_are_missing_or_damaged_are_refused() {
     });
 }
 
-/// The file with another text in its header, of the same length.
+/// Replaces a text in the header by another of the same length.
 fn edited(whole: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let start = whole
@@ -254,7 +254,7 @@ fn edited(whole: &[u8], from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn headers_that_say_something_else_are_refused() {
+fn invalid_headers_are_refused() {
     with_file(|world, path| {
         let whole = fs::read(path).unwrap();
         let load = |from: &str, to: &str| {
@@ -278,7 +278,7 @@ fn headers_that_say_something_else_are_refused() {
 }
 
 #[test]
-fn a_file_is_as_before_when_saving_fails() {
+fn a_file_is_unchanged_when_saving_fails() {
     let cluster = Cluster::threads(3).no_shutdown();
     let board = cluster.board();
     with_autograd(cluster).run(move |world| match world.rank() {
@@ -293,19 +293,23 @@ fn a_file_is_as_before_when_saving_fails() {
             let second = fs::read(&path).unwrap();
             assert_ne!(first, second);
 
-            // What is no file is not replaced by one.
-            let there = folder.path().join("there");
-            fs::create_dir(&there).unwrap();
-            let error = optim_error(optimizer.save(&there));
+            // A directory is not replaced.
+            let directory = folder.path().join("directory");
+            fs::create_dir(&directory).unwrap();
+            let error = optim_error(optimizer.save(&directory));
             assert!(
                 matches!(error, OptimError::File { action: "write", .. }),
                 "{error}"
             );
-            assert!(there.is_dir());
+            assert!(directory.is_dir());
 
             board.raise("leave");
-            let gone = || world.rpc_sync(2, nothing, ()).is_err();
-            telegrad_testkit::wait_until(super::messages::PATIENCE, gone, || "it does not leave");
+            let departed = || world.rpc_sync(2, nothing, ()).is_err();
+            telegrad_testkit::wait_until(
+                super::messages::PATIENCE,
+                departed,
+                || "worker `w2` does not leave",
+            );
             let failed = owners_of(optimizer.save(&path));
             assert_eq!(failed.len(), 1);
             assert!(failed[0].1.contains("worker `w2`"), "{failed:?}");

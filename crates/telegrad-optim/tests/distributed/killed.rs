@@ -1,19 +1,19 @@
-//! Owners that are killed.
+//! Killed owners.
 
 use telegrad_testkit::{on_cluster, wait_until};
 
-use super::messages::{PATIENCE, take_the_thread};
+use super::messages::{PATIENCE, occupy_thread};
 use super::*;
 
 on_cluster! { unix: Cluster::processes(3) =>
-    an_owner_that_is_killed_in_a_step_is_named_and_the_others_go_on
+    an_owner_killed_in_a_step_is_named_and_the_others_continue
 }
 
 on_cluster! { tcp: Cluster::processes(3).tcp() =>
-    an_owner_that_is_killed_in_a_step_is_named_and_the_others_go_on
+    an_owner_killed_in_a_step_is_named_and_the_others_continue
 }
 
-fn an_owner_that_is_killed_in_a_step_is_named_and_the_others_go_on(cluster: Cluster) {
+fn an_owner_killed_in_a_step_is_named_and_the_others_continue(cluster: Cluster) {
     let cluster = cluster.options(|options| options.num_worker_threads = 1);
     let board = cluster.board();
     with_autograd(cluster).may_die(2).run(move |world| {
@@ -28,16 +28,16 @@ fn an_owner_that_is_killed_in_a_step_is_named_and_the_others_go_on(cluster: Clus
             model.train(&world, &optimizer, 0..1)?;
             world.context(|context| {
                 model.pass(context, 1)?;
-                // So that the step there is not over before the worker is killed.
-                let thread = world.apart(|| world.rpc_async(2, take_the_thread, (board.clone(),)))?;
+                // The step on worker 2 must not complete before the kill.
+                let thread = world.apart(|| world.rpc_async(2, occupy_thread, (board.clone(),)))?;
                 board.wait("thread taken");
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
                         let versions = || model.0[2].rpc_sync(Stage::versions, ()).unwrap();
-                        wait_until(PATIENCE, || versions() == [2, 2], || "the other has not stepped");
+                        wait_until(PATIENCE, || versions() == [2, 2], || "worker 1 has made no step");
                         board.kill(2);
                     });
-                    // The time limit of calls is far off: it is the loss that ends it.
+                    // The loss of the worker ends the step, long before the time limit of calls.
                     let failed = owners_of(optimizer.step(context));
                     let [(worker, error)] = &failed[..] else {
                         panic!("{failed:?}")
@@ -50,7 +50,7 @@ fn an_owner_that_is_killed_in_a_step_is_named_and_the_others_go_on(cluster: Clus
                 Ok(())
             })?;
             assert_eq!(optimizer.steps(), 1);
-            // It goes on without it.
+            // Training continues without the worker.
             let failed = owners_of(DistributedOptimizer::new(&world, params.clone(), sgd(0.1)));
             assert_eq!(failed.len(), 1);
             assert!(failed[0].1.contains("worker `w2`"), "{failed:?}");

@@ -1,4 +1,4 @@
-//! How far a step goes.
+//! Clipping, schedules and learning rates.
 
 use telegrad_optim::{
     Adam, CosineAnnealingLr, LinearLr, OneCycleLr, Optimizer, RemoteGroup, Schedule, StepLr, WarmUp,
@@ -6,7 +6,7 @@ use telegrad_optim::{
 
 use super::*;
 
-/// `sum(x · value)`: the gradient is `x`.
+/// `sum(x · value)`, with the gradient `x`.
 pub(super) struct Dot(pub(super) Param);
 
 #[remote]
@@ -35,7 +35,7 @@ impl Dot {
 #[test]
 fn gradients_are_clipped_by_the_norm_over_all_workers() {
     on_rank_0(Cluster::threads(3), |world| {
-        // Always clipped, clipped now and then, never clipped.
+        // Always, sometimes and never clipped.
         for (max_norm, expected) in [(0.05, 20..21), (0.8, 1..20), (1e9, 0..1)] {
             let model = Model::new(world, &[1, 0, 2])?;
             let options = Sgd {
@@ -44,13 +44,13 @@ fn gradients_are_clipped_by_the_norm_over_all_workers() {
             };
             let optimizer = DistributedOptimizer::new(world, model.params()?, options.clone())?
                 .with_max_norm(max_norm)?;
-            let here = Here::new(3)?;
+            let here = LocalModel::new(3)?;
             let params = here.params();
             let mut local = Optimizer::new(params.clone(), options)?;
             let mut clipped = 0;
             for step in 0..20 {
                 model.train(world, &optimizer, step..step + 1)?;
-                // As torch.nn.utils.clip_grad_norm_ does it.
+                // As in torch.nn.utils.clip_grad_norm_.
                 let mut gradients = here.gradients(step)?;
                 let mut squares = 0.0;
                 for gradient in &gradients {
@@ -73,7 +73,7 @@ fn gradients_are_clipped_by_the_norm_over_all_workers() {
 }
 
 #[test]
-fn gradients_without_a_norm_move_nobody_and_are_those_of_a_worker() {
+fn gradients_without_a_finite_norm_change_nothing_and_name_the_worker() {
     on_rank_0(Cluster::threads(3), |world| {
         let parts = [1, 2].map(|rank| world.remote(rank, Dot::new, (vec![1.0, 2.0],)));
         let [first, second] = parts.map(Result::unwrap);
@@ -101,7 +101,7 @@ fn gradients_without_a_norm_move_nobody_and_are_those_of_a_worker() {
     });
 }
 
-/// Steps with this schedule, each by the learning rate, from 0 down.
+/// Makes steps with a schedule, and checks that each one subtracts the expected learning rate.
 fn follow(world: &World, schedule: impl Schedule + Send + Sync + 'static, expected: &[f64]) -> Result<()> {
     let part = world.remote(1, Dot::new, (vec![0.0],))?;
     let other = world.remote(0, Dot::new, (vec![0.0],))?;
@@ -136,11 +136,11 @@ fn follow(world: &World, schedule: impl Schedule + Send + Sync + 'static, expect
 #[test]
 fn schedules_drive_the_learning_rate_of_every_owner() {
     on_rank_0(Cluster::threads(2), |world| {
-        let stairs = StepLr {
+        let halved = StepLr {
             step_size: 2,
             gamma: 0.5,
         };
-        follow(world, stairs, &[1.0, 1.0, 0.5, 0.5, 0.25])?;
+        follow(world, halved, &[1.0, 1.0, 0.5, 0.5, 0.25])?;
         follow(
             world,
             CosineAnnealingLr::new(4),
@@ -185,12 +185,12 @@ fn the_learning_rate_can_be_replaced() {
         plain.set_lr(0, 0.25)?;
         assert_eq!(plain.lrs(), [0.25]);
         assert_eq!(step(&plain)?, 0.25);
-        // With a schedule it is the base that is replaced.
-        let stairs = StepLr {
+        // With a schedule, `set_lr` replaces the base.
+        let halved = StepLr {
             step_size: 1,
             gamma: 0.5,
         };
-        let scheduled = new()?.with_schedule(stairs)?;
+        let scheduled = new()?.with_schedule(halved)?;
         assert_eq!(step(&scheduled)?, 1.0);
         scheduled.set_lr(0, 4.0)?;
         assert_eq!(scheduled.lrs(), [2.0]);

@@ -1,4 +1,4 @@
-//! Parameters on several workers, and one optimiser for all of them.
+//! Optimisers of parameters on several workers.
 
 mod algorithms;
 mod files;
@@ -17,10 +17,10 @@ use telegrad_optim::{DistributedOptimizer, OptimError, RemoteAlgorithm, Sgd};
 use telegrad_rpc::{Error, RRef, Result, World, remote};
 use telegrad_testkit::Cluster;
 
-/// Inputs and outputs of a stage.
+/// The number of inputs and of outputs of a stage.
 const WIDTH: usize = 4;
 
-/// `tanh(x · weight + bias)`, with parameters that live where it does.
+/// `tanh(x · weight + bias)`, with parameters on the stage's worker.
 struct Stage {
     weight: Param,
     bias: Param,
@@ -64,14 +64,14 @@ impl Stage {
     }
 }
 
-/// Numbers from -1 to 1 that look random, the same everywhere.
+/// Pseudo-random numbers from -1 to 1, the same on every worker.
 fn numbers(shape: (usize, usize), seed: u64) -> Result<Tensor> {
     let mut random = fastrand::Rng::with_seed(seed);
     let values: Vec<f32> = (0..shape.0 * shape.1).map(|_| random.f32() * 2.0 - 1.0).collect();
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 
-/// What is trained on in one step.
+/// The input and the target of one step.
 fn example(step: u64) -> Result<(Tensor, Tensor)> {
     Ok((
         numbers((3, WIDTH), 1000 + step)?,
@@ -83,7 +83,7 @@ fn loss_of(y: &Tensor, target: &Tensor) -> Result<Tensor> {
     Ok((y - target)?.sqr()?.mean_all()?)
 }
 
-/// Stages one after the other, each on a worker.
+/// A chain of stages, each on a worker.
 struct Model(Vec<RRef<Stage>>);
 
 impl Model {
@@ -105,7 +105,7 @@ impl Model {
         Ok(y)
     }
 
-    /// Goes through one example, forth and back.
+    /// Runs a forward and a backward pass of one example.
     fn pass(&self, context: &Context, step: u64) -> Result<()> {
         let (x, target) = example(step)?;
         context.backward(&[loss_of(&self.forward(&x)?, &target)?])
@@ -143,9 +143,9 @@ impl Model {
 }
 
 /// The same model in one process.
-struct Here(Vec<Stage>);
+struct LocalModel(Vec<Stage>);
 
-impl Here {
+impl LocalModel {
     fn new(stages: usize) -> Result<Self> {
         (0..stages)
             .map(|seed| Stage::new(seed as u64))
@@ -179,13 +179,13 @@ impl Here {
     }
 }
 
-/// The gradient of a parameter among those of all.
+/// Finds the gradient of a parameter.
 fn gradient_of(param: &Param, params: &[Param], gradients: &[Tensor]) -> Option<Tensor> {
-    let place = params.iter().position(|other| other.is(param))?;
-    Some(gradients[place].clone())
+    let nth = params.iter().position(|other| other.is(param))?;
+    Some(gradients[nth].clone())
 }
 
-/// Runs the body on the first worker, with autograd, while the others are there.
+/// Runs the body on rank 0, with autograd, while the others serve calls.
 fn on_rank_0(cluster: Cluster, body: impl Fn(&World) -> Result<()> + Send + Sync + 'static) {
     with_autograd(cluster).run(move |world| {
         if world.rank() == 0 {
@@ -196,14 +196,14 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(&World) -> Result<()> + Send + Sync
 }
 
 fn with_autograd(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.layer = Some(telegrad_autograd::layer::<Candle>))
+    cluster.options(|options| options.extension = Some(telegrad_autograd::layer::<Candle>))
 }
 
 fn sgd(lr: f64) -> Sgd {
     Sgd { lr, ..Sgd::default() }
 }
 
-/// Equal to 1e-6.
+/// Asserts equality to 1e-6.
 #[track_caller]
 fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
@@ -215,7 +215,7 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
     }
 }
 
-/// The optimiser's error in what a call gave.
+/// The [`OptimError`] in the error of a result.
 #[track_caller]
 fn optim_error<T>(result: Result<T>) -> OptimError {
     match result.err().expect("an error") {
@@ -224,7 +224,7 @@ fn optim_error<T>(result: Result<T>) -> OptimError {
     }
 }
 
-/// What went wrong with which owner.
+/// The errors of an [`OptimError::Owners`], by worker.
 #[track_caller]
 fn owners_of<T>(result: Result<T>) -> Vec<(String, String)> {
     match optim_error(result) {

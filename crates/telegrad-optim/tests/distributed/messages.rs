@@ -1,4 +1,4 @@
-//! What a step costs.
+//! The messages of a step, and their concurrency.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use telegrad_testkit::{Board, on_threads_and_processes, wait_until};
 use super::*;
 
 on_threads_and_processes! { 3 =>
-    a_step_is_one_message_to_each_other_owner_and_with_clipping_two
+    a_step_is_one_message_per_remote_owner_and_two_with_clipping
 }
 
-/// What happens at all has happened by then, on a machine that is busy with other things.
+/// The time limit of a test's waits, generous for a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until nothing is to be said about references.
+/// Waits until no message about references is pending.
 fn settle(world: &World) {
     let settled = || {
         let info = world.debug_info();
@@ -22,9 +22,9 @@ fn settle(world: &World) {
     wait_until(PATIENCE, settled, || world.debug_info());
 }
 
-fn a_step_is_one_message_to_each_other_owner_and_with_clipping_two(cluster: Cluster) {
+fn a_step_is_one_message_per_remote_owner_and_two_with_clipping(cluster: Cluster) {
     on_rank_0(cluster, |world| {
-        // Two stages on each worker: what counts is the owners, not the parameters.
+        // Two stages on each worker: the messages depend on the owners, not the parameters.
         let model = Model::new(world, &[0, 1, 2, 2, 1, 0])?;
         let params = model.params()?;
         let plain = DistributedOptimizer::new(world, params.clone(), sgd(0.1))?;
@@ -44,16 +44,16 @@ fn a_step_is_one_message_to_each_other_owner_and_with_clipping_two(cluster: Clus
     });
 }
 
-/// Takes the only thread of a worker until it is told to go on.
+/// Occupies the only thread of a worker until the board says "go on".
 #[remote]
-pub(super) fn take_the_thread(board: Board) {
+pub(super) fn occupy_thread(board: Board) {
     board.raise("thread taken");
     board.wait("go on");
 }
 
 #[test]
-fn owners_make_their_steps_at_the_same_time() {
-    // Whichever of the two is asked first: the other one makes its step meanwhile.
+fn owners_make_their_steps_concurrently() {
+    // Either owner makes its step while the other one is blocked.
     for (held, free) in [(1, 2), (2, 1)] {
         let cluster = Cluster::threads(3).options(|options| options.num_worker_threads = 1);
         let board = cluster.board();
@@ -63,12 +63,16 @@ fn owners_make_their_steps_at_the_same_time() {
             let free = &model.0[free as usize - 1];
             world.context(|context| {
                 model.pass(context, 0)?;
-                let holds = world.apart(|| world.rpc_async(held, take_the_thread, (board.clone(),)))?;
+                let holds = world.apart(|| world.rpc_async(held, occupy_thread, (board.clone(),)))?;
                 board.wait("thread taken");
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
                         let versions = || free.rpc_sync(Stage::versions, ()).unwrap();
-                        wait_until(PATIENCE, || versions() == [1, 1], || "it waits for the other");
+                        wait_until(
+                            PATIENCE,
+                            || versions() == [1, 1],
+                            || "the step waits for the other owner",
+                        );
                         board.raise("go on");
                     });
                     optimizer.step(context)

@@ -1,4 +1,4 @@
-//! What no optimiser can be made of.
+//! Parameters and options that a distributed optimiser refuses.
 
 use candle_core::DType;
 use telegrad_optim::{Adam, CosineAnnealingLr, OneCycleLr, RemoteGroup, StepLr};
@@ -17,11 +17,11 @@ fn make_integers() -> Result<Param> {
 
 #[remote]
 fn fail_to_make() -> Result<Param> {
-    Err(Error::other("there is no room for it"))
+    Err(Error::other("the parameter cannot be made"))
 }
 
 #[test]
-fn without_parameters_there_is_nothing_to_optimise() {
+fn an_optimiser_without_parameters_is_refused() {
     on_rank_0(Cluster::threads(1), |world| {
         let none = DistributedOptimizer::new(world, Vec::new(), sgd(0.1));
         assert!(matches!(optim_error(none), OptimError::NoParameters));
@@ -38,11 +38,11 @@ fn without_parameters_there_is_nothing_to_optimise() {
 }
 
 #[test]
-fn a_parameter_is_given_once() {
+fn a_duplicate_parameter_is_refused() {
     on_rank_0(Cluster::threads(3), |world| {
         let model = Model::new(world, &[1, 2])?;
         let params = model.params()?;
-        // Other references, the same parameters.
+        // Other references to the same parameters.
         let again = model.params()?;
         let twice = vec![params[0].clone(), params[2].clone(), again[2].clone()];
         let failed = owners_of(DistributedOptimizer::new(world, twice, sgd(0.1)));
@@ -51,7 +51,7 @@ fn a_parameter_is_given_once() {
         };
         assert_eq!(worker, "w2");
         assert!(error.contains("parameter `weight 1` was given before"), "{error}");
-        // The same reference, in another group.
+        // The same parameter in another group.
         let groups = [&params, &again].map(|params| RemoteGroup {
             params: params[..1].to_vec(),
             options: sgd(0.1),
@@ -59,7 +59,7 @@ fn a_parameter_is_given_once() {
         let failed = owners_of(DistributedOptimizer::with_groups(world, groups.into()));
         assert_eq!(failed.len(), 1);
         assert!(failed[0].1.contains("`weight 0` was given before"), "{failed:?}");
-        // It can have two optimisers.
+        // A parameter can have two optimisers.
         let first = DistributedOptimizer::new(world, params, sgd(0.1))?;
         let second = DistributedOptimizer::new(world, again, sgd(0.1))?;
         model.train(world, &first, 0..1)?;
@@ -70,7 +70,7 @@ fn a_parameter_is_given_once() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_named_when_it_is_made() {
+fn invalid_options_are_named() {
     on_rank_0(Cluster::threads(2), |world| {
         let params = Model::new(world, &[1])?.params()?;
         let named = |error: OptimError, of: &str, option: &str| {
@@ -90,7 +90,7 @@ fn options_that_make_no_sense_are_named_when_it_is_made() {
         };
         let adam = DistributedOptimizer::new(world, params.clone(), betas);
         named(optim_error(adam), "adam", "betas.1");
-        // Also those of a group that no parameter is in.
+        // Also the options of a group without parameters.
         let groups = [params.clone(), Vec::new()].map(|params| RemoteGroup {
             options: sgd(if params.is_empty() { f64::INFINITY } else { 0.1 }),
             params,
@@ -113,8 +113,8 @@ fn options_that_make_no_sense_are_named_when_it_is_made() {
 }
 
 #[test]
-fn parameters_that_cannot_be_had_are_reported_with_their_worker() {
-    // One thread: a parameter that is still being made must not be waited for on it.
+fn unavailable_parameters_are_reported_with_their_worker() {
+    // With one thread, a wait for a pending parameter must not block the thread that makes it.
     let cluster = Cluster::threads(3).options(|options| options.num_worker_threads = 1);
     on_rank_0(cluster, |world| {
         let good = world.remote(1, make, (vec![1.0],))?;
@@ -122,16 +122,16 @@ fn parameters_that_cannot_be_had_are_reported_with_their_worker() {
         let failing = world.remote(0, fail_to_make, ())?;
         let all = vec![good.clone(), integers, failing];
         let failed = owners_of(DistributedOptimizer::new(world, all, sgd(0.1)));
-        let [(first, no_room), (second, no_floats)] = &failed[..] else {
+        let [(first, not_made), (second, no_floats)] = &failed[..] else {
             panic!("{failed:?}")
         };
         assert_eq!((&first[..], &second[..]), ("w0", "w2"));
-        assert!(no_room.contains("there is no room for it"), "{no_room}");
+        assert!(not_made.contains("the parameter cannot be made"), "{not_made}");
         assert!(
             no_floats.contains("parameter `counts` has elements of type U32"),
             "{no_floats}"
         );
-        // What is not there yet when the optimiser is made is waited for.
+        // The optimiser waits for pending parameters.
         let later = world.remote(1, make, (vec![2.0],))?;
         let optimizer = DistributedOptimizer::new(world, vec![good, later], sgd(0.1))?;
         assert_eq!(optimizer.owners(), ["w1"]);

@@ -1,4 +1,4 @@
-//! Many trainers of the same parameters.
+//! Concurrent trainers of the same parameters.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ fn gradient(trainer: usize, step: usize) -> Result<Tensor> {
     Ok(Tensor::new(&values, &Device::Cpu)?)
 }
 
-/// What the parameter is after all steps of all trainers, with a learning rate of 1.
+/// The parameter after all steps of all trainers, with a learning rate of 1.
 fn expected(trainers: usize) -> Result<Vec<f32>> {
     let mut sum = Tensor::new(&[0f32, 0.0, 0.0], &Device::Cpu)?;
     for trainer in 0..trainers {
@@ -47,7 +47,7 @@ fn train(
     Ok(())
 }
 
-/// Trainers on threads of one worker, with an optimiser for all of them or one each.
+/// Runs trainers on threads of one worker, with a shared optimiser or one each.
 fn threads_train_together(world: &World, shared: bool) -> Result<()> {
     let parts = [1, 0].map(|rank| world.remote(rank, Dot::new, (vec![0.0; 3],)));
     let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
@@ -80,12 +80,12 @@ fn threads_train_together(world: &World, shared: bool) -> Result<()> {
 }
 
 #[test]
-fn contexts_at_once_lose_no_step() {
+fn concurrent_contexts_lose_no_step() {
     on_rank_0(Cluster::threads(2), |world| threads_train_together(world, true));
 }
 
 #[test]
-fn contexts_at_once_need_one_thread_only() {
+fn concurrent_contexts_need_one_thread_per_worker() {
     let cluster = Cluster::threads(2).options(|options| options.num_worker_threads = 1);
     on_rank_0(cluster, |world| {
         threads_train_together(world, true)?;
@@ -102,7 +102,7 @@ on_threads_and_processes! { 4 =>
     workers_with_an_optimiser_each_lose_no_step
 }
 
-/// What the trainers train, for whoever asks. There is one in a process.
+/// A reference to the one shared parameter of the process.
 #[remote]
 fn shared_part() -> Result<RRef<Dot>> {
     static VALUE: LazyLock<Param> = LazyLock::new(|| Dot::new(vec![0.0; 3]).unwrap().0);
@@ -130,7 +130,7 @@ fn workers_with_an_optimiser_each_lose_no_step(cluster: Cluster) {
     });
 }
 
-/// `sum(value²)`: the gradient is twice what was read.
+/// `sum(value²)`, with twice the read value as gradient.
 struct Square(Param);
 
 #[remote]
@@ -153,9 +153,9 @@ impl Square {
 }
 
 #[test]
-fn a_context_that_read_an_older_value_steps_with_the_gradient_of_that() {
+fn a_step_uses_the_gradient_of_the_value_that_its_context_read() {
     on_rank_0(Cluster::threads(2), |world| {
-        // Others make one step, then many, between what it reads and what it writes.
+        // Other contexts make one step, then many, between the read and the write.
         for others in [1, 40] {
             let start = [1024f32, -2048.0];
             let square = world.remote(1, Square::new, (start.to_vec(),))?;
@@ -175,7 +175,7 @@ fn a_context_that_read_an_older_value_steps_with_the_gradient_of_that() {
                     made.join().unwrap()
                 })
             })?;
-            // A step of the others makes it half of it, with the other sign.
+            // Each of the other steps multiplies the value by -0.5.
             let expected = start.map(|x| x * (-0.5f32).powi(others) - 0.75 * (2.0 * x));
             assert_eq!(square.rpc_sync(Square::value, ())?, expected);
             assert_eq!(optimizer.steps(), others as u64 + 1);
@@ -184,7 +184,7 @@ fn a_context_that_read_an_older_value_steps_with_the_gradient_of_that() {
     });
 }
 
-/// A step that is made for somebody else, in their context.
+/// Makes a step in the caller's context.
 #[remote]
 fn step_for(params: Vec<RRef<Param>>) -> Result<()> {
     let optimizer = DistributedOptimizer::new(&World::current()?, params, sgd(1.0))?;
@@ -192,7 +192,7 @@ fn step_for(params: Vec<RRef<Param>>) -> Result<()> {
 }
 
 #[test]
-fn a_step_can_be_made_by_another_thread_or_another_worker_in_the_context() {
+fn other_threads_and_workers_can_make_steps_in_a_context() {
     on_rank_0(Cluster::threads(3), |world| {
         let part = world.remote(1, Dot::new, (vec![0.0; 3],))?;
         let params = vec![part.rpc_sync(Dot::param, ())?];
@@ -209,7 +209,7 @@ fn a_step_can_be_made_by_another_thread_or_another_worker_in_the_context() {
 }
 
 #[test]
-fn nothing_is_left_of_an_optimiser_that_is_dropped() {
+fn a_dropped_optimiser_leaves_no_state() {
     let cluster = with_autograd(Cluster::threads(3));
     let board = cluster.board();
     cluster.run(move |world| {

@@ -1,4 +1,4 @@
-//! Models that were made with candle's own means.
+//! Candle models.
 
 use candle_core::DType;
 use candle_nn::{Linear, Module, VarBuilder, VarMap};
@@ -6,7 +6,7 @@ use telegrad_optim::{AdamW, Optimizer};
 
 use super::*;
 
-/// Two layers of candle's, with their variables in a map.
+/// Two candle layers, with their variables in a map.
 struct Net {
     variables: VarMap,
     first: Linear,
@@ -25,7 +25,7 @@ impl Net {
             first,
             second,
         };
-        // candle's first values are not the same in every run.
+        // candle's initial values differ from run to run.
         for (nth, (_, variable)) in net.sorted().into_iter().enumerate() {
             let count = variable.elem_count();
             variable.set(&numbers((1, count), seed + nth as u64)?.reshape(variable.shape())?)?;
@@ -78,7 +78,7 @@ fn flat(values: &[Tensor]) -> Result<Vec<Vec<f32>>> {
 }
 
 #[test]
-fn a_model_of_candles_own_is_trained_where_it_is() {
+fn a_candle_model_is_trained_on_its_worker() {
     on_rank_0(Cluster::threads(3), |world| {
         let nets = [1, 2].map(|rank| world.remote(rank, Net::new, (u64::from(rank) * 10,)).unwrap());
         let params = [
@@ -119,14 +119,14 @@ fn a_model_of_candles_own_is_trained_where_it_is() {
 }
 
 #[test]
-fn a_variable_that_another_context_still_needs_is_not_changed() {
+fn a_variable_needed_by_another_context_is_not_changed() {
     let cluster = Cluster::threads(3);
     let board = cluster.board();
     on_rank_0(cluster, move |world| {
         let net = world.remote(1, Net::new, (10,))?;
         let model = Model::new(world, &[2])?;
         let params = [model.params()?, net.rpc_sync(Net::params, ())?].concat();
-        // Clipping does not change that: the norm is no change.
+        // With clipping too: computing the norm changes no variable.
         let optimizer = DistributedOptimizer::new(world, params, sgd(0.5))?.with_max_norm(100.0)?;
         let before = flat(&net.rpc_sync(Net::values, ())?)?;
         let pass = |context: &Context, step| {
@@ -141,7 +141,7 @@ fn a_variable_that_another_context_still_needs_is_not_changed() {
                     let y = net.rpc_sync(Net::forward, (x,))?;
                     board.raise("read");
                     board.wait("refused");
-                    // Nothing has been done to what it has read.
+                    // The value that this context has read is unchanged.
                     context.backward(&[loss_of(&y, &target)?])
                 })
             });
@@ -162,7 +162,7 @@ fn a_variable_that_another_context_still_needs_is_not_changed() {
             board.raise("refused");
             other.join().unwrap()
         })?;
-        // Now nobody needs it.
+        // No other context needs the variable now.
         world.context(|context| {
             pass(context, 1)?;
             optimizer.step(context)
@@ -177,7 +177,7 @@ fn a_variable_that_another_context_still_needs_is_not_changed() {
 }
 
 #[test]
-fn a_variable_in_use_does_not_matter_to_those_who_do_not_change_it() {
+fn a_step_ignores_variables_in_use_that_it_does_not_change() {
     let cluster = Cluster::threads(2);
     let board = cluster.board();
     on_rank_0(cluster, move |world| {
@@ -200,7 +200,7 @@ fn a_variable_in_use_does_not_matter_to_those_who_do_not_change_it() {
                 })
             });
             board.wait("read");
-            // The second net only.
+            // Uses the second net only.
             let step = world.context(|context| {
                 let (x, target) = example(0)?;
                 let y = nets[1].rpc_sync(Net::forward, (x,))?;

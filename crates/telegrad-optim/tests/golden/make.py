@@ -1,4 +1,4 @@
-"""Writes `optimizers.json` and `schedules.json`: what torch does, for `../golden.rs` to compare with.
+"""Writes `optimizers.json` and `schedules.json`: torch's trajectories, for the test `../golden.rs`.
 
 Run it with a Python that has torch:  python3 make.py
 """
@@ -11,11 +11,11 @@ import torch
 
 HERE = Path(__file__).parent
 STEPS = 20
-# The steps whose values are kept, from 1.
+# The steps with kept values, from 1.
 KEPT = [1, 2, 3, 5, 8, 12, 16, 20]
 SHAPES = [[2, 3], [1], [5], []]
 
-# Every option at least once away from its default. An empty set is torch's default.
+# Every option at least once with a value other than its default. An empty set is the defaults.
 CASES = {
     "SGD": [
         {},
@@ -120,7 +120,7 @@ def run(name, options, dtype):
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     if name == "SGD":
         given.setdefault("lr", 1e-3)
-    # One tensor at a time, whatever the device would prefer.
+    # One tensor at a time on every device.
     optimizer = getattr(torch.optim, name)(parameters, foreach=False, **given)
     values = []
     for step in range(1, STEPS + 1):
@@ -196,7 +196,7 @@ def curve(optimizer, scheduler, steps):
     return rates
 
 
-# Options that are called otherwise in Rust.
+# Options with other names in Rust.
 RENAMED = {"T_max": "t_max", "anneal_strategy": "anneal"}
 
 
@@ -209,7 +209,7 @@ def schedules():
     for name, torch_name, options in SCHEDULES:
         optimizer = sgd()
         scheduler = getattr(torch.optim.lr_scheduler, torch_name)(optimizer, **options)
-        # A cycle has an end, the others go on.
+        # A cycle ends; the other schedules do not.
         rates = curve(optimizer, scheduler, options.get("total_steps", 40))
         cases.append({"schedule": name, "options": renamed(options), "rates": rates})
     for name, torch_name, options in [SCHEDULES[0], SCHEDULES[2]]:

@@ -98,8 +98,8 @@ fn the_page_gets_the_steps_of_a_training_loop() {
             event(span + 3, 1, 0, Kind::Operator, "log", (start + 200, start + 210)),
         ]);
     }
-    let page = view(&profile_of(events));
-    let steps = page["steps"].as_array().unwrap();
+    let view = super::view(&profile_of(events));
+    let steps = view["steps"].as_array().unwrap();
     let found: Vec<_> = steps
         .iter()
         .map(|step| {
@@ -129,17 +129,17 @@ fn the_page_gets_the_steps_of_a_training_loop() {
     // Two forward passes, and the step itself.
     let critical = serde_json::json!({ "event": [2, 3, 1], "took": [50_000, 40_000, 110_000] });
     assert_eq!(steps[0]["critical"], critical);
-    assert_eq!(page["step"]["critical"]["event"][0], 0);
-    assert_eq!(page["step"]["name"], "profile");
+    assert_eq!(view["step"]["critical"]["event"][0], 0);
+    assert_eq!(view["step"]["name"], "profile");
     // Gaps belong to no event.
     let unenclosed = profile_of(vec![
         event(1, 0, 0, Kind::Scope, "x", (0, 10)),
         event(2, 0, 0, Kind::Operator, "y", (20, 30)),
     ]);
-    let page = view(&unenclosed);
+    let view = super::view(&unenclosed);
     let critical = serde_json::json!({ "event": [0, -1, 1], "took": [10_000, 10_000, 10_000] });
-    assert_eq!(page["step"]["critical"], critical);
-    assert_eq!(page["steps"], serde_json::json!([]));
+    assert_eq!(view["step"]["critical"], critical);
+    assert_eq!(view["steps"], serde_json::json!([]));
 }
 
 #[test]

@@ -11,13 +11,13 @@ use telegrad_net::Waiting;
 use telegrad_trace::{Cause, Kind, Span};
 use telegrad_wire::Wire;
 
-use super::Promise;
-use super::calls::{Call, Outbound, Reply};
-use crate::deadline::after;
+use crate::context;
 use crate::error::{Error, Result};
-use crate::executor::Executor;
-use crate::layer::{self, Crossing};
-use crate::recording;
+use crate::exec::{Executor, Promise, panic_text};
+use crate::link::{Call, Outbound, Reply};
+use crate::message::{Crossing, tensors_arrived, tensors_stayed};
+use crate::observe::recording;
+use crate::time::after;
 use crate::worker::Worker;
 
 /// The result of [`rpc_async`](crate::World::rpc_async), now or later.
@@ -31,7 +31,7 @@ use crate::worker::Worker;
 #[must_use = "dropping the future cancels the call"]
 pub struct RpcFuture<T> {
     state: State<T>,
-    /// Since when it has been awaited, on the clock of what is recorded; 0 when it has not been, or nobody wants to know.
+    /// Since when it has been awaited, on the recorder's clock; 0 if it has not been, or is not recorded.
     awaited_since: u64,
 }
 
@@ -54,7 +54,7 @@ struct Callback<T> {
     span: u64,
 }
 
-/// A call whose result nobody has taken yet; cancelled when dropped.
+/// A call whose result has not been taken; cancelled when dropped.
 struct Pending {
     worker: Arc<Worker>,
     outbound: Arc<Outbound>,
@@ -118,7 +118,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             ),
             State::Over => return RpcFuture::of(State::Over),
         };
-        // Whoever has awaited it so far has let go of it: what the callback gives is awaited anew.
+        // The future is consumed, so nothing awaits the call; the value of the callback is awaited anew.
         if let Some(call) = awaited.upgrade() {
             call.awaited.store(false, Relaxed);
         }
@@ -127,7 +127,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             worker: worker.clone(),
         };
         // What it calls belongs to the context, and to the profile, that it was given in.
-        let scope = layer::scope();
+        let scope = context::scope();
         let at = worker.recorder.here();
         let span = at.map(|at| Span::pending(&worker.recorder, at, "then", Kind::Scope, Cause::capture()));
         let number = span.as_ref().map_or(0, |span| span.position().span);
@@ -142,7 +142,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
                 None => telegrad_trace::assign(|| Some(target.worker.recorder.clone())),
             };
             let result = self.take().unwrap_or(Err(Error::ShutDown));
-            let value = layer::in_scope(scope, || guarded(f, result));
+            let value = context::in_scope(scope, || guarded(f, result));
             drop(entered);
             if let Some(span) = &span {
                 span.finish(|event| {
@@ -201,7 +201,7 @@ fn guarded<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> R
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(result))).unwrap_or_else(|panic| {
         Err(Error::other(format!(
             "the callback panicked: {}",
-            crate::serve::panic_text(&*panic)
+            panic_text(&*panic)
         )))
     })
 }
@@ -272,18 +272,18 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
-    /// Somebody awaits it from now on, or has done so.
+    /// Notes that it is awaited from now on.
     fn is_awaited(&mut self) {
         if self.awaited_since == 0 {
             self.awaited_since = match &self.state {
-                State::Call(pending, _) => recording::awaits(&pending.worker),
-                State::Callback(callback) => recording::awaits(&callback.worker),
+                State::Call(pending, _) => recording::awaits(&pending.worker.recorder),
+                State::Callback(callback) => recording::awaits(&callback.worker.recorder),
                 State::Over => 0,
             };
         }
     }
 
-    /// Nobody has to await it any longer.
+    /// Notes the end of an await.
     fn has_been_awaited(&mut self) {
         let since = std::mem::take(&mut self.awaited_since);
         if since == 0 {
@@ -292,10 +292,15 @@ impl<T: Wire> RpcFuture<T> {
         match &self.state {
             State::Call(Pending { worker, call, .. }, _) => {
                 let name = || format!("wait for {}", call.function);
-                recording::awaited(worker, call.number(), name, since);
+                recording::awaited(&worker.recorder, call.number(), name, since);
             }
             State::Callback(callback) => {
-                recording::awaited(&callback.worker, callback.span, || "wait for then".into(), since);
+                recording::awaited(
+                    &callback.worker.recorder,
+                    callback.span,
+                    || "wait for then".into(),
+                    since,
+                );
             }
             State::Over => {}
         }
@@ -368,7 +373,7 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
 
 impl<T> Drop for Callback<T> {
     fn drop(&mut self) {
-        // Nobody waits any more for what the callback gives.
+        // The value of the callback is not awaited any more.
         if let Some(call) = self.call.upgrade() {
             call.awaited.store(false, Relaxed);
         }
@@ -377,7 +382,7 @@ impl<T> Drop for Callback<T> {
 
 impl<T> Callback<T> {
     fn block(&self, until: Option<Instant>) {
-        let _waits = recording::waits(&self.worker, self.span, || "wait for then".into());
+        let _waits = recording::waits(&self.worker.recorder, self.span, || "wait for then".into());
         let park = || Executor::blocking(|| self.promise.park(until));
         self.call.upgrade().map_or_else(park, |call| call.awaited(park));
     }
@@ -391,7 +396,7 @@ impl Pending {
             (until, deadline) => until.or(deadline),
         };
         let name = || format!("wait for {}", call.function).into();
-        let _waits = recording::waits(&self.worker, call.number(), name);
+        let _waits = recording::waits(&self.worker.recorder, call.number(), name);
         let wait = || {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
@@ -405,34 +410,34 @@ impl Pending {
         }
     }
 
-    /// What the callee gave. That the call has failed after all, if nothing can be made of it, is an event of its own: the call was
-    /// over when the reply was there.
+    /// Decodes the reply. A failure is an event of its own in recordings: the call was over when the reply was there.
+    #[inline]
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
-        recording::decoding(&self.worker, &self.call, reply, |reply| self.decode_reply(reply))
+        if self.call.span.is_none() {
+            return self.decode_reply(reply);
+        }
+        let (recorder, function) = (&self.worker.recorder, self.call.function);
+        let (size, _) = reply.size();
+        recording::decoding(recorder, function, size, || self.decode_reply(reply))
     }
 
     fn decode_reply<T: Wire>(&self, reply: Reply) -> Result<T> {
         let (function, peer) = (self.call.function, &*self.outbound.calls.peer);
-        match (self.call.context, &self.worker.layer) {
-            (Some(context), Some(layer)) => {
-                let crossing = Crossing {
-                    context,
-                    peer: self.outbound.link.peer().rank,
-                    function,
-                    is_reply: true,
-                    is_known: reply.context == context.0,
-                };
-                reply.decode_with(function, peer, |tensors, recorded| {
-                    Ok(layer.arrived(&crossing, recorded, tensors)?.into())
-                })
-            }
-            _ => reply.decode(function, peer),
-        }
+        let crossing = self.call.context.map(|context| Crossing {
+            context,
+            peer: self.outbound.link.peer().rank,
+            function,
+            is_reply: true,
+            is_known: reply.context == context.0,
+        });
+        reply.decode(function, peer, |tensors, tracked| {
+            tensors_arrived(self.worker.hook(), crossing.as_ref(), tracked, tensors)
+        })
     }
 
-    /// Nobody will build on what the request brought.
+    /// Withdraws the tracked tensors of the request: no result is built on them.
     fn nothing_came_of_it(&self) {
-        self.worker.not_recorded(self.call.context, self.call.recorded());
+        tensors_stayed(self.worker.hook(), self.call.context, self.call.tracked.as_ref());
     }
 
     /// Has replies received in the background, because no thread waits for this one.

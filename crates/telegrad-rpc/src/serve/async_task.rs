@@ -9,24 +9,25 @@ use parking_lot::Mutex;
 use telegrad_net::Flush;
 
 use super::destination::Destination;
-use super::panicked;
+use super::panicked::panicked;
 use crate::context::CallContext;
-use crate::executor::Executor;
-use crate::recording;
-use crate::registry::Run;
+use crate::exec::Executor;
+use crate::function::Run;
+use crate::observe::recording;
 
-pub(crate) struct AsyncTask {
+/// The task of an async function.
+pub(super) struct AsyncTask {
     state: Mutex<State>,
     context: Arc<CallContext>,
     executor: Executor,
-    /// When it went to sleep, on the clock of its recording; 0 when it has not.
+    /// When it went to sleep, on the clock of its recording; 0 while it is awake.
     asleep_since: AtomicU64,
-    /// Where whoever woke it was in that recording; 0 for nowhere.
+    /// The span that woke it; 0 for none.
     woken_by: AtomicU64,
 }
 
-/// Where the function is. It is taken out while it is polled, so that no lock is held then: the
-/// function may wait inside a call, and a wake-up meanwhile must not take a thread to wait for it.
+/// The state of the function. The future is taken out while it is polled, so that no lock is held then: the
+/// function may wait inside a call, and a wake-up meanwhile must not block a thread.
 enum State {
     /// Waits to be woken.
     Asleep(Run, Destination),
@@ -40,12 +41,9 @@ enum State {
 
 impl AsyncTask {
     /// Polls for the first time right here: a function that need not wait costs no second step.
-    pub(crate) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
-        let Some(worker) = context.worker.upgrade() else {
-            return;
-        };
+    pub(super) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
+        let executor = destination.worker().executor.clone();
         let state = Mutex::new(State::Scheduled(future, destination));
-        let executor = worker.executor.clone();
         let task = Arc::new(Self {
             state,
             context,

@@ -4,22 +4,21 @@ use std::sync::Arc;
 
 use telegrad_net::{Flush, Link, Outgoing, SendError};
 use telegrad_trace::Span;
-use telegrad_wire::{CallId, ContextId, Encoder, FrameKind, HAS_SECTION, Payload, Wire, WireError};
+use telegrad_wire::{CallId, ContextId, Encoder, FrameKind, Payload, Wire};
 
-use super::running::Running;
-use crate::context::CallContext;
+use crate::context::{CallContext, Stage};
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
-use crate::executor::Executor;
-use crate::layer::Crossing;
-use crate::recording;
-use crate::registry::{Output, Registration, Trouble, Want};
-use crate::rref::{Claim, RefId, Value, hand_over};
-use crate::section::Section;
-use crate::status::Stage;
+use crate::exec::Executor;
+use crate::function::{Output, Registration, Trouble, Want};
+use crate::link::Running;
+use crate::message::{Crossing, Riders, Route, Section};
+use crate::observe::recording;
+use crate::reference::{SlotPin, Value};
+use crate::types::RefId;
 use crate::worker::Worker;
 
 /// Where a result goes. Dropping it without one says that there is none.
-pub(crate) enum Destination {
+pub(super) enum Destination {
     /// To the caller.
     Caller(Responder),
     /// It stays here.
@@ -28,15 +27,23 @@ pub(crate) enum Destination {
 
 impl Destination {
     /// What the function has to give.
-    pub(crate) fn want(&self) -> Want {
+    pub(super) fn want(&self) -> Want {
         match self {
             Self::Caller(_) => Want::Message,
             Self::Here(_) => Want::Value,
         }
     }
 
+    /// The worker that serves the request.
+    pub(super) fn worker(&self) -> &Arc<Worker> {
+        match self {
+            Self::Caller(responder) => &responder.serving.worker,
+            Self::Here(making) => &making.serving.worker,
+        }
+    }
+
     /// Takes the result, or the error.
-    pub(crate) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+    pub(super) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
         context.stage.set(Stage::Returned);
         if let Some(span) = &context.span {
             recording::returned(span, context, result.as_ref().err());
@@ -82,23 +89,23 @@ impl Drop for Serving {
 }
 
 /// The value that a function is to make for references to it (S26, S30).
-pub(crate) struct Making {
+pub(super) struct Making {
     reference: RefId,
-    claim: Claim,
+    pin: SlotPin,
     context: Arc<CallContext>,
     serving: Serving,
 }
 
 impl Making {
-    pub(crate) fn new(
+    pub(super) fn new(
         worker: Arc<Worker>,
         function: &Registration,
-        (reference, claim): (RefId, Claim),
+        (reference, pin): (RefId, SlotPin),
         context: Arc<CallContext>,
     ) -> Self {
         Self {
             reference,
-            claim,
+            pin,
             context,
             serving: Serving::new(worker, function),
         }
@@ -117,43 +124,43 @@ impl Making {
             )),
             Err(trouble) => Err(failure(trouble, worker, context.function)),
         };
-        // First, so that what whoever waits for the value does next finds this recorded, as in `Responder::send`.
+        // First, so that a task that waits for the value finds this recorded, as in `Responder::send`.
         if let Some(span) = &context.span {
             span.finish(|_| ());
         }
-        // Whoever waits for the value is woken from here: recordings say what it has waited for.
+        // Tasks that wait for the value are woken from here: recordings say what they have waited for.
         let _entered = context.span.as_ref().map(|span| span.enter());
-        self.claim.fulfil(value);
+        self.pin.fulfil(value);
     }
 }
 
 impl Drop for Making {
     fn drop(&mut self) {
-        if self.claim.get().is_none() {
+        if self.pin.get().is_none() {
             let (kind, text) = if std::thread::panicking() {
                 (RemoteErrorKind::Panicked, "the worker could not keep its value")
             } else {
-                match self.context.why_unwanted() {
+                match self.context.cancellation_kind() {
                     RemoteErrorKind::TimedOut => (RemoteErrorKind::TimedOut, ""),
-                    kind => (kind, "nobody wanted its value any more"),
+                    kind => (kind, "its value is not wanted any more"),
                 }
             };
             recording::not_made(&self.context, kind, text);
             let worker = self.serving.worker.name();
             let error = RemoteError::new(kind, text, worker, self.context.function);
-            self.claim.fulfil(Err(error));
+            self.pin.fulfil(Err(error));
         }
         self.serving.worker.references.made(self.reference);
     }
 }
 
 /// The way back to a caller. Every request is answered, if only with the news that it was not served.
-pub(crate) struct Responder {
+pub(super) struct Responder {
     link: Arc<dyn Link>,
     /// The connection's number.
     over: u64,
     call: CallId,
-    /// The context of a layer that the call belongs to.
+    /// The context that the call belongs to.
     context: Option<ContextId>,
     running: Arc<Running>,
     function: &'static Registration,
@@ -162,7 +169,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(crate) fn new(
+    pub(super) fn new(
         (link, over): (Arc<dyn Link>, u64),
         (call, context): (CallId, Option<ContextId>),
         worker: Arc<Worker>,
@@ -182,7 +189,7 @@ impl Responder {
     }
 
     fn respond(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
-        if context.was_cancelled() {
+        if context.is_cancelled_by_caller() {
             return;
         }
         let outgoing = match result {
@@ -205,25 +212,21 @@ impl Responder {
         self.serving.worker.name()
     }
 
-    /// Sends the answer to a call of which this is recorded, if it is.
+    /// Sends the answer to a call, which this span records.
     fn send(mut self, mut outgoing: Outgoing, flush: Flush, span: Option<&Arc<Span>>) {
-        let section = match self.hand_over(&mut outgoing, span) {
-            Ok(section) => section,
+        let mut riders = match self.board(&mut outgoing, span) {
+            Ok(riders) => riders,
             Err(error) => {
                 outgoing = self.unsendable(&error.to_string(), span);
                 None
             }
         };
-        // Of what is recorded it has to be known before it is sent: then it is over.
+        // A recording is complete before the answer is sent, so an answer that the link would refuse is found first.
         let limit = || self.serving.worker.link_options().max_message;
-        let section = match span.and_then(|_| outgoing.check(limit()).err()) {
-            None => section,
-            Some(error) => {
-                self.not_sent(section.as_ref());
-                outgoing = self.unsendable(&error.to_string(), span);
-                None
-            }
-        };
+        if let Some(error) = span.and_then(|_| outgoing.check(limit()).err()) {
+            self.stayed(riders.take().as_ref());
+            outgoing = self.unsendable(&error.to_string(), span);
+        }
         outgoing.header.flags |= self.function.class.frame_flags();
         self.answered = true;
         if let Some(span) = span {
@@ -232,7 +235,7 @@ impl Responder {
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
         if sent.is_err() {
-            self.not_sent(section.as_ref());
+            self.stayed(riders.as_ref());
         }
         if let Err(SendError::Invalid(error)) = sent {
             let failure = self.bad_result(&error.to_string());
@@ -248,50 +251,35 @@ impl Responder {
         self.bad_result(why)
     }
 
-    /// What a result was to bring does not come.
-    fn not_sent(&self, section: Option<&Section>) {
+    /// Takes back what rides on an answer that was not sent.
+    fn stayed(&self, riders: Option<&Riders>) {
         let worker = &self.serving.worker;
-        if let Some(section) = section {
-            worker.references.not_given(worker, &section.handed);
-            worker.not_recorded(self.context, section.recorded.as_ref());
+        if let Some(riders) = riders {
+            riders.stayed(&worker.references, worker.hook());
         }
     }
 
-    /// Makes the references in a result the caller's, and notes its tensors where they are of interest. Nothing where
-    /// there are neither.
-    fn hand_over(&self, outgoing: &mut Outgoing, span: Option<&Arc<Span>>) -> Result<Option<Section>> {
+    /// Puts on an answer what rides on it; nothing where it has neither references nor a context.
+    fn board(&self, outgoing: &mut Outgoing, span: Option<&Arc<Span>>) -> Result<Option<Riders>> {
         if self.context.is_none() && outgoing.payload.references.is_empty() {
             return Ok(None);
         }
         let (worker, to) = (&self.serving.worker, self.link.peer());
-        let crossing = self.context.map(|context| Crossing {
-            context,
-            peer: to.rank,
-            function: self.function.name,
-            is_reply: true,
-            is_known: true,
-        });
-        let entered = crossing.map(|_| recording::enter(span));
-        let (told, recorded) = worker.record(crossing, &outgoing.payload.tensors)?;
-        drop(entered);
-        let unsendable = |error: WireError| {
-            worker.not_recorded(self.context, recorded.as_ref());
-            Error::other(error)
+        let route = Route {
+            references: &worker.references,
+            hook: worker.hook(),
+            to: to.incarnation,
+            over: self.over,
+            crossing: self.context.map(|context| Crossing {
+                context,
+                peer: to.rank,
+                function: self.function.name,
+                is_reply: true,
+                is_known: true,
+            }),
         };
-        let handed =
-            hand_over(worker, &mut outgoing.payload, to.incarnation, self.over).map_err(unsendable)?;
-        let section = Section {
-            handed,
-            recorded: recorded.clone(),
-            ..Section::default()
-        };
-        outgoing.header.context = told.map_or(0, |context| context.0);
-        if !section.is_empty() {
-            outgoing.header.flags |= HAS_SECTION;
-            let payload = std::mem::take(&mut outgoing.payload);
-            outgoing.payload = section.prepend(payload).map_err(unsendable)?;
-        }
-        Ok(Some(section))
+        let _entered = route.crossing.map(|_| recording::enter(span));
+        Riders::leaving(&route, Section::default(), outgoing, Error::other).map(Some)
     }
 
     fn bad_result(&self, text: &str) -> Outgoing {
@@ -301,12 +289,12 @@ impl Responder {
     }
 
     /// Answers a request that is not accepted.
-    pub(crate) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError, flush: Flush) {
+    pub(super) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError, flush: Flush) {
         let _ = link.send(failed(call, failure), flush, None);
     }
 
     /// Answers a request whose result stays here.
-    pub(crate) fn acknowledge(link: &Arc<dyn Link>, call: CallId, flush: Flush) {
+    pub(super) fn acknowledge(link: &Arc<dyn Link>, call: CallId, flush: Flush) {
         let _ = link.send(Outgoing::bare(FrameKind::Reply, call), flush, None);
     }
 }
@@ -318,7 +306,7 @@ impl Drop for Responder {
                 // Something around the function did, the user's error text perhaps.
                 (RemoteErrorKind::Panicked, "the worker could not answer")
             } else {
-                (RemoteErrorKind::Cancelled, "nobody wanted its result any more")
+                (RemoteErrorKind::Cancelled, "its result is not wanted any more")
             };
             let failure = RemoteError::new(kind, text, self.worker(), self.function.name);
             let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);

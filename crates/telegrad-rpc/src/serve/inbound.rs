@@ -4,32 +4,31 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, INLINE_LIMIT, Incoming, Link, Sink};
-use telegrad_wire::{CallId, ContextId, Decoder, FrameKind, HAS_SECTION, WireError, peer_text};
+use telegrad_wire::{
+    ContextId, Decoder, FrameHeader, FrameKind, Incarnation, RawTensor, WireError, peer_text,
+};
 
 use super::destination::{Destination, Making, Responder};
-use super::job::{Job, Needs};
-use super::running::Running;
-use crate::class::Class;
-use crate::context::CallContext;
+use super::job::{Brought, Job, Needs};
+use crate::context::{CallContext, ContextScope, Served};
 use crate::error::{RemoteError, RemoteErrorKind};
-use crate::layer::Scope;
-use crate::options::LinkLayer;
-use crate::recording;
-use crate::registry::{Registration, Registry, Trouble};
-use crate::rref::Life;
-use crate::section::Section;
+use crate::function::{Registration, Registry, Trouble};
+use crate::link::{LinkEvents, LinkLayer, Running};
+use crate::message::{Arrival, Riders};
+use crate::observe::recording;
+use crate::reference::SlotPin;
+use crate::types::{Class, RefId, WorkerInfo};
 use crate::worker::Worker;
-use crate::worker_info::WorkerInfo;
 
 /// Why a value is not made any more.
 const TOO_LATE: &str = "the request comes too late";
 
 /// Takes the requests of one caller to the functions.
-pub(crate) struct Inbound {
+pub(super) struct Inbound {
     worker: Weak<Worker>,
     /// Shared with the contexts of its calls.
     caller: Arc<WorkerInfo>,
-    life: Life,
+    incarnation: Incarnation,
     /// The connection's number.
     number: u64,
     /// Accepted and not finished, to be found by a cancellation.
@@ -37,21 +36,27 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub(crate) fn new(worker: Weak<Worker>, caller: WorkerInfo, life: Life, number: u64) -> Self {
+    pub(super) fn new(
+        worker: Weak<Worker>,
+        caller: WorkerInfo,
+        incarnation: Incarnation,
+        number: u64,
+    ) -> Self {
         Self {
             worker,
             caller: Arc::new(caller),
-            life,
+            incarnation,
             number,
             running: Arc::default(),
         }
     }
 
     /// The requests that are under way.
-    pub(crate) fn running(&self) -> &Arc<Running> {
+    pub(super) fn running(&self) -> &Arc<Running> {
         &self.running
     }
 
+    /// Takes a request to its function, or answers why it cannot be served.
     fn request(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         let Some(worker) = self.worker.upgrade() else {
             return;
@@ -65,154 +70,250 @@ impl Inbound {
             more,
         } = message;
         let flush = if more { Flush::Later } else { Flush::Now };
-        let arrival = recording::arrival(&worker, &header);
-        let mut start = 0;
-        let mut section = Section::default();
-        if header.flags & HAS_SECTION != 0 {
-            match Section::split(&body) {
-                Ok(found) => (section, start) = found,
-                Err(error) => {
-                    let failure = unusable(&worker, &error, "?");
-                    return Responder::refuse(link, header.call, &failure, flush);
-                }
-            }
-        }
-        // First of all, because whoever handed references over waits to hear of it.
-        let references = worker.references.receive(&worker, section.handed, self.life);
-        let found = find(&worker, &body[start..]).and_then(|(function, offset)| {
-            let references = references.map_err(|error| unusable(&worker, &error, function.name))?;
-            if lacking > 0 {
-                return Err(RemoteError::no_memory(lacking, worker.name(), function.name));
-            }
-            Ok((function, start + offset, references))
-        });
-        let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
-        let now = Instant::now();
-        let deadline = limit.and_then(|limit| now.checked_add(limit));
-        let function = found
-            .as_ref()
-            .map(|(function, ..)| (function.name, function.class));
-        let (name, class) = function.unwrap_or(("?", Class::User));
-        let scope = self.scope(&worker, ContextId(header.context));
-        let span = match (arrival, &found) {
-            (Some(arrival), Ok((function, ..))) => {
-                let from = (&*self.caller, &tensors[..]);
-                recording::of_execution(&worker, arrival, section.origin, function, from)
-            }
-            _ => None,
+        let request = Request {
+            inbound: self,
+            worker: &worker,
+            link,
+            header: &header,
+            flush,
         };
-        let context = CallContext::new(
-            self.worker.clone(),
-            self.caller.clone(),
-            (name, class),
-            (header.call, section.object),
-            (now, deadline),
-            (scope, span),
-        );
-        let creates = match section.creates {
-            None => None,
-            Some(reference) => {
-                let claim = worker.references.make(&worker, reference, self.life, &context);
-                let Some(claim) = claim else {
-                    // Its creator knows already, or counts as gone.
-                    let failure = RemoteError::new(RemoteErrorKind::Cancelled, TOO_LATE, worker.name(), name);
-                    return Responder::refuse(link, header.call, &failure, flush);
-                };
-                recording::acknowledges(&context);
-                Responder::acknowledge(link, header.call, flush);
-                // Also when nothing can be made: then that is what its users get to hear.
-                Some((reference, claim))
-            }
+        let position = recording::arrival(&worker.recorder, &header, |opener| is_member(&worker, opener));
+        // First of all, because the sender of references waits to hear of them.
+        let riders = Riders::arrived(&worker.references, &header, &body, self.incarnation);
+        let mut riders = match riders {
+            Ok(riders) => riders,
+            Err(error) => return request.refuse(&unusable(&worker, &error, "?")),
         };
-        let (function, offset, references) = match (found, &creates) {
-            (Ok(found), _) => found,
-            (Err(failure), None) => return Responder::refuse(link, header.call, &failure, flush),
-            (Err(failure), Some((reference, claim))) => {
-                claim.fulfil(Err(failure));
-                return worker.references.made(*reference);
-            }
+        let found = request.find(&body, &mut riders, lacking);
+        let function = found.as_ref().ok().map(|(function, _)| *function);
+        let context = request.context(function, &mut riders, position, &tensors);
+        let Ok(value) = request.value(&riders, &context) else {
+            return;
         };
-        let inline = function.inline && header.length <= INLINE_LIMIT;
-        let destination = match creates {
-            Some(claimed) => {
-                if let Some(deadline) = deadline {
-                    worker.references.sweep_at(deadline);
-                }
-                let making = Making::new(worker.clone(), function, claimed, context.clone());
-                Destination::Here(making)
-            }
-            None => {
-                let running = self.running.clone();
-                let back = LinkLayer::around(worker.link_layer.as_ref(), link.clone());
-                let back = (back, self.number);
-                let scope = scope.map(|(_, context)| context);
-                let responder = Responder::new(back, (header.call, scope), worker.clone(), running, function);
-                // What runs at once need not be found by a cancellation; but nothing may run that was
-                // cancelled before it came.
-                if !inline && !self.enter(link, header.call, &context) {
-                    return;
-                }
-                Destination::Caller(responder)
-            }
+        let (function, offset) = match found {
+            Ok(found) => found,
+            Err(failure) => return request.cannot_serve(failure, value),
         };
-        let object = match section.object {
-            None => None,
-            Some(reference) => match worker.references.claim(&worker, reference) {
-                Some(claim) => Some(claim),
-                None => return destination.finish(&context, Err(no_value(&worker, function)), flush),
-            },
+        let Some(destination) = request.destination(function, value, &context) else {
+            return;
         };
-        let job = Job {
+        let object = match request.object(function, &riders) {
+            Ok(object) => object,
+            Err(trouble) => return destination.finish(&context, Err(trouble), flush),
+        };
+        let brought = Brought {
+            tensors,
+            tracked: riders.tracked,
+            extension: context.scope.and_then(|_| worker.extension.clone()),
+        };
+        request.start(Job {
             function,
             body,
             offset,
-            tensors,
-            recorded: section.recorded,
-            needs: Needs { references, object },
+            brought,
+            needs: Needs {
+                references: riders.references,
+                object,
+            },
             context,
             destination,
             credit,
+        });
+    }
+}
+
+/// A request on its way to its function.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    inbound: &'a Inbound,
+    worker: &'a Arc<Worker>,
+    link: &'a Arc<dyn Link>,
+    header: &'a FrameHeader,
+    flush: Flush,
+}
+
+/// The request was answered.
+struct Refused;
+
+impl Request<'_> {
+    /// Finds the function, and where its arguments start.
+    fn find(
+        &self,
+        body: &[u8],
+        riders: &mut Arrival,
+        lacking: u64,
+    ) -> Result<(&'static Registration, usize), RemoteError> {
+        let (function, offset) = find(self.worker, &body[riders.start..])?;
+        if let Some(error) = riders.refused.take() {
+            return Err(unusable(self.worker, &error, function.name));
+        }
+        if lacking > 0 {
+            return Err(RemoteError::no_memory(lacking, self.worker.name(), function.name));
+        }
+        Ok((function, riders.start + offset))
+    }
+
+    /// Makes the context of the call, with the span of its execution if it is recorded.
+    fn context(
+        &self,
+        function: Option<&'static Registration>,
+        riders: &mut Arrival,
+        position: Option<(telegrad_trace::Position, u64)>,
+        tensors: &[RawTensor],
+    ) -> Arc<CallContext> {
+        let header = self.header;
+        let limit = (header.time_left > 0).then(|| Duration::from_micros(header.time_left));
+        let now = Instant::now();
+        let span = position.zip(function).and_then(|(position, function)| {
+            let from = (&*self.inbound.caller, tensors);
+            recording::of_execution(
+                &self.worker.recorder,
+                position,
+                riders.origin.take(),
+                function,
+                from,
+            )
+        });
+        CallContext::new(Served {
+            home: self.inbound.worker.clone(),
+            world: self.worker.world_number(),
+            caller: self.inbound.caller.clone(),
+            function: function.map_or("?", |function| function.name),
+            class: function.map_or(Class::User, |function| function.class),
+            call: header.call,
+            object: riders.object,
+            since: now,
+            deadline: limit.and_then(|limit| now.checked_add(limit)),
+            scope: self.scope(ContextId(header.context)),
+            span,
+        })
+    }
+
+    /// Returns the scope of a call that belongs to this context, if it can be one of this world.
+    fn scope(&self, context: ContextId) -> Option<ContextScope> {
+        let is_one = context.0 != 0 && is_member(self.worker, context.opener());
+        is_one.then_some((self.worker.identity.incarnation, context))
+    }
+
+    /// Takes the place of the value that the call makes, if it makes one, and acknowledges the request.
+    fn value(
+        &self,
+        riders: &Arrival,
+        context: &Arc<CallContext>,
+    ) -> Result<Option<(RefId, SlotPin)>, Refused> {
+        let Some(reference) = riders.creates else {
+            return Ok(None);
         };
-        if !inline {
-            return spawn(&worker, job.into_owned());
+        let references = &self.worker.references;
+        let Some(pin) = references.make(reference, self.inbound.incarnation, context) else {
+            // Its creator knows already, or counts as lost.
+            let (kind, worker) = (RemoteErrorKind::Cancelled, self.worker.name());
+            self.refuse(&RemoteError::new(kind, TOO_LATE, worker, context.function));
+            return Err(Refused);
+        };
+        recording::acknowledges(context);
+        Responder::acknowledge(self.link, self.header.call, self.flush);
+        Ok(Some((reference, pin)))
+    }
+
+    /// Answers a request that cannot be served. One that was to make a value has been acknowledged: the failure becomes the value.
+    fn cannot_serve(&self, failure: RemoteError, value: Option<(RefId, SlotPin)>) {
+        match value {
+            None => self.refuse(&failure),
+            Some((reference, pin)) => {
+                pin.fulfil(Err(failure));
+                self.worker.references.made(reference);
+            }
+        }
+    }
+
+    /// Returns where the result goes; nothing when the call has been cancelled already.
+    fn destination(
+        &self,
+        function: &'static Registration,
+        value: Option<(RefId, SlotPin)>,
+        context: &Arc<CallContext>,
+    ) -> Option<Destination> {
+        let worker = self.worker;
+        if let Some(value) = value {
+            if let Some(deadline) = context.deadline {
+                worker.references.sweep_at(deadline);
+            }
+            let making = Making::new(worker.clone(), function, value, context.clone());
+            return Some(Destination::Here(making));
+        }
+        let back = LinkLayer::around(worker.link_layer.as_ref(), self.link.clone());
+        let responder = Responder::new(
+            (back, self.inbound.number),
+            (self.header.call, context.scope.map(|(_, context)| context)),
+            worker.clone(),
+            self.inbound.running.clone(),
+            function,
+        );
+        // What runs at once need not be found by a cancellation; but nothing may run that was
+        // cancelled before it came.
+        let may_run = self.is_inline(function) || self.enter(context);
+        may_run.then_some(Destination::Caller(responder))
+    }
+
+    /// Pins the value that the call is made on, if it is made on one.
+    fn object(&self, function: &Registration, riders: &Arrival) -> Result<Option<SlotPin>, Trouble> {
+        let Some(reference) = riders.object else {
+            return Ok(None);
+        };
+        let pin = self.worker.references.pin(reference);
+        pin.map(Some).ok_or_else(|| no_value(self.worker, function))
+    }
+
+    /// Runs the function on this thread if it is inline and has what it needs, else on another.
+    fn start(&self, job: Job<'_>) {
+        if !self.is_inline(job.function) {
+            return self.spawn(job);
         }
         let job = if job.is_quick() {
-            job.run_if_ready(flush)
+            job.run_if_ready(self.flush)
         } else {
             Some(job)
         };
         if let Some(job) = job {
             let answers = matches!(job.destination, Destination::Caller(_));
-            if !answers || self.enter(link, header.call, &job.context) {
-                spawn(&worker, job.into_owned());
+            if !answers || self.enter(&job.context) {
+                self.spawn(job);
             }
         }
     }
 
-    /// The scope of a call that belongs to this context, if it can be one of this world.
-    fn scope(&self, worker: &Worker, context: ContextId) -> Option<Scope> {
-        let is_one = context.0 != 0
-            && worker
-                .members()
-                .is_ok_and(|members| (context.opener() as usize) < members.count());
-        is_one.then_some((worker.identity.incarnation, context))
+    fn is_inline(&self, function: &Registration) -> bool {
+        function.inline && self.header.length <= INLINE_LIMIT
     }
 
-    /// Enters a request, to be found by a cancellation; false when it has been cancelled already.
-    fn enter(&self, link: &Arc<dyn Link>, call: CallId, context: &Arc<CallContext>) -> bool {
-        if !self.running.insert(call, context.clone()) {
+    /// Enters the request, to be found by a cancellation; false when it has been cancelled already.
+    fn enter(&self, context: &Arc<CallContext>) -> bool {
+        if !self.inbound.running.insert(self.header.call, context.clone()) {
             return false;
         }
         // The link may have ended, and cancelled what it knew of, before this one was entered.
-        if link.closed().is_some() {
+        if self.link.closed().is_some() {
             context.cancel();
         }
         true
     }
+
+    fn spawn(&self, job: Job<'_>) {
+        let job = job.into_owned();
+        self.worker.executor.spawn(Box::new(move || job.run()));
+    }
+
+    /// Answers a request that is not accepted.
+    fn refuse(&self, failure: &RemoteError) {
+        Responder::refuse(self.link, self.header.call, failure, self.flush);
+    }
 }
 
-fn spawn(worker: &Worker, job: Job<'static>) {
-    worker.executor.spawn(Box::new(move || job.run()));
+/// Whether a member of the world of this worker has this rank.
+fn is_member(worker: &Worker, rank: u32) -> bool {
+    let members = worker.members();
+    members.is_ok_and(|members| (rank as usize) < members.count())
 }
 
 impl Sink for Inbound {
@@ -227,7 +328,7 @@ impl Sink for Inbound {
     fn closed(&self, closed: &Closed) {
         self.running.cancel_all();
         if let Some(worker) = self.worker.upgrade() {
-            worker.link_ended(&self.caller, self.number, closed);
+            LinkEvents::link_ended(worker, &self.caller, self.number, closed);
         }
     }
 }
@@ -262,7 +363,7 @@ fn unusable(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
 }
 
 fn no_value(worker: &Worker, function: &Registration) -> Trouble {
-    let text = "it is gone, because whoever referred to it counts as gone here";
+    let text = "it was freed, because all workers that referred to it count as lost here";
     Trouble::Earlier(RemoteError::new(
         RemoteErrorKind::NoValue,
         text,

@@ -10,47 +10,45 @@ use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 
 use super::async_task::AsyncTask;
 use super::destination::Destination;
-use super::panicked;
-use crate::class::Class;
-use crate::context::CallContext;
+use super::panicked::panicked;
+use crate::context::{self, CallContext, Reached, Stage};
 use crate::error::{Error, RemoteErrorKind};
-use crate::layer::{Crossing, Recorded};
-use crate::recording;
-use crate::registry::{Invocation, Output, Registration, Step, Trouble, Want};
-use crate::rref::{Claim, Entered, Handle, Value, check_expected};
-use crate::status::{Reached, Stage};
+use crate::function::{Invocation, Output, Registration, Step, Trouble, Want};
+use crate::message::{Crossing, Tracked, as_references, tensors_arrived};
+use crate::observe::recording;
+use crate::reference::{Handle, SlotPin, Value, ValueGuard, check_expected};
+use crate::types::Class;
+use crate::worker::Extension;
 
 /// A request, and what it is waiting for.
-pub(crate) struct Job<'a> {
-    pub(crate) function: &'static Registration,
-    pub(crate) body: Cow<'a, [u8]>,
+pub(super) struct Job<'a> {
+    pub(super) function: &'static Registration,
+    pub(super) body: Cow<'a, [u8]>,
     /// Where in the body the arguments start.
-    pub(crate) offset: usize,
-    pub(crate) tensors: Vec<RawTensor>,
-    /// What the caller has noted of the tensors.
-    pub(crate) recorded: Option<Recorded>,
-    pub(crate) needs: Needs,
-    pub(crate) context: Arc<CallContext>,
-    pub(crate) destination: Destination,
+    pub(super) offset: usize,
+    pub(super) brought: Brought,
+    pub(super) needs: Needs,
+    pub(super) context: Arc<CallContext>,
+    pub(super) destination: Destination,
     /// Given back when the request starts.
-    pub(crate) credit: Credit,
+    pub(super) credit: Credit,
 }
 
 /// What has to be there before a function can run (S27, S29).
 #[derive(Default)]
-pub(crate) struct Needs {
+pub(super) struct Needs {
     /// The references in the arguments: their owners must know of them.
-    pub(crate) references: Vec<Arc<Handle>>,
+    pub(super) references: Vec<Arc<Handle>>,
     /// The value that it is called on.
-    pub(crate) object: Option<Claim>,
+    pub(super) object: Option<SlotPin>,
 }
 
 /// What a function runs on, when it runs on something. The right to use it goes first.
-type Object = Option<(Entered, Claim)>;
+type Object = Option<(ValueGuard, SlotPin)>;
 
 impl Job<'_> {
     /// The same, without what it was read into.
-    pub(crate) fn into_owned(self) -> Job<'static> {
+    pub(super) fn into_owned(self) -> Job<'static> {
         Job {
             body: Cow::Owned(self.body.into_owned()),
             ..self
@@ -58,15 +56,15 @@ impl Job<'_> {
     }
 
     /// Whether it may run on the thread that has read it.
-    pub(crate) fn is_quick(&self) -> bool {
-        let value = self.needs.object.as_ref().and_then(Claim::get);
+    pub(super) fn is_quick(&self) -> bool {
+        let value = self.needs.object.as_ref().and_then(SlotPin::get);
         // Whatever it takes to fetch a value is up to the value.
         self.function.class != Class::Fetch
             || value.is_some_and(|value| value.as_ref().is_ok_and(Value::is_quick))
     }
 
     /// Runs the function, unless something has to be waited for.
-    pub(crate) fn run_if_ready(mut self, flush: Flush) -> Option<Self> {
+    pub(super) fn run_if_ready(mut self, flush: Flush) -> Option<Self> {
         let Some(object) = self.needs.now(self.function) else {
             return Some(self);
         };
@@ -74,8 +72,7 @@ impl Job<'_> {
             function,
             body,
             offset,
-            tensors,
-            recorded,
+            brought,
             needs,
             context,
             destination,
@@ -84,7 +81,7 @@ impl Job<'_> {
         drop(credit);
         let stepped = object.and_then(|object| {
             context.begin();
-            let tensors = arrived(tensors, recorded, &context)?;
+            let tensors = brought.tensors(&context)?;
             let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             step(function, args, object, destination.want(), &context)
         });
@@ -98,7 +95,7 @@ impl Job<'_> {
 }
 
 impl Job<'static> {
-    pub(crate) fn run(self) {
+    pub(super) fn run(self) {
         if self.context.is_cancelled() {
             recording::not_run(&self.context);
             // Dropping it says so to the caller.
@@ -108,8 +105,7 @@ impl Job<'static> {
             function,
             body,
             offset,
-            tensors,
-            recorded,
+            brought,
             mut needs,
             context,
             destination,
@@ -123,12 +119,12 @@ impl Job<'static> {
             let object = needs.wait(function, &call.stage).await?;
             drop(credit);
             call.begin();
-            let tensors = arrived(tensors, recorded, &call)?;
+            let tensors = brought.tensors(&call)?;
             let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
             match step(function, args, object, want, &call)? {
                 Step::Done(result) => result,
                 Step::Pending(mut future) => {
-                    // Once more, because what has been entered for this poll had not begun. With the next one it has.
+                    // Once more, because what has been guard for this poll had not begun. With the next one it has.
                     let mut has_just_begun = true;
                     poll_fn(|cx| {
                         if std::mem::take(&mut has_just_begun) {
@@ -152,75 +148,78 @@ impl Needs {
                 return None;
             }
             if let Err(error) = reference.check() {
-                return Some(Err(useless(&error)));
+                return Some(Err(unusable_reference(&error)));
             }
         }
-        let Some(claim) = &self.object else {
+        let Some(pin) = &self.object else {
             return Some(Ok(None));
         };
-        let entered = match claim.get()? {
+        let guard = match pin.get()? {
             Ok(value) => value.try_enter((function.access)())?,
             Err(error) => return Some(Err(Trouble::Earlier(error.clone()))),
         };
-        Some(Ok(self.object.take().map(|claim| (entered, claim))))
+        Some(Ok(self.object.take().map(|pin| (guard, pin))))
     }
 
     /// Waits for everything, without a thread.
     async fn wait(&mut self, function: &Registration, stage: &Reached) -> Result<Object, Trouble> {
         stage.set(Stage::References);
         for reference in &self.references {
-            reference.confirmed().await.map_err(|error| useless(&error))?;
+            reference
+                .confirmed()
+                .await
+                .map_err(|error| unusable_reference(&error))?;
         }
-        let Some(claim) = self.object.take() else {
+        let Some(pin) = self.object.take() else {
             return Ok(None);
         };
         stage.set(Stage::Value);
-        let entered = match claim.wait().await {
+        let guard = match pin.wait().await {
             Ok(value) => {
                 stage.set(Stage::Turn);
                 value.enter((function.access)()).await
             }
             Err(error) => return Err(Trouble::Earlier(error.clone())),
         };
-        Ok(Some((entered, claim)))
+        Ok(Some((guard, pin)))
     }
 
-    /// The references, for the arguments.
+    /// Returns the references, for the arguments.
     fn references(self) -> Vec<Reference> {
-        self.references
-            .into_iter()
-            .map(|handle| handle as Reference)
-            .collect()
+        as_references(self.references)
     }
 }
 
-/// What the function gets for the tensors that came.
-fn arrived(
-    tensors: Vec<RawTensor>,
-    recorded: Option<Recorded>,
-    call: &CallContext,
-) -> Result<Tensors, Trouble> {
-    let Some((_, context)) = call.scope else {
-        return Ok(tensors.into());
-    };
-    let worker = call.worker.upgrade();
-    let Some(layer) = worker.as_ref().and_then(|worker| worker.layer.as_ref()) else {
-        return Ok(tensors.into());
-    };
-    let crossing = Crossing {
-        context,
-        peer: call.caller.rank,
-        function: call.function,
-        is_reply: false,
-        is_known: true,
-    };
-    let _entered = recording::serves(call);
-    let arrived = layer.arrived(&crossing, recorded, tensors);
-    let arrived = arrived.map_err(|error| Trouble::User(Box::new(error)))?;
-    Ok(arrived.into())
+/// The tensors that came with a request.
+pub(super) struct Brought {
+    pub(super) tensors: Vec<RawTensor>,
+    /// The tracked ones.
+    pub(super) tracked: Option<Tracked>,
+    /// The extension, if the call belongs to a context.
+    pub(super) extension: Option<Arc<dyn Extension>>,
 }
 
-fn useless(error: &Error) -> Trouble {
+impl Brought {
+    /// Returns what the function gets for them.
+    fn tensors(self, call: &CallContext) -> Result<Tensors, Trouble> {
+        let (Some((_, context)), Some(extension)) = (call.scope, self.extension) else {
+            return Ok(self.tensors.into());
+        };
+        let crossing = Crossing {
+            context,
+            peer: call.caller.rank,
+            function: call.function,
+            is_reply: false,
+            is_known: true,
+        };
+        let _entered = call.enter_recording();
+        let arrived = tensors_arrived(Some(&*extension), Some(&crossing), self.tracked, self.tensors);
+        arrived.map_err(|error| Trouble::User(Box::new(error)))
+    }
+}
+
+/// The error of an argument that is a lost reference.
+fn unusable_reference(error: &Error) -> Trouble {
     Trouble::Around(RemoteErrorKind::BadArguments, error.to_string())
 }
 
@@ -232,37 +231,37 @@ fn step(
     want: Want,
     context: &Arc<CallContext>,
 ) -> Result<Step, Trouble> {
-    let mut claim = None;
+    let mut pin = None;
     context.enter(|| {
         let run = || match &mut object {
-            Some((entered, claim)) if function.class == Class::Fetch => {
-                Step::Done(fetched(claim, entered, &mut args).map(Output::Message))
+            Some((guard, pin)) if function.class == Class::Fetch => {
+                Step::Done(fetched(pin, guard, &mut args).map(Output::Message))
             }
             object => (function.invoke)(Invocation {
                 args,
-                receiver: object.as_mut().map(|(entered, _)| entered.receiver()),
+                receiver: object.as_mut().map(|(guard, _)| guard.receiver()),
                 want,
             }),
         };
         let stepped = catch_unwind(AssertUnwindSafe(run));
-        // Whoever is next to use the value is woken from here: recordings say what it has waited for.
-        if let Some((entered, kept)) = object {
-            drop(entered);
-            claim = Some(kept);
+        // The next user of the value is woken from here: recordings say what it has waited for.
+        if let Some((guard, kept)) = object {
+            drop(guard);
+            pin = Some(kept);
         }
         stepped.map_err(|panic| panicked(&*panic))
     })
 }
 
 /// A value as a message.
-fn fetched(claim: &Claim, entered: &mut Entered, args: &mut Decoder<'_>) -> Result<Payload, Trouble> {
-    if recording::decoded() {
-        recording::has_result();
+fn fetched(pin: &SlotPin, guard: &mut ValueGuard, args: &mut Decoder<'_>) -> Result<Payload, Trouble> {
+    if context::decoded() {
+        context::has_result();
     }
-    match claim.get() {
-        Some(Ok(value)) => check_expected(value, args).and_then(|()| value.encode(entered)),
+    match pin.get() {
+        Some(Ok(value)) => check_expected(value, args).and_then(|()| value.encode(guard)),
         Some(Err(error)) => Err(Trouble::Earlier(error.clone())),
-        // It has been entered, so it is there.
+        // It has been guard, so it is there.
         None => Err(Trouble::Around(RemoteErrorKind::NoValue, String::new())),
     }
 }

@@ -1,23 +1,23 @@
-//! Peers that a worker calls, or means to.
+//! Foreign callees, and other servers in their place.
 
 use super::*;
 
-/// A callee that this program did not make.
+/// A callee of another program.
 struct Callee {
     functions: Arc<Catalogue>,
-    asked: Sender<Vec<u8>>,
+    requests: Sender<Vec<u8>>,
 }
 
 impl Host for Callee {
     fn admit(&self, _: &Hello) -> Result<Welcome, String> {
         Ok(Welcome {
             functions: Some(self.functions.clone()),
-            ..some_welcome()
+            digest: 1,
         })
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
-        Arc::new(AlwaysFour(self.asked.clone()))
+        Arc::new(ReplyFour(self.requests.clone()))
     }
 
     fn options(&self) -> LinkOptions {
@@ -25,22 +25,15 @@ impl Host for Callee {
     }
 
     fn accepted(&self, link: Arc<dyn Link>) {
-        // For the life of the test.
+        // Open until the process of the test ends.
         std::mem::forget(link);
     }
 }
 
-fn some_welcome() -> Welcome {
-    Welcome {
-        digest: 1,
-        functions: None,
-    }
-}
+/// Replies 4 to every request, and passes the requests on.
+pub(super) struct ReplyFour(pub(super) Sender<Vec<u8>>);
 
-/// Answers 4 to whatever is asked, and passes the requests on.
-pub(super) struct AlwaysFour(pub(super) Sender<Vec<u8>>);
-
-impl Sink for AlwaysFour {
+impl Sink for ReplyFour {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         let _ = self.0.send(message.body.to_vec());
         let payload = Payload {
@@ -59,11 +52,11 @@ impl Sink for AlwaysFour {
     fn closed(&self, _: &Closed) {}
 }
 
-/// How a callee describes a function, if it does.
+/// Describes a function, with its signature if the callee has one.
 pub(super) type Describe = fn(&mut Layouts) -> Option<Signature>;
 
-/// A function with these arguments and this value.
-fn function<A: Wire, R: Wire>(layouts: &mut Layouts) -> Option<Signature> {
+/// Describes a function with these arguments and this result.
+fn signature<A: Wire, R: Wire>(layouts: &mut Layouts) -> Option<Signature> {
     Some(Signature {
         is_method: false,
         arguments: A::layout(layouts),
@@ -71,11 +64,14 @@ fn function<A: Wire, R: Wire>(layouts: &mut Layouts) -> Option<Signature> {
     })
 }
 
-/// A callee with these functions, and the requests that it gets.
+/// Starts a callee with these functions. Returns its requests too.
 fn serve(functions: &[(&str, Describe)]) -> (Arc<Callee>, Listener, Receiver<Vec<u8>>) {
     let functions = Arc::new(Catalogue::new(functions.iter().copied()));
-    let (asked, requests) = channel();
-    let callee = Arc::new(Callee { functions, asked });
+    let (sender, requests) = channel();
+    let callee = Arc::new(Callee {
+        functions,
+        requests: sender,
+    });
     let host: Weak<Callee> = Arc::downgrade(&callee);
     let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
     (callee, listener, requests)
@@ -106,7 +102,7 @@ fn anneal(plan: Option<Plan>) -> Vec<Cfg> {
     }
 }
 
-/// The same types in another version of the program, with fields that have changed places and types.
+/// The same types in another version of the program: fields with another order and other types.
 mod changed {
     use super::*;
 
@@ -128,18 +124,18 @@ mod changed {
 }
 
 #[test]
-fn a_type_whose_fields_differ_is_an_error_that_names_function_and_field() {
+fn a_type_with_other_fields_is_reported_with_function_and_field() {
     let (_callee, listener, _) = serve(&[
         (
             "foreign::callees::anneal",
-            function::<(Option<changed::Plan>,), Vec<Cfg>>,
+            signature::<(Option<changed::Plan>,), Vec<Cfg>>,
         ),
         (
             "foreign::callees::train",
-            function::<(String, changed::Cfg), String>,
+            signature::<(String, changed::Cfg), String>,
         ),
     ]);
-    let half = Half::new(vec![listener.address().clone()]);
+    let half = HalfWorld::new(vec![listener.address().clone()]);
     let cfg = || Cfg { lr: 0.1, steps: 3 };
     let error = half.world.rpc_sync("w1", train, ("a".into(), cfg())).unwrap_err();
     assert_eq!(
@@ -158,11 +154,11 @@ fn a_type_whose_fields_differ_is_an_error_that_names_function_and_field() {
 }
 
 #[test]
-fn an_owner_that_runs_another_program_is_told_which_layout_is_expected() {
-    let make = ("foreign::name", function::<(), String> as Describe);
+fn a_fetch_carries_the_expected_layout_to_another_program() {
+    let make = ("foreign::name", signature::<(), String> as Describe);
     let arguments = |functions: &[(&str, Describe)]| {
         let (_callee, listener, requests) = serve(functions);
-        let half = Half::new(vec![listener.address().clone()]);
+        let half = HalfWorld::new(vec![listener.address().clone()]);
         let name = half.world.remote("w1", name, ()).unwrap();
         let _ = name.to_here();
         let fetches = requests.iter().filter_map(|body| {
@@ -171,29 +167,29 @@ fn an_owner_that_runs_another_program_is_told_which_layout_is_expected() {
         });
         fetches.take(1).next().unwrap()
     };
-    let described = arguments(&[make, ("telegrad::fetch", function::<(), ()>)]);
+    let described = arguments(&[make, ("telegrad::fetch", signature::<(), ()>)]);
     assert_eq!(decode::<TypeLayout>(&described), TypeLayout::of::<String>());
     assert_eq!(
         arguments(&[make, ("telegrad::fetch", |_| None)]),
         encode(&()),
-        "it could not read a layout"
+        "no layout for a callee that does not expect one"
     );
 }
 
-/// The function that stands for fetching a value, as it is in a request.
+/// The name of the function that fetches a value, as a request has it.
 const FETCH: &[u8] = b"telegrad::fetch";
 
 #[test]
-fn a_program_that_differs_is_noticed_by_the_functions_that_are_called() {
+fn a_different_program_is_reported_by_the_functions_that_are_called() {
     let (_callee, listener, _) = serve(&[
-        ("foreign::add", function::<(i64, i64), i64>),
-        ("foreign::join", function::<(String, String), u8>),
+        ("foreign::add", signature::<(i64, i64), i64>),
+        ("foreign::join", signature::<(String, String), u8>),
     ]);
-    let half = Half::new(vec![listener.address().clone()]);
+    let half = HalfWorld::new(vec![listener.address().clone()]);
     assert_eq!(
         half.world.rpc_sync("w1", add, (1, 1)).unwrap(),
         4,
-        "this one is the same"
+        "a function with the same signature"
     );
 
     let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
@@ -223,29 +219,29 @@ fn a_program_that_differs_is_noticed_by_the_functions_that_are_called() {
     assert_eq!(
         half.world.rpc_sync("w1", add, (1, 1)).unwrap(),
         4,
-        "it can still be called"
+        "the link is still usable"
     );
 }
 
 #[test]
-fn a_peer_without_signatures_is_called_by_name_and_its_nonsense_is_an_error() {
+fn a_peer_without_signatures_is_called_by_name_and_a_wrong_result_is_an_error() {
     let (_callee, listener, _) = serve(&[("foreign::add", |_| None), ("foreign::name", |_| None)]);
-    let half = Half::new(vec![listener.address().clone()]);
+    let half = HalfWorld::new(vec![listener.address().clone()]);
     assert_eq!(half.world.rpc_sync("w1", add, (1, 1)).unwrap(), 4);
     let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
     let text = "cannot read the result of `foreign::name` from worker `w1`: expected a string, found an unsigned integer";
     assert_eq!(error.to_string(), text);
 }
 
-/// Whom the worker reaches in the place of `w1`: says its part to everybody who connects.
-fn speaker(part: Vec<u8>) -> Address {
+/// Starts a server in place of `w1` that sends `bytes` to every client.
+fn impostor(bytes: Vec<u8>) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            stream.write_all(&part).unwrap();
-            // Until the other side hangs up.
+            stream.write_all(&bytes).unwrap();
+            // Until the client disconnects.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
@@ -253,7 +249,7 @@ fn speaker(part: Vec<u8>) -> Address {
 }
 
 #[test]
-fn a_stranger_in_the_place_of_a_worker_is_told_by_what_it_says() {
+fn another_server_in_place_of_a_worker_is_reported_by_its_first_bytes() {
     let mut other_version = preface();
     other_version[4..].copy_from_slice(&7_u32.to_le_bytes());
     let claim = FrameHeader {
@@ -275,8 +271,8 @@ fn a_stranger_in_the_place_of_a_worker_is_told_by_what_it_says() {
             "the handshake is broken: a frame claims 1152921504606846976 bytes, the limit is ".to_owned(),
         ),
     ];
-    for (part, reason) in cases {
-        let half = Half::new(vec![speaker(part)]);
+    for (bytes, reason) in cases {
+        let half = HalfWorld::new(vec![impostor(bytes)]);
         let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         let text = error.to_string();
@@ -288,14 +284,14 @@ fn a_stranger_in_the_place_of_a_worker_is_told_by_what_it_says() {
         assert_eq!(
             half.world.rpc_sync("w0", name, ()).unwrap(),
             "here",
-            "the others go on"
+            "other calls still succeed"
         );
     }
 }
 
 #[test]
-fn somebody_silent_in_the_place_of_a_worker_costs_no_more_than_the_time_limit() {
-    let half = Half::new(vec![speaker(vec![])]);
+fn a_silent_server_in_place_of_a_worker_costs_no_more_than_the_time_limit() {
+    let half = HalfWorld::new(vec![impostor(vec![])]);
     let started = Instant::now();
     let limited = half.world.with_timeout(Duration::from_millis(200));
     let text = limited.rpc_sync("w1", name, ()).unwrap_err().to_string();
@@ -305,7 +301,7 @@ fn somebody_silent_in_the_place_of_a_worker_costs_no_more_than_the_time_limit() 
         "{:?}",
         started.elapsed()
     );
-    // Meanwhile other calls, and their limits, are not held up.
+    // Other calls are not delayed meanwhile.
     let (world, slow) = (
         half.world.clone(),
         half.world.with_timeout(Duration::from_secs(3)),
@@ -325,13 +321,13 @@ fn somebody_silent_in_the_place_of_a_worker_costs_no_more_than_the_time_limit() 
 }
 
 #[test]
-fn nobody_in_the_place_of_a_worker_is_unreachable_at_once() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let half = Half::new(vec![Address::Tcp(gone)]);
+fn a_worker_without_a_listener_is_unreachable_at_once() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let half = HalfWorld::new(vec![Address::Tcp(unused)]);
     let text = half.world.rpc_sync("w1", name, ()).unwrap_err().to_string();
     let why = "Connection refused (os error 111)";
     assert_eq!(
         text,
-        format!("cannot connect to worker `w1`: cannot reach tcp:{gone}: {why}")
+        format!("cannot connect to worker `w1`: cannot reach tcp:{unused}: {why}")
     );
 }

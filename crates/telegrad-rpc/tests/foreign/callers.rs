@@ -1,10 +1,10 @@
-//! Peers that call a worker, or mean to.
+//! Foreign callers, and other clients of a worker's port.
 
 use super::*;
 
 #[test]
-fn a_function_that_is_not_there_is_named() {
-    let half = Half::new(vec![]);
+fn an_unknown_function_is_named() {
+    let half = HalfWorld::new(vec![]);
     let mut peer = half.dial(half.hello()).unwrap();
     let error = peer.call("elsewhere::nothing", &()).unwrap_err();
     assert_eq!(error.kind, RemoteErrorKind::NotRegistered);
@@ -12,12 +12,12 @@ fn a_function_that_is_not_there_is_named() {
         error.to_string(),
         "worker `w0` has no function `elsewhere::nothing`"
     );
-    half.goes_on();
+    half.assert_serves();
 }
 
 #[test]
-fn arguments_of_another_number_or_type_say_what_was_expected() {
-    let half = Half::new(vec![]);
+fn arguments_of_the_wrong_number_or_type_are_explained() {
+    let half = HalfWorld::new(vec![]);
     let mut peer = half.dial(half.hello()).unwrap();
     let start = "worker `w0` cannot call `foreign::add` with these arguments: ";
     let refused = |text: Result<Vec<u8>, RemoteError>, reason: &str| {
@@ -50,8 +50,8 @@ fn arguments_of_another_number_or_type_say_what_was_expected() {
 }
 
 #[test]
-fn a_request_that_is_none_is_refused() {
-    let half = Half::new(vec![]);
+fn a_malformed_request_is_refused() {
+    let half = HalfWorld::new(vec![]);
     let mut peer = half.dial(half.hello()).unwrap();
     for body in [
         vec![],
@@ -69,7 +69,7 @@ fn a_request_that_is_none_is_refused() {
             "{error}"
         );
     }
-    // A name without arguments, and arguments with something behind them.
+    // Bytes behind the arguments.
     let mut body = encode(&("foreign::add".to_owned(), (1_i64, 2_i64)));
     body.extend([1, 2, 3]);
     let error = peer.send(body).unwrap_err();
@@ -77,12 +77,12 @@ fn a_request_that_is_none_is_refused() {
         error.to_string().ends_with(": 3 bytes left over after the value"),
         "{error}"
     );
-    half.goes_on();
+    half.assert_serves();
 }
 
 #[test]
-fn a_worker_of_another_world_or_another_name_is_refused() {
-    let half = Half::new(vec![]);
+fn a_hello_with_a_wrong_world_name_rank_or_incarnation_is_refused() {
+    let half = HalfWorld::new(vec![]);
     let at = format!("cannot reach tcp:{}: ", half.address());
     let refused =
         |hello, why: &str| assert_eq!(half.dial(hello).map(|_| ()).unwrap_err(), format!("{at}{why}"));
@@ -97,20 +97,20 @@ fn a_worker_of_another_world_or_another_name_is_refused() {
     to_other.to.name = "w5".into();
     refused(to_other, "here is worker `w0` (rank 0), not `w5`");
     let mut from_stranger = half.hello();
-    from_stranger.from.name = "nobody".into();
-    refused(from_stranger, "`nobody` (rank 1) is not a member of this world");
+    from_stranger.from.name = "stranger".into();
+    refused(from_stranger, "`stranger` (rank 1) is not a member of this world");
     let mut beyond = half.hello();
     beyond.from.rank = 9;
     refused(beyond, "`w1` (rank 9) is not a member of this world");
-    let mut earlier_life = half.hello();
-    earlier_life.from.incarnation = Incarnation(1);
-    refused(earlier_life, "`w1` (rank 1) is not a member of this world");
-    half.goes_on();
+    let mut earlier_incarnation = half.hello();
+    earlier_incarnation.from.incarnation = Incarnation(1);
+    refused(earlier_incarnation, "`w1` (rank 1) is not a member of this world");
+    half.assert_serves();
 }
 
 #[test]
-fn a_peer_with_other_functions_is_told_those_of_the_worker() {
-    let half = Half::new(vec![]);
+fn a_peer_with_another_digest_receives_the_functions_of_the_worker() {
+    let half = HalfWorld::new(vec![]);
     let other = half.dial(half.hello()).unwrap().welcome;
     let functions = other.functions.expect("the digests differ");
     assert!(functions.describes("foreign::add"));
@@ -130,78 +130,82 @@ fn a_peer_with_other_functions_is_told_those_of_the_worker() {
         })
         .unwrap()
         .welcome;
-    assert_eq!(same.functions, None, "nothing to tell when they are the same");
+    assert_eq!(same.functions, None, "equal digests need no functions");
 }
 
 #[test]
-fn strangers_on_the_port_are_turned_away_and_the_worker_goes_on() {
-    let half = Half::new(vec![]);
+fn clients_of_other_protocols_are_refused_and_the_worker_keeps_serving() {
+    let half = HalfWorld::new(vec![]);
     let address = half.address().to_string();
-    // Says its part, and reads until the worker hangs up.
-    let say = |bytes: &[u8]| {
+    // Sends bytes, and reads until the worker disconnects.
+    let send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         let from = stream.local_addr().unwrap().to_string();
         stream.write_all(bytes).unwrap();
         let mut answer = Vec::new();
-        // It may end with a reset, when not all was read.
+        // Ends with a reset when the worker has not read everything.
         let _ = stream.read_to_end(&mut answer);
         (from, answer)
     };
-    let (from, answer) = say(b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n");
-    assert_eq!(answer, b"", "strangers get no answer");
+    let (from, answer) = send(b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n");
+    assert_eq!(answer, b"", "other protocols get no answer");
     Log::wait_for(&[
         &from,
         "turned away",
         "the first bytes are [47, 45, 54, 20]: not a Telegrad worker",
     ]);
-    half.goes_on();
+    half.assert_serves();
 
     let mut other_version = preface();
     other_version[4..].copy_from_slice(&99_u32.to_le_bytes());
-    let (from, answer) = say(&other_version);
-    assert_eq!(answer, preface(), "so that the other side can say what is wrong");
+    let (from, answer) = send(&other_version);
+    assert_eq!(
+        answer,
+        preface(),
+        "the preface lets the other side report the version"
+    );
     let ours = telegrad_net::PROTOCOL_VERSION;
     let text = format!("the other side speaks protocol version 99, this worker speaks {ours}");
     Log::wait_for(&[&from, &text]);
-    half.goes_on();
+    half.assert_serves();
 
     let header = FrameHeader {
         length: 1 << 60,
         body_len: u32::MAX,
         ..FrameHeader::new(FrameKind::Hello, CallId(0))
     };
-    let (from, _) = say(&[&preface()[..], &header.to_bytes()].concat());
+    let (from, _) = send(&[&preface()[..], &header.to_bytes()].concat());
     Log::wait_for(&[&from, "a frame claims 1152921504606846976 bytes, the limit is "]);
-    half.goes_on();
+    half.assert_serves();
 
-    let (from, _) = say(&[&preface()[..], &[0xff; 64]].concat());
+    let (from, _) = send(&[&preface()[..], &[0xff; 64]].concat());
     Log::wait_for(&[&from, "the handshake is broken: "]);
-    half.goes_on();
+    half.assert_serves();
 }
 
 #[test]
-fn a_silent_connection_is_ended_and_holds_nobody_up() {
-    let half = Half::new(vec![]);
+fn a_silent_connection_is_closed_and_delays_no_other() {
+    let half = HalfWorld::new(vec![]);
     let mut silent = TcpStream::connect(half.address()).unwrap();
-    let mut half_said = TcpStream::connect(half.address()).unwrap();
-    half_said.write_all(&preface()[..5]).unwrap();
+    let mut partial = TcpStream::connect(half.address()).unwrap();
+    partial.write_all(&preface()[..5]).unwrap();
     for _ in 0..20 {
-        half.goes_on();
+        half.assert_serves();
     }
-    for (stream, got) in [(&mut silent, 0), (&mut half_said, 5)] {
-        stream.set_read_timeout(Some(SOON)).unwrap();
+    for (stream, got) in [(&mut silent, 0), (&mut partial, 5)] {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
         let from = stream.local_addr().unwrap().to_string();
         Log::wait_for(&[&from, &format!("the handshake timed out after {got} bytes")]);
     }
 }
 
-/// Shakes hands on both lanes by hand; the control and the bulk connection.
-fn lanes(half: &Half) -> (TcpStream, TcpStream) {
+/// Performs the handshake of both lanes byte by byte. Returns the control and the bulk connection.
+fn lanes(half: &HalfWorld) -> (TcpStream, TcpStream) {
     let lane = |lane| {
         let mut stream = TcpStream::connect(half.address()).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         let body = encode(&Hello {
             lane,
             link: 99,
@@ -228,8 +232,8 @@ fn lanes(half: &Half) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_member_that_sends_nonsense_loses_its_link_and_the_worker_goes_on() {
-    let half = Half::new(vec![]);
+fn a_member_that_sends_malformed_frames_loses_its_link_and_the_worker_keeps_serving() {
+    let half = HalfWorld::new(vec![]);
     let claim = FrameHeader {
         length: 1 << 60,
         ..FrameHeader::new(FrameKind::Request, CallId(1))
@@ -250,7 +254,7 @@ fn a_member_that_sends_nonsense_loses_its_link_and_the_worker_goes_on() {
         let (mut control, mut bulk) = lanes(&half);
         let lane = if on_bulk { &mut bulk } else { &mut control };
         lane.write_all(&bytes).unwrap();
-        // Both lanes end.
+        // Both lanes are closed.
         let _ = control.read_to_end(&mut Vec::new());
         let _ = bulk.read_to_end(&mut Vec::new());
         Log::wait_for(&[
@@ -259,6 +263,6 @@ fn a_member_that_sends_nonsense_loses_its_link_and_the_worker_goes_on() {
             "the peer violated the protocol",
             reason,
         ]);
-        half.goes_on();
+        half.assert_serves();
     }
 }

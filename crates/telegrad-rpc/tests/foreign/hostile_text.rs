@@ -1,13 +1,13 @@
-//! Text of peers that is more than text: terminals see none of it, and logs none of its lines (S23).
+//! Control characters in the texts of peers: none reaches a terminal or starts a line of a log (S23).
 
 use super::*;
 
-/// Clears a screen, starts a line, turns the direction around.
+/// Clears the screen, starts a line, reverses the text direction.
 const HOSTILE: &str = "\x1b[2Ja\nWARN b\u{202e}";
-/// The same as it may be shown.
+/// The same text as it is shown.
 const HARMLESS: &str = "␛[2Ja␊WARN b\u{fffd}";
 
-/// More than anybody reads.
+/// Returns hostile text that is far too long to show.
 fn endless() -> String {
     format!("{HOSTILE}{}", "é".repeat(20_000))
 }
@@ -22,7 +22,7 @@ fn assert_shown(text: &str) {
     assert!(text.chars().count() < 5_000, "{}", text.len());
 }
 
-/// A function without arguments that gives something of a hostile name.
+/// Describes a function whose result type has a hostile name.
 fn hostile_signature(layouts: &mut Layouts) -> Option<Signature> {
     Some(Signature {
         is_method: false,
@@ -31,12 +31,12 @@ fn hostile_signature(layouts: &mut Layouts) -> Option<Signature> {
     })
 }
 
-/// A callee that answers with an error, or leaves, in its own words.
-struct Rude {
-    leaves: bool,
+/// A callee that replies with a hostile error, or closes its links with a hostile reason.
+struct HostileCallee {
+    closes: bool,
 }
 
-impl Host for Rude {
+impl Host for HostileCallee {
     fn admit(&self, _: &Hello) -> Result<Welcome, String> {
         Ok(Welcome {
             digest: 1,
@@ -48,7 +48,7 @@ impl Host for Rude {
     }
 
     fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
-        Arc::new(Answers { leaves: self.leaves })
+        Arc::new(HostileSink { closes: self.closes })
     }
 
     fn options(&self) -> LinkOptions {
@@ -56,18 +56,18 @@ impl Host for Rude {
     }
 
     fn accepted(&self, link: Arc<dyn Link>) {
-        // For the life of the test.
+        // Open until the process of the test ends.
         std::mem::forget(link);
     }
 }
 
-struct Answers {
-    leaves: bool,
+struct HostileSink {
+    closes: bool,
 }
 
-impl Sink for Answers {
+impl Sink for HostileSink {
     fn receive(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
-        if self.leaves {
+        if self.closes {
             return link.close(&endless());
         }
         let failure = RemoteError {
@@ -92,20 +92,20 @@ impl Sink for Answers {
     fn closed(&self, _: &Closed) {}
 }
 
-fn rude(leaves: bool) -> (Arc<Rude>, Listener, Half) {
-    let callee = Arc::new(Rude { leaves });
-    let host: Weak<Rude> = Arc::downgrade(&callee);
+fn start_callee(closes: bool) -> (Arc<HostileCallee>, Listener, HalfWorld) {
+    let callee = Arc::new(HostileCallee { closes });
+    let host: Weak<HostileCallee> = Arc::downgrade(&callee);
     let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
-    let half = Half::new(vec![listener.address().clone()]);
+    let half = HalfWorld::new(vec![listener.address().clone()]);
     (callee, listener, half)
 }
 
 #[test]
-fn an_error_of_a_peer_is_shown_without_its_control_characters() {
-    let (_callee, _listener, half) = rude(false);
+fn an_error_of_a_peer_is_shown_without_control_characters() {
+    let (_callee, _listener, half) = start_callee(false);
     let error = half.world.rpc_sync("w1", add, (1, 1)).unwrap_err();
     let remote = error.remote().expect("an error of the callee");
-    assert_eq!(remote.message, endless(), "the program has it as it came");
+    assert_eq!(remote.message, endless(), "a program reads the original text");
     let text = error.to_string();
     let start = format!(
         "`{HARMLESS}` failed on worker `{HARMLESS}` (called by `{HARMLESS}` on `{HARMLESS}`): {HARMLESS}é"
@@ -119,28 +119,28 @@ fn an_error_of_a_peer_is_shown_without_its_control_characters() {
 }
 
 #[test]
-fn the_goodbye_of_a_peer_is_shown_without_its_control_characters() {
-    let (_callee, _listener, half) = rude(true);
+fn the_goodbye_of_a_peer_is_shown_without_control_characters() {
+    let (_callee, _listener, half) = start_callee(true);
     let error = half.world.rpc_sync("w1", add, (1, 1)).unwrap_err();
     assert!(matches!(error, Error::WorkerLost { .. }), "{error:?}");
     assert_shown(&error.to_string());
 }
 
 #[test]
-fn the_signature_of_a_peer_is_shown_without_its_control_characters() {
-    let (_callee, _listener, half) = rude(false);
+fn the_signature_of_a_peer_is_shown_without_control_characters() {
+    let (_callee, _listener, half) = start_callee(false);
     let error = half.world.rpc_sync("w1", name, ()).unwrap_err();
     assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
     assert_shown(&error.to_string());
 }
 
 #[test]
-fn the_names_of_a_peer_are_shown_without_their_control_characters() {
-    let half = Half::new(vec![]);
+fn the_names_of_a_peer_are_shown_without_control_characters() {
+    let half = HalfWorld::new(vec![]);
     let mut stranger = half.hello();
     stranger.from.name = endless();
     let Err(refused) = half.dial(stranger) else {
-        panic!("a stranger was let in")
+        panic!("a stranger was accepted")
     };
     assert_shown(&refused);
     Log::wait_for(&["turned away", HARMLESS, "is not a member of this world"]);
@@ -148,18 +148,18 @@ fn the_names_of_a_peer_are_shown_without_their_control_characters() {
     let error = peer.call(&endless(), &()).unwrap_err();
     assert_eq!(error.kind, RemoteErrorKind::NotRegistered);
     assert_shown(error.function());
-    half.goes_on();
+    half.assert_serves();
 }
 
 #[test]
-fn a_refusal_of_a_peer_is_shown_without_its_control_characters() {
+fn a_refusal_of_a_peer_is_shown_without_control_characters() {
     struct Refusing;
     impl Host for Refusing {
         fn admit(&self, _: &Hello) -> Result<Welcome, String> {
             Err(endless())
         }
         fn sink(&self, _: &Hello) -> Arc<dyn Sink> {
-            Arc::new(Answers { leaves: false })
+            Arc::new(HostileSink { closes: false })
         }
         fn options(&self) -> LinkOptions {
             LinkOptions::default()
@@ -169,7 +169,7 @@ fn a_refusal_of_a_peer_is_shown_without_its_control_characters() {
     let callee = Arc::new(Refusing);
     let host: Weak<Refusing> = Arc::downgrade(&callee);
     let listener = listen(&Address::Tcp("127.0.0.1:0".parse().unwrap()), host, &poller).unwrap();
-    let half = Half::new(vec![listener.address().clone()]);
+    let half = HalfWorld::new(vec![listener.address().clone()]);
     let error = half.world.rpc_sync("w1", add, (1, 1)).unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert_shown(&error.to_string());

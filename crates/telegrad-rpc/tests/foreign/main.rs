@@ -1,10 +1,10 @@
-//! Peers that this program did not make: other versions, other languages, strangers, nonsense. The
-//! worker tells what is wrong, and goes on with the others.
+//! Peers of other programs: other versions, other languages, other protocols, malformed bytes. The worker reports
+//! the problem, and keeps serving the other peers.
 
 mod callers;
 mod callees;
 mod hostile_text;
-mod leaving;
+mod goodbye;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +27,8 @@ use telegrad_wire::{
     TypeLayout, Wire, WorldId,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+/// Long enough for anything on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
 
 #[remote]
 fn add(a: i64, b: i64) -> i64 {
@@ -44,7 +45,7 @@ fn join(a: String, b: String) -> String {
     a + &b
 }
 
-/// A thread for every role.
+/// Runs every role on a thread of its own.
 struct Threads;
 
 impl Roles for Threads {
@@ -57,15 +58,15 @@ fn poller() -> std::io::Result<Arc<Poller>> {
     Poller::start(Arc::new(Threads), Duration::ZERO)
 }
 
-/// Passes on what arrives.
-struct Collect(Sender<Arrived>);
+/// Passes on the frames and the end of a link.
+struct ArrivalSink(Sender<Arrived>);
 
 enum Arrived {
     Frame(FrameKind, Vec<u8>),
     End(Closed),
 }
 
-impl Sink for Collect {
+impl Sink for ArrivalSink {
     fn receive(&self, _: &Arc<dyn Link>, message: Incoming<'_>) {
         let _ = self
             .0
@@ -77,24 +78,24 @@ impl Sink for Collect {
     }
 }
 
-/// A world of two: a worker `w0` on TCP links, and in the seat of `w1` whatever a test makes of it.
-struct Half {
+/// A world of two: the worker `w0` on TCP links, and a seat for `w1`, whose part the test plays.
+struct HalfWorld {
     world: World,
     seat: Seat,
 }
 
-impl Half {
-    /// `w1` says that it listens at `addresses`.
+impl HalfWorld {
+    /// Starts the world. The card of `w1` has these addresses.
     fn new(addresses: Vec<Address>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Log::start();
-        let place = format!("mem://foreign-{}", NEXT.fetch_add(1, Relaxed));
+        let init_method = format!("mem://foreign-{}", NEXT.fetch_add(1, Relaxed));
         let options = move |rank| Options {
-            init_method: place.clone(),
+            init_method: init_method.clone(),
             rank: Some(rank),
             world_size: Some(2),
             transport: Transport::Tcp,
-            rendezvous_timeout: SOON,
+            rendezvous_timeout: LIMIT,
             ..Options::default()
         };
         let theirs = options(1);
@@ -106,7 +107,7 @@ impl Half {
         }
     }
 
-    /// Where the worker listens.
+    /// Returns the address on which `w0` listens.
     fn address(&self) -> SocketAddr {
         let tcp = self.seat.members[0].1.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
@@ -122,20 +123,20 @@ impl Half {
             from: identity(1),
             to: identity(0),
             digest: 1,
-            ..some_hello()
+            ..empty_hello()
         }
     }
 
     fn dial(&self, hello: Hello) -> Result<Peer, String> {
         let (sender, arrived) = channel();
-        let (sink, options) = (Arc::new(Collect(sender)), LinkOptions::default());
+        let (sink, options) = (Arc::new(ArrivalSink(sender)), LinkOptions::default());
         let dialer = Dialer {
             hello,
             sink,
             options,
             poller: &poller,
         };
-        let (link, welcome) = dial(&Address::Tcp(self.address()), dialer, Instant::now() + SOON)
+        let (link, welcome) = dial(&Address::Tcp(self.address()), dialer, Instant::now() + LIMIT)
             .map_err(|error| error.to_string())?;
         Ok(Peer {
             link,
@@ -145,9 +146,9 @@ impl Half {
         })
     }
 
-    /// Other calls go on.
+    /// Checks that the worker still serves calls, its own and those of a peer.
     #[track_caller]
-    fn goes_on(&self) {
+    fn assert_serves(&self) {
         assert_eq!(self.world.rpc_sync(0, add, (20, 22)).unwrap(), 42);
         let mut peer = self.dial(self.hello()).unwrap();
         assert_eq!(
@@ -158,8 +159,8 @@ impl Half {
     }
 }
 
-/// With the fields that later versions may add.
-fn some_hello() -> Hello {
+/// A hello without identities, to be completed.
+fn empty_hello() -> Hello {
     let identity = || Identity {
         name: String::new(),
         rank: 0,
@@ -187,7 +188,7 @@ fn decode<T: Wire>(body: &[u8]) -> T {
     T::decode(&mut Decoder::new(body)).unwrap()
 }
 
-/// A caller that speaks the protocol.
+/// A caller of another program that speaks the protocol.
 struct Peer {
     link: Arc<dyn Link>,
     welcome: Welcome,
@@ -214,10 +215,10 @@ impl Peer {
         self.next += 1;
         self.link.watch(true);
         self.link.send(request, Flush::Now, None).unwrap();
-        match self.arrived.recv_timeout(SOON).unwrap() {
+        match self.arrived.recv_timeout(LIMIT).unwrap() {
             Arrived::Frame(FrameKind::Reply, body) => Ok(body),
             Arrived::Frame(FrameKind::Failure, body) => Err(decode(&body)),
-            Arrived::Frame(kind, _) => panic!("{kind:?} in answer to a request"),
+            Arrived::Frame(kind, _) => panic!("a {kind:?} frame as the reply to a request"),
             Arrived::End(closed) => panic!("{closed}"),
         }
     }

@@ -1,7 +1,8 @@
-//! What can be called like a function but is none: calls of it do not compile.
+//! Function pointers and capturing closures: calls of them do not compile.
 
-/// Each file of `ui` next to what the compiler says about it. It says so only when it generates code, which trybuild has
-/// it do if something passes. After a change that is meant, run with `TRYBUILD=overwrite` and read the difference.
+/// Compares the compiler's output for each file of `ui` with the text next to it. The errors appear only when code is
+/// generated, which trybuild does if at least one case passes. After an intended change, run with `TRYBUILD=overwrite` and
+/// review the difference.
 #[test]
 fn function_pointers_and_capturing_closures_cannot_be_called() {
     let cases = trybuild::TestCases::new();

@@ -1,12 +1,12 @@
-//! What profiles have of calls (S42 to S45).
+//! Profiles of calls (S42 to S45).
 
-mod ending;
-mod losing;
-mod held_up;
+mod attribution;
+mod completion;
+mod critical_path;
+mod lost_workers;
 mod phases;
 mod shapes;
 mod waiting;
-mod whose;
 
 use std::time::Duration;
 
@@ -15,16 +15,19 @@ use telegrad_rpc::{ProcessProfile, RRef, Result, World, join_all, profile, remot
 use telegrad_testkit::{Board, Cluster, on_every_cluster};
 use telegrad_trace::{Clock, Event, Kind, Status, record_function};
 
-/// What a leaf is to do.
-const WELL: u32 = 0;
+/// Duration of a slow function: longer than everything else.
+const SLOW: Duration = Duration::from_millis(300);
+
+/// The behaviours of a leaf.
+const SUCCEED: u32 = 0;
 const FAIL: u32 = 1;
 const PANIC: u32 = 2;
 const SLEEP: u32 = 3;
 
 #[remote]
-fn leaf(what: u32, _number: u64) -> Result<u32> {
+fn leaf(behaviour: u32, _number: u64) -> Result<u32> {
     record_function!("in the leaf");
-    match what {
+    match behaviour {
         FAIL => Err(telegrad_rpc::Error::other("a leaf falls")),
         PANIC => panic!("a leaf panics"),
         SLEEP => {
@@ -35,21 +38,21 @@ fn leaf(what: u32, _number: u64) -> Result<u32> {
     }
 }
 
-/// Has the next worker do it.
+/// Calls `leaf` on the next worker.
 #[remote]
-fn relay(what: u32, number: u64) -> Result<u32> {
+fn relay(behaviour: u32, number: u64) -> Result<u32> {
     let world = World::current()?;
-    world.rpc_sync(world.rank() + 1, leaf, (what, number))
+    world.rpc_sync(world.rank() + 1, leaf, (behaviour, number))
 }
 
 #[remote]
 async fn relay_later(number: u64) -> Result<u32> {
     let world = World::current()?;
-    world.rpc_async(world.rank() + 1, leaf, (WELL, number))?.await
+    world.rpc_async(world.rank() + 1, leaf, (SUCCEED, number))?.await
 }
 
 #[remote]
-fn patient(board: Board) {
+fn hold(board: Board) {
     board.raise("running");
     board.wait("go");
 }
@@ -69,27 +72,18 @@ impl Counter {
 }
 
 on_every_cluster! { 3 =>
-    nested_calls_are_recorded_once_each_under_what_caused_them
-    failures_are_recorded_wherever_they_pass
-    calls_at_once_from_several_threads_stay_apart
+    nested_calls_are_recorded_once_each_under_their_cause
+    a_failure_is_recorded_at_every_call_it_passes
+    concurrent_calls_are_recorded_under_their_threads
     references_and_their_methods_are_recorded
-    what_is_not_waited_for_is_recorded_all_the_same
-    a_server_can_record_everything_that_it_does
-    clocks_that_differ_are_brought_together
-    callbacks_belong_to_the_profile_that_they_were_given_in
-    an_async_function_waits_while_it_sleeps
+    detached_calls_are_recorded
+    a_server_can_record_everything_it_does
+    events_of_workers_with_different_clocks_are_aligned
+    a_callback_belongs_to_the_profile_it_was_registered_in
+    a_worker_whose_async_function_awaits_a_call_is_waiting
 }
 
-/// Runs the body on rank 0.
-fn on_first(cluster: Cluster, body: impl Fn(World) + Send + Sync + 'static) {
-    cluster.run(move |world| {
-        if world.rank() == 0 {
-            body(world);
-        }
-    });
-}
-
-/// All but the waiting, whose times are another matter.
+/// Returns all events but waits.
 fn events(profile: &Profile) -> Vec<&Event> {
     let events = profile.events.iter();
     events
@@ -97,7 +91,9 @@ fn events(profile: &Profile) -> Vec<&Event> {
         .collect()
 }
 
-fn of<'a>(events: &[&'a Event], kind: &str, name: &str, parent: u64) -> &'a Event {
+/// Returns the only event of this kind, name and parent.
+#[track_caller]
+fn find<'a>(events: &[&'a Event], kind: &str, name: &str, parent: u64) -> &'a Event {
     let found: Vec<_> = events
         .iter()
         .filter(|event| event.kind.name() == kind && event.name.ends_with(name) && event.parent == parent)
@@ -106,13 +102,14 @@ fn of<'a>(events: &[&'a Event], kind: &str, name: &str, parent: u64) -> &'a Even
     found[0]
 }
 
-/// The chain of one relayed call: as many events as there should be, each on its worker.
+/// Returns the events of one relayed call, and checks that each is on its worker.
+#[track_caller]
 fn chain<'a>(events: &[&'a Event], root: u64, relay: &str) -> [&'a Event; 5] {
-    let call = of(events, "call", relay, root);
-    let relay = of(events, "execution", relay, call.span);
-    let nested = of(events, "call", "leaf", relay.span);
-    let leaf = of(events, "execution", "leaf", nested.span);
-    let inside = of(events, "scope", "in the leaf", leaf.span);
+    let call = find(events, "call", relay, root);
+    let relay = find(events, "execution", relay, call.span);
+    let nested = find(events, "call", "leaf", relay.span);
+    let leaf = find(events, "execution", "leaf", nested.span);
+    let inside = find(events, "scope", "in the leaf", leaf.span);
     assert_eq!(
         [call, relay, nested, leaf, inside].map(|event| event.worker),
         [0, 1, 1, 2, 2]
@@ -120,21 +117,21 @@ fn chain<'a>(events: &[&'a Event], root: u64, relay: &str) -> [&'a Event; 5] {
     [call, relay, nested, leaf, inside]
 }
 
-fn nested_calls_are_recorded_once_each_under_what_caused_them(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn nested_calls_are_recorded_once_each_under_their_cause(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let options = Options {
             name: "all of it".into(),
             ..Options::default()
         };
         let (value, profile) = profile(&world, options, || {
-            let at_once = world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+            let at_once = world.rpc_sync(1, relay, (SUCCEED, 1)).unwrap();
             at_once + world.rpc_sync(1, relay_later, (2,)).unwrap()
         })
         .unwrap();
         assert_eq!(value, 0);
         let events = events(&profile);
         assert_eq!(events.len(), 11, "{events:#?}");
-        let root = of(&events, "scope", "all of it", 0);
+        let root = find(&events, "scope", "all of it", 0);
         for relay in ["::relay", "relay_later"] {
             let [call, relay, nested, leaf, inside] = chain(&events, root.span, relay);
             assert!(call.start <= relay.start && relay.end <= call.end);
@@ -160,36 +157,36 @@ fn nested_calls_are_recorded_once_each_under_what_caused_them(cluster: Cluster) 
             .get(&nested)
             .unwrap_or_else(|| panic!("no {nested} in\n{averages}"));
         assert_eq!((row.calls, &*row.worker), (1, "w2"));
-        // Nothing stays behind, and nothing more is recorded.
-        world.rpc_sync(1, relay, (WELL, 3)).unwrap();
+        // No trace is left, and later calls are not recorded.
+        world.rpc_sync(1, relay, (SUCCEED, 3)).unwrap();
         assert_no_traces(&world);
     });
 }
 
-fn failures_are_recorded_wherever_they_pass(cluster: Cluster) {
+fn a_failure_is_recorded_at_every_call_it_passes(cluster: Cluster) {
     let cluster = cluster.options(|options| options.max_message = 1 << 20);
-    on_first(cluster, |world| {
-        for (what, said) in [(FAIL, "a leaf falls"), (PANIC, "a leaf panics")] {
+    cluster.run_on_rank_0(|world, _| {
+        for (behaviour, message) in [(FAIL, "a leaf falls"), (PANIC, "a leaf panics")] {
             let (result, profile) = profile(&world, Options::default(), || {
                 world
-                    .rpc_sync(1, relay, (what, 1))
+                    .rpc_sync(1, relay, (behaviour, 1))
                     .map_err(|error| error.to_string())
             })
             .unwrap();
-            assert!(result.unwrap_err().contains(said));
+            assert!(result.unwrap_err().contains(message));
             let events = events(&profile);
-            let root = of(&events, "scope", "profile", 0);
+            let root = find(&events, "scope", "profile", 0);
             let chain = chain(&events, root.span, "::relay");
             for event in &chain[..4] {
                 let Status::Failed(why) = &event.status else {
                     panic!("{event:?}");
                 };
-                assert!(why.contains(said), "{why}");
+                assert!(why.contains(message), "{why}");
             }
             let averages = profile.key_averages();
             assert_eq!(
                 averages.0.iter().map(|row| row.failed).sum::<usize>(),
-                if what == FAIL { 4 } else { 5 }
+                if behaviour == FAIL { 4 } else { 5 }
             );
         }
         let (result, profile) = profile(&world, Options::default(), || {
@@ -199,14 +196,14 @@ fn failures_are_recorded_wherever_they_pass(cluster: Cluster) {
         .unwrap();
         assert!(result.is_err());
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let call = of(&events, "call", "leaf", root.span);
-        let leaf = of(&events, "execution", "leaf", call.span);
+        let root = find(&events, "scope", "profile", 0);
+        let call = find(&events, "call", "leaf", root.span);
+        let leaf = find(&events, "execution", "leaf", call.span);
         assert_eq!([call, leaf].map(|event| &event.status), [&Status::TimedOut; 2]);
-        // It went on for longer than its caller waited, and is there with all of its time.
+        // The function ran longer than its caller waited, and is recorded in full.
         assert!(leaf.duration() > call.duration(), "{call:?} {leaf:?}");
-        assert!(of(&events, "scope", "in the leaf", leaf.span).status.is_ok());
-        let (result, profile) = profile_of_nobody(&world);
+        assert!(find(&events, "scope", "in the leaf", leaf.span).status.is_ok());
+        let (result, profile) = profile_call_beyond_limit(&world);
         assert!(result.is_err());
         assert!(
             matches!(&profile.events[1].status, Status::Failed(_)),
@@ -215,8 +212,8 @@ fn failures_are_recorded_wherever_they_pass(cluster: Cluster) {
     });
 }
 
-/// A call that cannot even be made.
-fn profile_of_nobody(world: &World) -> (Result<u32>, Profile) {
+/// Profiles a call whose arguments exceed the message limit.
+fn profile_call_beyond_limit(world: &World) -> (Result<u32>, Profile) {
     profile(world, Options::default(), || {
         let huge = vec![0_u8; 2 << 20];
         world.rpc_sync(1, take, (huge,))
@@ -229,10 +226,10 @@ fn take(bytes: Vec<u8>) -> u32 {
     bytes.len() as u32
 }
 
-fn calls_at_once_from_several_threads_stay_apart(cluster: Cluster) {
+fn concurrent_calls_are_recorded_under_their_threads(cluster: Cluster) {
     const THREADS: u64 = 8;
     const EACH: u64 = 8;
-    on_first(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let here = telegrad_trace::here();
             std::thread::scope(|scope| {
@@ -242,8 +239,8 @@ fn calls_at_once_from_several_threads_stay_apart(cluster: Cluster) {
                         here.run(|| {
                             record_function!(format!("thread {thread}"));
                             let calls = (0..EACH).map(|number| {
-                                let what = if number == 3 { FAIL } else { WELL };
-                                world.rpc_async(1, relay, (what, number)).unwrap()
+                                let behaviour = if number == 3 { FAIL } else { SUCCEED };
+                                world.rpc_async(1, relay, (behaviour, number)).unwrap()
                             });
                             let failed = calls
                                 .collect::<Vec<_>>()
@@ -261,18 +258,18 @@ fn calls_at_once_from_several_threads_stay_apart(cluster: Cluster) {
         let mut spans: Vec<u64> = events.iter().map(|event| event.span).collect();
         spans.sort_unstable();
         spans.dedup();
-        assert_eq!(spans.len(), events.len(), "each has a number of its own");
-        let root = of(&events, "scope", "profile", 0);
+        assert_eq!(spans.len(), events.len(), "span ids are unique");
+        let root = find(&events, "scope", "profile", 0);
         for thread in 0..THREADS {
-            let scope = of(&events, "scope", &format!("thread {thread}"), root.span);
+            let scope = find(&events, "scope", &format!("thread {thread}"), root.span);
             let calls: Vec<_> = events.iter().filter(|event| event.parent == scope.span).collect();
             assert_eq!(calls.len() as u64, EACH);
             assert_eq!(calls.iter().filter(|call| !call.status.is_ok()).count(), 1);
             for call in calls {
                 assert_eq!((call.worker, call.thread), (0, scope.thread));
-                let relay = of(&events, "execution", "::relay", call.span);
-                let nested = of(&events, "call", "leaf", relay.span);
-                let leaf = of(&events, "execution", "leaf", nested.span);
+                let relay = find(&events, "execution", "::relay", call.span);
+                let nested = find(&events, "call", "leaf", relay.span);
+                let leaf = find(&events, "execution", "leaf", nested.span);
                 assert_eq!([relay, nested, leaf].map(|event| event.worker), [1, 1, 2]);
                 assert_eq!(
                     [relay, nested, leaf].map(|event| event.status.is_ok()),
@@ -284,7 +281,7 @@ fn calls_at_once_from_several_threads_stay_apart(cluster: Cluster) {
 }
 
 fn references_and_their_methods_are_recorded(cluster: Cluster) {
-    on_first(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let (value, profile) = profile(&world, Options::default(), || {
             let counter: RRef<Counter> = world.remote(1, Counter::new, (5,)).unwrap();
             let sum = counter.remote(Counter::add, (2,)).unwrap();
@@ -293,7 +290,7 @@ fn references_and_their_methods_are_recorded(cluster: Cluster) {
         .unwrap();
         assert_eq!(value, 7 + 17);
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
+        let root = find(&events, "scope", "profile", 0);
         let verbs: Vec<_> = events
             .iter()
             .filter(|event| event.parent == root.span)
@@ -326,9 +323,9 @@ fn references_and_their_methods_are_recorded(cluster: Cluster) {
     });
 }
 
-fn what_is_not_waited_for_is_recorded_all_the_same(cluster: Cluster) {
+fn detached_calls_are_recorded(cluster: Cluster) {
     let board = cluster.board();
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let options = Options {
             patience: Duration::from_secs(30),
             ..Options::default()
@@ -340,25 +337,25 @@ fn what_is_not_waited_for_is_recorded_all_the_same(cluster: Cluster) {
             waking.raise("go");
         });
         let (_, profile) = profile(&world, options, || {
-            world.rpc_async(2, patient, (board.clone(),)).unwrap().detach();
+            world.rpc_async(2, hold, (board.clone(),)).unwrap().detach();
         })
         .unwrap();
         helper.join().unwrap();
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let call = of(&events, "call", "patient", root.span);
-        let execution = of(&events, "execution", "patient", call.span);
+        let root = find(&events, "scope", "profile", 0);
+        let call = find(&events, "call", "hold", root.span);
+        let execution = find(&events, "execution", "hold", call.span);
         assert!(execution.status.is_ok() && execution.end > root.end);
     });
 }
 
-fn a_server_can_record_everything_that_it_does(cluster: Cluster) {
+fn a_server_can_record_everything_it_does(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         if world.rank() != 1 {
             board.wait("recording");
             for number in 0..3 {
-                world.rpc_sync(1, leaf, (WELL, number)).unwrap();
+                world.rpc_sync(1, leaf, (SUCCEED, number)).unwrap();
             }
             board.raise("called");
             board.wait("over");
@@ -369,7 +366,7 @@ fn a_server_can_record_everything_that_it_does(cluster: Cluster) {
         board.raise("recording");
         board.wait_for("called", 2);
         let inner = inner.finish();
-        world.rpc_sync(2, leaf, (WELL, 9)).unwrap();
+        world.rpc_sync(2, leaf, (SUCCEED, 9)).unwrap();
         let outer = outer.finish();
         board.raise("over");
         for profile in [&inner, &outer] {
@@ -392,22 +389,22 @@ fn a_server_can_record_everything_that_it_does(cluster: Cluster) {
     });
 }
 
-fn clocks_that_differ_are_brought_together(cluster: Cluster) {
+fn events_of_workers_with_different_clocks_are_aligned(cluster: Cluster) {
     const HOUR: i64 = 3_600_000_000_000;
-    /// By how much each worker's clock is ahead.
+    /// How far each worker's clock is ahead.
     const AHEAD: [i64; 3] = [0, 5 * HOUR, -HOUR / 7200];
     let cluster = cluster.options(|options| {
         let rank = options.rank.expect("the cluster has set it") as usize;
         options.clock = Clock::shifted(AHEAD[rank]);
     });
-    on_first(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
-            let calls = (0..20).map(|number| world.rpc_async(1, relay, (WELL, number)));
+            let calls = (0..20).map(|number| world.rpc_async(1, relay, (SUCCEED, number)));
             join_all(calls.collect::<Result<Vec<_>>>().unwrap())
                 .wait()
                 .unwrap();
             for number in 0..20 {
-                world.rpc_sync(1, relay, (WELL, number)).unwrap();
+                world.rpc_sync(1, relay, (SUCCEED, number)).unwrap();
             }
         })
         .unwrap();
@@ -418,14 +415,14 @@ fn clocks_that_differ_are_brought_together(cluster: Cluster) {
         };
         for worker in &profile.workers {
             let error = worker.ahead - AHEAD[worker.rank as usize];
-            // Two hops, each known to half of what the shortest call took.
+            // The estimate spans two hops, each with an error of at most half the shortest call.
             assert!(
                 error.abs() <= 2 * shortest("call"),
                 "{} is off by {error} ns",
                 worker.name
             );
         }
-        let root = of(&events, "scope", "profile", 0);
+        let root = find(&events, "scope", "profile", 0);
         let slack = 4 * shortest("call") as u64;
         for event in &events {
             assert!(
@@ -436,37 +433,38 @@ fn clocks_that_differ_are_brought_together(cluster: Cluster) {
     });
 }
 
-/// That no worker keeps anything of any profile.
+/// Checks that no worker holds traces of any profile.
+#[track_caller]
 fn assert_no_traces(world: &World) {
     for rank in 0..3 {
         assert_eq!(
-            world.rpc_sync(rank, traces_kept, ()).unwrap(),
+            world.rpc_sync(rank, trace_count, ()).unwrap(),
             0,
             "on rank {rank}"
         );
     }
 }
 
-fn callbacks_belong_to_the_profile_that_they_were_given_in(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_callback_belongs_to_the_profile_it_was_registered_in(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (value, profile) = profile(&world, Options::default(), || {
             let next = world.clone();
-            let first = world.rpc_async(1, leaf, (WELL, 1)).unwrap();
+            let first = world.rpc_async(1, leaf, (SUCCEED, 1)).unwrap();
             let second = first.then(move |value| next.rpc_sync(2, leaf, (value?, 2)));
             second.wait()
         })
         .unwrap();
-        assert_eq!(value.unwrap(), WELL);
+        assert_eq!(value.unwrap(), SUCCEED);
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let then = of(&events, "scope", "then", root.span);
-        let call = of(&events, "call", "leaf", then.span);
-        assert_eq!(of(&events, "execution", "leaf", call.span).worker, 2);
+        let root = find(&events, "scope", "profile", 0);
+        let then = find(&events, "scope", "then", root.span);
+        let call = find(&events, "call", "leaf", then.span);
+        assert_eq!(find(&events, "execution", "leaf", call.span).worker, 2);
     });
 }
 
-fn an_async_function_waits_while_it_sleeps(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_worker_whose_async_function_awaits_a_call_is_waiting(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             world.rpc_sync(1, await_sleep, ()).unwrap();
         })
@@ -475,7 +473,7 @@ fn an_async_function_waits_while_it_sleeps(cluster: Cluster) {
         let [first, second, third] = &step.workers[..] else {
             panic!("{step:?}");
         };
-        // The third one is asleep, which counts as work; the others wait for it.
+        // The third worker sleeps, which counts as busy; the others wait for it.
         for worker in [first, second] {
             assert!(worker.waiting > 9 * worker.busy, "{step}");
         }
@@ -491,12 +489,12 @@ async fn await_sleep() -> Result<u32> {
 }
 
 #[remote]
-fn traces_kept() -> Result<usize> {
+fn trace_count() -> Result<usize> {
     Ok(World::current()?.debug_info().traces)
 }
 
 #[test]
-fn a_world_that_is_recorded_as_a_whole_leaves_a_file_for_each_worker() {
+fn recording_a_whole_world_writes_a_file_per_worker() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
@@ -504,13 +502,13 @@ fn a_world_that_is_recorded_as_a_whole_leaves_a_file_for_each_worker() {
         .run(|world| {
             if world.rank() == 0 {
                 record_function!("main");
-                world.rpc_sync(1, relay, (WELL, 1)).unwrap();
+                world.rpc_sync(1, relay, (SUCCEED, 1)).unwrap();
             }
         });
     let profile = telegrad_profile::read(&[path]).unwrap();
     let names: Vec<_> = profile.workers.iter().map(|worker| &*worker.name).collect();
     assert_eq!(names, ["w0", "w1", "w2"]);
     let events = events(&profile);
-    let main = of(&events, "scope", "main", 0);
+    let main = find(&events, "scope", "main", 0);
     chain(&events, main.span, "::relay");
 }

@@ -1,4 +1,4 @@
-//! Where the time of a call went, and how it ended at either side (S42).
+//! Phases of calls, and the status of a call at both ends (S42).
 
 use telegrad_testkit::on_threads_and_processes;
 use telegrad_wire::{Decoder, Encoder, Wire, WireError};
@@ -6,20 +6,17 @@ use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 use super::*;
 
 on_threads_and_processes! { 3 =>
-    time_is_spent_where_it_is_slow
+    the_longest_phase_is_the_slow_one
     cancelled_calls_are_marked_at_both_ends
-    the_time_of_a_function_is_without_that_of_its_arguments_and_its_result
-    a_large_result_is_seen_to_be_decoded
-    a_call_leaves_when_there_is_room_for_it
-    a_result_that_cannot_be_sent_is_a_failure_at_both_ends
-    a_result_that_cannot_be_decoded_is_a_failure
-    what_panics_around_a_function_has_failed
+    execution_time_excludes_decoding_and_encoding
+    decoding_a_large_result_is_an_event
+    a_call_is_sent_once_it_has_credit
+    an_unsendable_result_is_a_failure_at_both_ends
+    an_undecodable_result_is_a_failure
+    a_panic_outside_the_function_is_a_failure
 }
 
-/// How long what is slow takes: longer than everything else.
-const SLOW: Duration = Duration::from_millis(300);
-
-/// Takes long to decode, or to encode.
+/// A value that is slow to decode, or to encode.
 struct Slow {
     to_decode: bool,
 }
@@ -59,8 +56,8 @@ fn give_large() -> Vec<u8> {
     vec![1; 64 << 10]
 }
 
-fn the_time_of_a_function_is_without_that_of_its_arguments_and_its_result(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn execution_time_excludes_decoding_and_encoding(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             world.rpc_sync(1, take_slow, (Slow { to_decode: true },)).unwrap();
             world.rpc_sync(1, give_slow, ()).unwrap();
@@ -74,35 +71,35 @@ fn the_time_of_a_function_is_without_that_of_its_arguments_and_its_result(cluste
         ] {
             assert_eq!(longest(&profile, name), phase, "{name} in {profile:#?}");
         }
-        // It is work all the same.
+        // Decoding and encoding count as busy.
         let usage = &profile.step().unwrap().workers[1];
         assert!(usage.busy >= 3 * SLOW.as_nanos() as u64, "{usage:?}");
     });
 }
 
-fn a_large_result_is_seen_to_be_decoded(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn decoding_a_large_result_is_an_event(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             world.rpc_sync(1, give_large, ()).unwrap();
             world.rpc_sync(1, quick, ()).unwrap();
         })
         .unwrap();
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let decoding = of(&events, "codec", "", root.span);
+        let root = find(&events, "scope", "profile", 0);
+        let decoding = find(&events, "codec", "", root.span);
         assert!(decoding.name.ends_with("::give_large"), "{decoding:?}");
-        let call = of(&events, "call", "give_large", root.span);
+        let call = find(&events, "call", "give_large", root.span);
         assert!(decoding.start >= call.end && decoding.status.is_ok());
     });
 }
 
-fn a_call_leaves_when_there_is_room_for_it(cluster: Cluster) {
+fn a_call_is_sent_once_it_has_credit(cluster: Cluster) {
     let board = cluster.board();
     let cluster = cluster.options(|options| {
         options.window = 64 << 10;
         options.num_worker_threads = 1;
     });
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let waking = board.clone();
             let helper = std::thread::spawn(move || {
@@ -110,7 +107,7 @@ fn a_call_leaves_when_there_is_room_for_it(cluster: Cluster) {
                 std::thread::sleep(SLOW);
                 waking.raise("go");
             });
-            let busy = world.rpc_async(1, patient, (board.clone(),)).unwrap();
+            let busy = world.rpc_async(1, hold, (board.clone(),)).unwrap();
             let calls = (0..20).map(|_| world.rpc_async(1, take, (vec![1; 8000],)));
             let calls: Vec<_> = calls.collect();
             join_all(calls.into_iter().map(Result::unwrap)).wait().unwrap();
@@ -140,34 +137,34 @@ fn give(bytes: usize) -> Vec<u8> {
     vec![0; bytes]
 }
 
-fn a_result_that_cannot_be_sent_is_a_failure_at_both_ends(cluster: Cluster) {
+fn an_unsendable_result_is_a_failure_at_both_ends(cluster: Cluster) {
     let cluster = cluster.options(|options| options.max_message = 1 << 20);
-    on_first(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let (result, profile) = profile(&world, Options::default(), || {
             world
                 .rpc_sync(1, give, (2 << 20,))
                 .map_err(|error| error.to_string())
         })
         .unwrap();
-        let told = result.unwrap_err();
+        let returned = result.unwrap_err();
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let call = of(&events, "call", "give", root.span);
-        let execution = of(&events, "execution", "give", call.span);
-        let [Status::Failed(heard), Status::Failed(said)] = [&call.status, &execution.status] else {
+        let root = find(&events, "scope", "profile", 0);
+        let call = find(&events, "call", "give", root.span);
+        let execution = find(&events, "execution", "give", call.span);
+        let [Status::Failed(at_caller), Status::Failed(at_callee)] = [&call.status, &execution.status] else {
             panic!("{call:?} {execution:?}");
         };
         assert!(
-            told.contains(&**heard) && heard.contains(&**said),
-            "{told}: {heard}: {said}"
+            returned.contains(&**at_caller) && at_caller.contains(&**at_callee),
+            "{returned}: {at_caller}: {at_callee}"
         );
     });
 }
 
-/// Cannot be decoded.
-struct OneWay;
+/// A value that fails to decode.
+struct Undecodable;
 
-impl Wire for OneWay {
+impl Wire for Undecodable {
     fn encode(&self, encoder: &mut Encoder) {
         ().encode(encoder);
     }
@@ -178,28 +175,29 @@ impl Wire for OneWay {
 }
 
 #[remote]
-fn give_one_way() -> OneWay {
-    OneWay
+fn give_undecodable() -> Undecodable {
+    Undecodable
 }
 
-fn a_result_that_cannot_be_decoded_is_a_failure(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn an_undecodable_result_is_a_failure(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (result, profile) = profile(&world, Options::default(), || {
-            let result = world.rpc_sync(1, give_one_way, ());
+            let result = world.rpc_sync(1, give_undecodable, ());
             result.map(drop).map_err(|error| error.to_string())
         })
         .unwrap();
-        let told = result.unwrap_err();
+        let returned = result.unwrap_err();
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let decoding = of(&events, "codec", "give_one_way", root.span);
-        assert_eq!(decoding.status, Status::Failed(told));
+        let root = find(&events, "scope", "profile", 0);
+        let decoding = find(&events, "codec", "give_undecodable", root.span);
+        assert_eq!(decoding.status, Status::Failed(returned));
     });
 }
 
-struct Panics;
+/// A value that panics when it is encoded.
+struct PanicsOnEncode;
 
-impl Wire for Panics {
+impl Wire for PanicsOnEncode {
     fn encode(&self, _: &mut Encoder) {
         panic!("on purpose");
     }
@@ -210,40 +208,40 @@ impl Wire for Panics {
 }
 
 #[remote]
-fn take_panics(_: Panics) {}
+fn take_panicking(_: PanicsOnEncode) {}
 
-/// An error that nobody can read.
+/// An error whose text panics.
 #[derive(Debug)]
-struct Unspeakable;
+struct PanickingError;
 
-impl std::fmt::Display for Unspeakable {
+impl std::fmt::Display for PanickingError {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         panic!("on purpose");
     }
 }
 
-impl std::error::Error for Unspeakable {}
+impl std::error::Error for PanickingError {}
 
 #[remote]
-fn fail_unspeakably() -> std::result::Result<(), Unspeakable> {
-    Err(Unspeakable)
+fn fail_with_panicking_text() -> std::result::Result<(), PanickingError> {
+    Err(PanickingError)
 }
 
-fn what_panics_around_a_function_has_failed(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn a_panic_outside_the_function_is_a_failure(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
-            let encoding = || world.rpc_sync(1, take_panics, (Panics,));
+            let encoding = || world.rpc_sync(1, take_panicking, (PanicsOnEncode,));
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(encoding));
             assert!(panicked.is_err());
-            world.rpc_sync(1, fail_unspeakably, ()).unwrap_err();
+            world.rpc_sync(1, fail_with_panicking_text, ()).unwrap_err();
         })
         .unwrap();
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let not_made = of(&events, "call", "take_panics", root.span);
-        let call = of(&events, "call", "fail_unspeakably", root.span);
-        let execution = of(&events, "execution", "fail_unspeakably", call.span);
-        for event in [not_made, call, execution] {
+        let root = find(&events, "scope", "profile", 0);
+        let unsent = find(&events, "call", "take_panicking", root.span);
+        let call = find(&events, "call", "fail_with_panicking_text", root.span);
+        let execution = find(&events, "execution", "fail_with_panicking_text", call.span);
+        for event in [unsent, call, execution] {
             assert!(matches!(&event.status, Status::Failed(_)), "{event:?}");
         }
     });
@@ -273,7 +271,7 @@ fn slow() {
 #[remote]
 fn quick() {}
 
-/// The longest phase of the only call of this name.
+/// Returns the longest phase of the only call of this name.
 #[track_caller]
 fn longest(profile: &Profile, name: &str) -> &'static str {
     let call = profile
@@ -281,8 +279,8 @@ fn longest(profile: &Profile, name: &str) -> &'static str {
         .iter()
         .find(|event| event.as_call().is_some() && event.name.ends_with(name));
     let phases = profile
-        .phases(call.expect("it was called"))
-        .expect("it was executed");
+        .phases(call.expect("a call of this name"))
+        .expect("an executed call");
     let phases = [
         (phases.encode, "encode"),
         (phases.wire, "wire"),
@@ -293,15 +291,15 @@ fn longest(profile: &Profile, name: &str) -> &'static str {
     phases.iter().max().unwrap().1
 }
 
-fn time_is_spent_where_it_is_slow(cluster: Cluster) {
+fn the_longest_phase_is_the_slow_one(cluster: Cluster) {
     let board = cluster.board();
     let cluster = cluster.options(|options| options.num_worker_threads = 1);
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             world.rpc_sync(1, receive, (SlowToEncode,)).unwrap();
             world.rpc_sync(1, slow, ()).unwrap();
-            // The only thread is busy, so this one has to queue.
-            let busy = world.rpc_async(1, patient, (board.clone(),)).unwrap();
+            // Queued: the only thread is busy.
+            let busy = world.rpc_async(1, hold, (board.clone(),)).unwrap();
             board.wait("running");
             let queued = world.rpc_async(1, quick, ()).unwrap();
             std::thread::sleep(SLOW);
@@ -324,23 +322,23 @@ async fn never_ready(board: Board) {
 
 fn cancelled_calls_are_marked_at_both_ends(cluster: Cluster) {
     let board = cluster.board();
-    on_first(cluster, move |world| {
+    cluster.run_on_rank_0(move |world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let first = world.rpc_async(1, never_ready, (board.clone(),)).unwrap();
-            let second = world.rpc_async(2, patient, (board.clone(),)).unwrap();
+            let second = world.rpc_async(2, hold, (board.clone(),)).unwrap();
             board.wait("async");
             board.wait("running");
             drop((first, second));
-            // The cancellation is there before the function is told to go on: it goes the same way, ahead of this.
+            // Arrives behind the cancellation, so that the function is still running when it is cancelled.
             world.rpc_sync(2, quick, ()).unwrap();
             board.raise("go");
         })
         .unwrap();
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        for name in ["never_ready", "patient"] {
-            let call = of(&events, "call", name, root.span);
-            let execution = of(&events, "execution", name, call.span);
+        let root = find(&events, "scope", "profile", 0);
+        for name in ["never_ready", "hold"] {
+            let call = find(&events, "call", name, root.span);
+            let execution = find(&events, "execution", name, call.span);
             let statuses = [call, execution].map(|event| &event.status);
             assert_eq!(statuses, [&Status::Cancelled; 2], "{name}");
         }

@@ -1,4 +1,4 @@
-//! The shapes of tensors, where they are asked for (S44).
+//! Shapes of tensors in recordings that ask for them (S44).
 
 use telegrad_wire::{Buffer, DType, RawTensor, TensorMeta};
 
@@ -22,7 +22,7 @@ fn tensor() -> RawTensor {
     RawTensor::new(meta, Buffer::from_vec(vec![7_u8; 6])).unwrap()
 }
 
-/// Names and shapes of calls and executions.
+/// Returns the names and shapes of calls and executions.
 fn shapes(profile: &Profile) -> Vec<(&str, &str)> {
     let calls = profile
         .events
@@ -37,7 +37,7 @@ fn shapes(profile: &Profile) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_recording_of_a_process_can_have_shapes() {
+fn a_recording_of_a_process_has_shapes_on_request() {
     let cluster = Cluster::processes(3);
     let board = cluster.board();
     cluster.run(move |world| match world.rank() {
@@ -64,17 +64,17 @@ fn a_recording_of_a_process_can_have_shapes() {
 }
 
 #[test]
-fn a_whole_world_can_be_recorded_with_shapes() {
-    assert_eq!(of_whole_world("1"), ["u8[2, 3]"; 4]);
+fn a_recording_of_a_world_has_shapes_on_request() {
+    assert_eq!(record_whole_world("1"), ["u8[2, 3]"; 4]);
 }
 
 #[test]
-fn a_whole_world_is_recorded_without_shapes_unless_they_are_asked_for() {
-    assert_eq!(of_whole_world("0"), [""; 4]);
+fn a_recording_of_a_world_has_no_shapes_by_default() {
+    assert_eq!(record_whole_world("0"), [""; 4]);
 }
 
-/// The shapes of two calls and their executions in a world that is recorded as a whole.
-fn of_whole_world(variable: &str) -> Vec<String> {
+/// Records a whole world, and returns the shapes of its two calls and their executions.
+fn record_whole_world(variable: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)

@@ -1,4 +1,4 @@
-//! Whatever a thread waits for, it does not work meanwhile (S51).
+//! Time that a thread spends waiting is not busy time, whatever it waits for (S51).
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -8,16 +8,13 @@ use telegrad_testkit::{on_threads_and_processes, wait_until};
 use super::*;
 
 on_threads_and_processes! { 3 =>
-    who_waits_for_a_callback_waits
-    a_call_from_before_the_profile_is_waited_for_in_it
-    who_waits_for_a_value_of_its_own_waits
-    who_waits_for_room_waits
-    an_async_function_says_what_it_has_waited_for
-    a_path_goes_through_a_barrier_to_who_came_last
+    waiting_for_a_callback_is_recorded
+    waiting_for_an_earlier_call_is_recorded
+    waiting_for_a_local_value_is_recorded
+    waiting_for_credit_is_recorded
+    an_await_is_recorded_with_its_call
+    the_critical_path_goes_through_a_barrier_to_the_last_member
 }
-
-/// How long what is waited for takes: longer than everything else.
-const SLOW: Duration = Duration::from_millis(300);
 
 #[remote]
 fn nap() -> u32 {
@@ -30,7 +27,7 @@ fn nap_with(_: Vec<u8>) -> u32 {
     0
 }
 
-/// The only wait of this name, which is for most of the time.
+/// Returns the only wait of this name with its call, and checks that rank 0 mostly waited.
 #[track_caller]
 fn wait<'a>(profile: &'a Profile, name: &str) -> (&'a Event, u64) {
     let waits: Vec<_> = profile
@@ -50,8 +47,8 @@ fn wait<'a>(profile: &'a Profile, name: &str) -> (&'a Event, u64) {
     *wait
 }
 
-fn who_waits_for_a_callback_waits(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn waiting_for_a_callback_is_recorded(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (value, profile) = profile(&world, Options::default(), || {
             world
                 .rpc_async(1, nap, ())
@@ -63,13 +60,13 @@ fn who_waits_for_a_callback_waits(cluster: Cluster) {
         assert_eq!(value.unwrap(), 6);
         let (_, call) = wait(&profile, "wait for then");
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        assert_eq!(call, of(&events, "scope", "then", root.span).span);
+        let root = find(&events, "scope", "profile", 0);
+        assert_eq!(call, find(&events, "scope", "then", root.span).span);
     });
 }
 
-fn a_call_from_before_the_profile_is_waited_for_in_it(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn waiting_for_an_earlier_call_is_recorded(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let call: RpcFuture<u32> = world.rpc_async(1, nap, ()).unwrap();
         let (_, profile) = profile(&world, Options::default(), || call.wait().unwrap()).unwrap();
         let (event, call) = wait(&profile, "nap");
@@ -86,8 +83,8 @@ impl Late {
     }
 }
 
-fn who_waits_for_a_value_of_its_own_waits(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn waiting_for_a_local_value_is_recorded(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let late: RRef<Late> = world.remote(0, Late::new, ()).unwrap();
         let (value, profile) = profile(&world, Options::default(), || late.local_value().unwrap().0).unwrap();
         assert_eq!(value, 5);
@@ -95,15 +92,15 @@ fn who_waits_for_a_value_of_its_own_waits(cluster: Cluster) {
     });
 }
 
-fn who_waits_for_room_waits(cluster: Cluster) {
+fn waiting_for_credit_is_recorded(cluster: Cluster) {
     let cluster = cluster.options(|options| {
         options.window = 64 << 10;
         options.num_worker_threads = 1;
     });
-    on_first(cluster, |world| {
+    cluster.run_on_rank_0(|world, _| {
         let (_, profile) = profile(&world, Options::default(), || {
             let mut calls = vec![world.rpc_async(1, nap, ()).unwrap()];
-            // More than there is room for while that goes on.
+            // More requests than the window holds while `nap` runs.
             for _ in 0..20 {
                 calls.push(world.rpc_async(1, nap_with, (vec![1; 8000],)).unwrap());
             }
@@ -129,16 +126,16 @@ async fn nap_at(to: u32) -> Result<u32> {
     World::current()?.rpc_async(to, nap, ())?.await
 }
 
-fn an_async_function_says_what_it_has_waited_for(cluster: Cluster) {
-    on_first(cluster, |world| {
+fn an_await_is_recorded_with_its_call(cluster: Cluster) {
+    cluster.run_on_rank_0(|world, _| {
         let (value, profile) =
             profile(&world, Options::default(), || world.rpc_sync(1, nap_at, (2,))).unwrap();
         assert_eq!(value.unwrap(), 5);
         let events = events(&profile);
-        let root = of(&events, "scope", "profile", 0);
-        let outer = of(&events, "call", "nap_at", root.span);
-        let execution = of(&events, "execution", "nap_at", outer.span);
-        let inner = of(&events, "call", "nap", execution.span);
+        let root = find(&events, "scope", "profile", 0);
+        let outer = find(&events, "call", "nap_at", root.span);
+        let execution = find(&events, "execution", "nap_at", outer.span);
+        let inner = find(&events, "call", "nap", execution.span);
         let waits = profile
             .events
             .iter()
@@ -148,10 +145,10 @@ fn an_async_function_says_what_it_has_waited_for(cluster: Cluster) {
     });
 }
 
-/// Which of the others have been to the barrier.
+/// Which members have passed the barrier.
 static MET: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
-/// Comes to a barrier, sooner or later.
+/// Enters a barrier after a delay.
 #[remote]
 fn meet(after: Duration) -> Result<()> {
     std::thread::sleep(after);
@@ -161,12 +158,12 @@ fn meet(after: Duration) -> Result<()> {
     Ok(())
 }
 
-fn a_path_goes_through_a_barrier_to_who_came_last(cluster: Cluster) {
+fn the_critical_path_goes_through_a_barrier_to_the_last_member(cluster: Cluster) {
     cluster.run(|world| {
         if world.rank() != 0 {
-            // All come to the same barriers in the same order, and shutting down is one.
+            // Members must enter the same barriers in the same order, and the shutdown is one.
             let has_met = || MET[world.rank() as usize].load(SeqCst);
-            return wait_until(Duration::from_secs(20), has_met, || "nobody calls");
+            return wait_until(Duration::from_secs(20), has_met, || "`meet` was not called");
         }
         let (_, profile) = profile(&world, Options::default(), || {
             let others = [(1, SLOW), (2, Duration::ZERO)];
@@ -184,19 +181,23 @@ fn a_path_goes_through_a_barrier_to_who_came_last(cluster: Cluster) {
     });
 }
 
-/// Whoever has come to its end waits for nothing, nor does the worker where the ends meet.
+/// A worker in shutdown is idle, the leader included.
 #[test]
-fn shutting_down_is_not_waiting() {
+fn a_worker_in_shutdown_is_idle() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     Cluster::processes(3)
         .env(telegrad_trace::FOLDER_ENV, &path.display().to_string())
         .run(|world| {
             if world.rank() == 2 {
-                world.rpc_sync(1, leaf, (WELL, 1)).unwrap();
-                // The others are in the shutdown before this one.
-                let others = || world.rpc_sync(0, at_the_end, ()).unwrap() == 2;
-                wait_until(Duration::from_secs(20), others, || "the others do not come");
+                world.rpc_sync(1, leaf, (SUCCEED, 1)).unwrap();
+                // The other members enter the shutdown before this one.
+                let others = || world.rpc_sync(0, count_in_shutdown, ()).unwrap() == 2;
+                wait_until(
+                    Duration::from_secs(20),
+                    others,
+                    || "the other members do not shut down",
+                );
                 std::thread::sleep(SLOW);
             }
         });
@@ -205,16 +206,16 @@ fn shutting_down_is_not_waiting() {
     assert!(calls.filter(|call| call.is_shutdown).count() >= 6);
     let step = whole.step().unwrap();
     for usage in &step.workers[..2] {
-        // They may have had to wait for a link.
+        // Not all of the time: connecting may count as waiting.
         assert!(usage.idle >= SLOW.as_nanos() as u64, "{step}");
     }
-    // The calls to find that out were waited for.
+    // Rank 2 waited for its own calls.
     assert!(step.workers[2].waiting > 0, "{step}");
 }
 
-/// How many workers are in the shutdown: those that rank 0 serves.
+/// Returns how many workers are in the shutdown, which are those that rank 0 serves.
 #[remote]
-fn at_the_end() -> Result<usize> {
+fn count_in_shutdown() -> Result<usize> {
     let served = World::current()?.status().served;
     Ok(served.iter().filter(|served| served.is_gathering).count())
 }

@@ -1,4 +1,4 @@
-//! Connections that break between workers that live: no reference is lost, and none is left behind (S31).
+//! Connections that break between live workers: no reference is lost, and none is left behind (S31).
 
 use fastrand::Rng;
 use telegrad_rpc::{Error, RemoteErrorKind, join_all};
@@ -7,7 +7,7 @@ use telegrad_testkit::{break_connections, on_cluster};
 use super::*;
 
 #[remote]
-async fn forever(board: Board) {
+async fn never_ready(board: Board) {
     board.raise("running");
     std::future::pending::<()>().await;
 }
@@ -17,21 +17,16 @@ fn pass_back(counters: Vec<RRef<Counter>>) -> Vec<RRef<Counter>> {
     counters
 }
 
-on_cluster! { unix: Cluster::processes(2) =>
+on_cluster! { unix: Cluster::processes(2), tcp: Cluster::processes(2).tcp() =>
     references_outlive_the_connection_they_came_over
-    handing_over_on_breaking_connections_leaves_nothing_behind
+    handing_over_on_breaking_connections_leaves_no_reference_behind
 }
 
-on_cluster! { tcp: Cluster::processes(2).tcp() =>
-    references_outlive_the_connection_they_came_over
-    handing_over_on_breaking_connections_leaves_nothing_behind
-}
+on_cluster! { three: Cluster::processes(3) => handing_over_among_three_workers_leaves_no_reference_behind }
 
-on_cluster! { three: Cluster::processes(3) => references_of_a_third_worker_survive_breaking_connections }
-
-/// A break is noticed when the call that waits for ever has failed.
-fn break_noticeably(world: &World, board: &Board) {
-    let waiting = world.rpc_async(1, forever, (board.clone(),)).unwrap();
+/// Breaks all connections. The failure of a pending call shows that the break has been noticed.
+fn break_and_notice(world: &World, board: &Board) {
+    let waiting = world.rpc_async(1, never_ready, (board.clone(),)).unwrap();
     assert!(break_connections() > 0);
     let error = waiting.wait().unwrap_err();
     assert!(matches!(error, Error::WorkerLost { .. }), "{error:?}");
@@ -45,7 +40,7 @@ fn references_outlive_the_connection_they_came_over(cluster: Cluster) {
             board.raise("body ended");
         }
         board.wait("body ended");
-        end(&world);
+        finish(&world);
     });
 }
 
@@ -56,23 +51,23 @@ fn use_while_breaking(world: &World, board: &Board) {
     board.wait("making");
     let mut back = vec![there.clone(), here.clone()];
     for _ in 0..5 {
-        break_noticeably(world, board);
+        break_and_notice(world, board);
         for counter in &back {
-            assert_eq!(insist(|| counter.rpc_sync(Counter::get, ())), 1);
+            assert_eq!(retry(|| counter.rpc_sync(Counter::get, ())), 1);
         }
-        assert_eq!(insist(|| world.rpc_sync(1, add_to, (here.clone(), 0))), 1);
-        back = insist(|| world.rpc_sync(1, pass_back, (back.clone(),)));
+        assert_eq!(retry(|| world.rpc_sync(1, add_to, (here.clone(), 0))), 1);
+        back = retry(|| world.rpc_sync(1, pass_back, (back.clone(),)));
     }
     board.raise("make it");
-    assert_eq!(insist(|| slow.rpc_sync(Counter::get, ())), 2);
+    assert_eq!(retry(|| slow.rpc_sync(Counter::get, ())), 2);
     assert_eq!(board.count("freed"), 0);
     drop((there, here, back, slow));
     board.wait_for("freed", 3);
 }
 
-/// What a call gives over a connection that is whole: one that has broken unnoticed fails the first call.
+/// Repeats a call until it succeeds: an unnoticed break fails the first attempt.
 #[track_caller]
-fn insist<R>(call: impl Fn() -> Result<R>) -> R {
+fn retry<R>(call: impl Fn() -> Result<R>) -> R {
     let started = Instant::now();
     loop {
         match call() {
@@ -83,15 +78,15 @@ fn insist<R>(call: impl Fn() -> Result<R>) -> R {
     }
 }
 
-/// Leaves whole connections behind, and nothing else.
-fn end(world: &World) {
+/// Replaces broken connections, and waits until no reference is left.
+fn finish(world: &World) {
     for rank in 0..world.size() as u32 {
-        insist(|| world.rpc_sync(rank, ping, ()));
+        retry(|| world.rpc_sync(rank, ping, ()));
     }
-    wait_for_nothing(world);
+    wait_for_no_references(world);
 }
 
-/// Does everything that hands references over, while something else breaks the connections.
+/// Hands references over in every way, while other threads break the connections.
 fn hand_over(world: &World, random: &mut Rng, board: &Board) -> Result<()> {
     let owner = random.u32(..world.size() as u32);
     let to = random.u32(..world.size() as u32);
@@ -111,11 +106,11 @@ fn hand_over(world: &World, random: &mut Rng, board: &Board) -> Result<()> {
     Ok(())
 }
 
-fn handing_over_on_breaking_connections_leaves_nothing_behind(cluster: Cluster) {
+fn handing_over_on_breaking_connections_leaves_no_reference_behind(cluster: Cluster) {
     break_while_handing_over(cluster);
 }
 
-fn references_of_a_third_worker_survive_breaking_connections(cluster: Cluster) {
+fn handing_over_among_three_workers_leaves_no_reference_behind(cluster: Cluster) {
     break_while_handing_over(cluster);
 }
 
@@ -126,7 +121,7 @@ fn break_while_handing_over(cluster: Cluster) {
         let mut failed = 0;
         for round in 0..150 {
             if round % 5 == world.rank() {
-                // From beside, so that it falls into the middle of something.
+                // From another thread, so that the break falls into a call.
                 std::thread::spawn(break_connections);
             }
             if let Err(error) = hand_over(&world, &mut random, &board) {
@@ -134,15 +129,14 @@ fn break_while_handing_over(cluster: Cluster) {
                 failed += 1;
             }
         }
-        assert!(failed > 0, "nothing was ever in the way of a break");
+        assert!(failed > 0, "no break has hit a call");
         board.raise("done");
         board.wait_for("done", world.size());
-        end(&world);
+        finish(&world);
     });
 }
 
-/// Only what is to be expected when connections break: calls fail, and what was on its way is lost. But
-/// nobody is taken for dead.
+/// Checks that an error is one of broken connections: calls fail and messages are lost, but no worker counts as lost.
 #[track_caller]
 fn assert_broken(error: &Error) {
     let remote = error.remote().map(|remote| remote.kind);

@@ -1,4 +1,4 @@
-//! What can be wrong with a reference, and what is said about it.
+//! Errors of references and of their values.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,38 +20,38 @@ fn break_down() -> i64 {
 }
 
 #[remote]
-async fn forever() -> i64 {
+async fn never_ready() -> i64 {
     std::future::pending().await
 }
 
-/// Notices that its time is up, and gives a value all the same.
+/// Notices its timeout, and returns a value nevertheless.
 #[remote]
 fn stubborn(board: Board) -> i64 {
     while !telegrad_rpc::is_cancelled() {
         std::thread::yield_now();
     }
-    board.raise("time is up");
+    board.raise("timed out");
     1
 }
 
-/// An error that cannot even be shown.
+/// An error whose text panics.
 #[derive(Debug)]
-struct Unspeakable;
+struct PanickingError;
 
-impl std::error::Error for Unspeakable {}
+impl std::error::Error for PanickingError {}
 
-impl std::fmt::Display for Unspeakable {
+impl std::fmt::Display for PanickingError {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        panic!("no words for it")
+        panic!("on purpose")
     }
 }
 
 #[remote]
-fn fail_unspeakably() -> Result<i64, Unspeakable> {
-    Err(Unspeakable)
+fn fail_with_panicking_text() -> Result<i64, PanickingError> {
+    Err(PanickingError)
 }
 
-/// Arrives as something that it is not.
+/// A value that is decoded as another type.
 struct Unreadable;
 
 impl Wire for Unreadable {
@@ -79,15 +79,15 @@ fn disguise() -> Result<Disguised> {
 }
 
 on_every_cluster! { 2 =>
-    a_failed_making_shows_at_every_use
-    an_error_that_cannot_be_shown_is_one
-    arguments_that_cannot_be_read_show_at_the_first_use
-    what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give
-    a_value_is_local_only_to_its_owner
-    a_value_that_cannot_travel_is_not_fetched
+    a_failed_creation_appears_at_every_use
+    an_error_whose_text_panics_is_a_panic
+    undecodable_arguments_appear_at_every_use
+    a_failed_method_appears_at_every_use_of_its_result
+    only_the_owner_has_local_access
+    a_held_value_cannot_be_fetched
     a_reference_to_another_type_is_refused
-    a_making_that_takes_too_long_shows_at_the_use
-    a_value_is_not_waited_for_longer_than_the_limit
+    a_creation_that_timed_out_appears_at_every_use
+    waiting_for_a_value_times_out
 }
 
 #[track_caller]
@@ -95,12 +95,12 @@ fn assert_fails(reference: &RRef<i64>, kind: RemoteErrorKind, text: &str) {
     for _ in 0..2 {
         let error = reference.to_here().unwrap_err();
         assert_eq!(error.to_string(), text);
-        assert_eq!(error.remote().expect("it happened there").kind, kind);
+        assert_eq!(error.remote().expect("a remote error").kind, kind);
     }
 }
 
 /// S29.
-fn a_failed_making_shows_at_every_use(cluster: Cluster) {
+fn a_failed_creation_appears_at_every_use(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         for to in 0..2 {
             let failed = world.remote(to, fail, ("why not".into(),)).unwrap();
@@ -117,20 +117,21 @@ fn a_failed_making_shows_at_every_use(cluster: Cluster) {
     });
 }
 
-fn an_error_that_cannot_be_shown_is_one(cluster: Cluster) {
+fn an_error_whose_text_panics_is_a_panic(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         for to in 0..2 {
-            let start = format!("`references::errors::fail_unspeakably` panicked on worker `w{to}`: ");
-            let unspeakable = world.remote(to, fail_unspeakably, ()).unwrap();
+            let start =
+                format!("`references::errors::fail_with_panicking_text` panicked on worker `w{to}`: ");
+            let failed = world.remote(to, fail_with_panicking_text, ()).unwrap();
             let text = format!("{start}the worker could not keep its value");
-            assert_fails(&unspeakable, RemoteErrorKind::Panicked, &text);
-            let error = world.rpc_sync(to, fail_unspeakably, ()).unwrap_err();
+            assert_fails(&failed, RemoteErrorKind::Panicked, &text);
+            let error = world.rpc_sync(to, fail_with_panicking_text, ()).unwrap_err();
             assert_eq!(error.to_string(), format!("{start}the worker could not answer"));
         }
     });
 }
 
-fn arguments_that_cannot_be_read_show_at_the_first_use(cluster: Cluster) {
+fn undecodable_arguments_appear_at_every_use(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let unread = world.remote(1, read, (Unreadable,)).unwrap();
         let text = "worker `w1` cannot call `references::errors::read` with these arguments: \
@@ -147,7 +148,7 @@ impl Counter {
 }
 
 /// S29.
-fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cluster) {
+fn a_failed_method_appears_at_every_use_of_its_result(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
         let refused = counter.remote(Counter::refuse, ()).unwrap();
@@ -157,7 +158,7 @@ fn what_a_method_failed_with_shows_at_the_use_of_what_it_was_to_give(cluster: Cl
 }
 
 /// S26.
-fn a_value_is_local_only_to_its_owner(cluster: Cluster) {
+fn only_the_owner_has_local_access(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (3, None)).unwrap();
         let text = "the `references::Counter` of this reference is on worker `w1`, not here on `w0`: \
@@ -169,9 +170,9 @@ fn a_value_is_local_only_to_its_owner(cluster: Cluster) {
     });
 }
 
-fn a_value_that_cannot_travel_is_not_fetched(cluster: Cluster) {
+fn a_held_value_cannot_be_fetched(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
-        // It could, but nobody said so when it was kept.
+        // An `i64` could be sent, but `hold` does not ask for that.
         let held = RRef::hold(&world, 5_i64).unwrap();
         let text = "the result of `telegrad::fetch` cannot leave worker `w0`: \
                     a `i64` cannot travel, only be referred to where it is";
@@ -197,15 +198,15 @@ fn a_reference_to_another_type_is_refused(cluster: Cluster) {
 }
 
 /// S30.
-fn a_making_that_takes_too_long_shows_at_the_use(cluster: Cluster) {
+fn a_creation_that_timed_out_appears_at_every_use(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let limited = world.with_timeout(LIMIT);
-        let never = limited.remote(1, forever, ()).unwrap();
-        let text = "`references::errors::forever` took longer than its limit on worker `w1`";
+        let never = limited.remote(1, never_ready, ()).unwrap();
+        let text = "`references::errors::never_ready` took longer than its limit on worker `w1`";
         assert_fails(&never, RemoteErrorKind::TimedOut, text);
-        // A function that does not look at the time is not stopped, and neither is its value.
+        // A function that ignores its time limit is not stopped, and its value is kept.
         let late = limited.remote(1, stubborn, (board.clone(),)).unwrap();
-        board.wait("time is up");
+        board.wait("timed out");
         assert_eq!(late.to_here().unwrap(), 1);
     });
 }
@@ -223,8 +224,8 @@ fn assert_timeout(error: &Error, function: &str, worker: &str) {
     assert_eq!(error.to_string(), text);
 }
 
-/// S15, for what waits for a value.
-fn a_value_is_not_waited_for_longer_than_the_limit(cluster: Cluster) {
+/// S15.
+fn waiting_for_a_value_times_out(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
         let hasty = slow.with_timeout(LIMIT);
@@ -260,12 +261,12 @@ fn look_inline(number: RRef<i64>) -> Result<i64> {
 }
 
 on_threads_and_processes! { 2 =>
-    inline_functions_do_not_wait_for_values
+    waiting_for_a_value_in_an_inline_function_is_an_error
     references_end_with_their_world
-    a_world_that_ends_at_once_fails_those_who_wait_for_its_values
+    an_immediate_shutdown_fails_waits_for_values
 }
 
-fn inline_functions_do_not_wait_for_values(cluster: Cluster) {
+fn waiting_for_a_value_in_an_inline_function_is_an_error(cluster: Cluster) {
     on_rank_0(cluster.unix(), |world, board| {
         let slow = world.remote(1, slow_number, (board.clone(),)).unwrap();
         let text = "`references::errors::look_inline` failed on worker `w1`: \
@@ -299,20 +300,20 @@ fn references_end_with_their_world(cluster: Cluster) {
         check(RRef::new(&world, 1).unwrap_err());
         check(RRef::hold(&world, 1).unwrap_err());
         check(world.remote(0, double, (1,)).unwrap_err());
-        // What is dropped now is nobody's business any more.
+        // Dropping references has no effect any more.
         drop((here, there));
     });
 }
 
-/// Waits for a value, as its owner.
+/// Waits for a local value.
 #[remote]
 fn look(number: RRef<i64>, board: Board) {
     let error = number.local_value().unwrap_err();
-    let kind = error.remote().expect("it happened there").kind;
+    let kind = error.remote().expect("a remote error").kind;
     board.post("seen", &format!("{kind:?}: {error}"));
 }
 
-fn a_world_that_ends_at_once_fails_those_who_wait_for_its_values(cluster: Cluster) {
+fn an_immediate_shutdown_fails_waits_for_values(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run(move |world| {
         if world.rank() == 0 {
@@ -323,7 +324,7 @@ fn a_world_that_ends_at_once_fails_those_who_wait_for_its_values(cluster: Cluste
             world.shutdown_now();
             let seen = "ShuttingDown: worker `w0` is shutting down and did not run `remote`";
             assert_eq!(board.read("seen"), seen);
-            // To a call the world is a worker that is gone, also to one that it made to itself.
+            // To a pending call, the world that ended is a lost worker, also if the call was to itself.
             for (error, function) in [
                 (fetching.wait().unwrap_err(), "telegrad::fetch"),
                 (looking.wait().unwrap_err(), "references::errors::look"),
@@ -350,7 +351,7 @@ fn alone() -> World {
 }
 
 #[test]
-fn a_reference_does_not_leave_its_world() {
+fn a_reference_cannot_leave_its_world() {
     let (first, second) = (alone(), alone());
     let number = first.remote(0, double, (1,)).unwrap();
     let error = second.rpc_sync(0, fetch_inline, (number.clone(),)).unwrap_err();
@@ -360,14 +361,14 @@ fn a_reference_does_not_leave_its_world() {
         second.name()
     );
     assert_eq!(error.to_string(), text);
-    assert_eq!(number.to_here().unwrap(), 2, "it is as good as before");
+    assert_eq!(number.to_here().unwrap(), 2, "the reference is still usable");
     drop(number);
     first.shutdown().unwrap();
     second.shutdown().unwrap();
 }
 
 #[test]
-fn a_reference_says_what_it_refers_to_and_where() {
+fn the_debug_text_of_a_reference_names_type_and_owner() {
     let world = alone();
     let number = RRef::new(&world, 1_u64).unwrap();
     let text = format!("{number:?}");

@@ -1,4 +1,4 @@
-//! What becomes of references when workers die or leave (S31).
+//! References to and of workers that die or shut down (S31).
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -7,7 +7,7 @@ use telegrad_testkit::{Chance, Faults, on_cluster, on_every_cluster};
 
 use super::*;
 
-/// What other workers have given to this process.
+/// The references that other workers have given to this process.
 pub(super) static GIVEN: Mutex<Vec<RRef<Counter>>> = Mutex::new(Vec::new());
 
 #[remote]
@@ -29,7 +29,7 @@ pub(super) fn give_slow_one(from: u32, to: u32, board: Board) -> Result<()> {
     Ok(())
 }
 
-/// Goes on until nobody wants its value.
+/// Runs until it is cancelled.
 #[remote]
 fn endless(board: Board) -> Result<Counter> {
     board.raise("running");
@@ -47,43 +47,34 @@ fn begin(from: u32, board: Board) -> Result<()> {
     Ok(())
 }
 
-on_cluster! { unix: Cluster::processes(3) =>
-    a_killed_holder_lets_go
-    a_killed_owner_fails_every_use_at_once
-    what_a_killed_worker_was_having_made_is_given_up
-    what_a_killed_worker_was_having_made_for_others_too_is_made
+on_cluster! { unix: Cluster::processes(3), tcp: Cluster::processes(3).tcp() =>
+    the_references_of_a_killed_holder_are_released
+    every_use_fails_at_once_after_the_death_of_the_owner
+    creations_for_a_killed_worker_alone_are_cancelled
+    a_creation_with_another_holder_outlives_a_killed_worker
     a_reference_outlives_the_worker_that_handed_it_on
-    a_reference_whose_giver_dies_too_early_is_lost
+    a_reference_is_lost_when_its_lender_dies_before_the_owner_knows_of_it
 }
 
-on_cluster! { tcp: Cluster::processes(3).tcp() =>
-    a_killed_holder_lets_go
-    a_killed_owner_fails_every_use_at_once
-    what_a_killed_worker_was_having_made_is_given_up
-    what_a_killed_worker_was_having_made_for_others_too_is_made
-    a_reference_outlives_the_worker_that_handed_it_on
-    a_reference_whose_giver_dies_too_early_is_lost
-}
-
-/// Runs the body on rank 0 while the others are there; rank 2 may be killed.
-pub(super) fn on_rank_0_of_mortals(
+/// As [`on_rank_0`], with a worker that may be killed.
+pub(super) fn on_rank_0_with_victim(
     cluster: Cluster,
-    mortal: u32,
+    victim: u32,
     body: impl Fn(World, Board) + Send + Sync + 'static,
 ) {
     let board = cluster.board();
-    cluster.may_die(mortal).run(move |world| {
+    cluster.may_die(victim).run(move |world| {
         if world.rank() == 0 {
             body(world.clone(), board.clone());
             board.raise("body ended");
         }
         board.wait("body ended");
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
-fn a_killed_holder_lets_go(cluster: Cluster) {
-    on_rank_0_of_mortals(cluster, 2, |world, board| {
+fn the_references_of_a_killed_holder_are_released(cluster: Cluster) {
+    on_rank_0_with_victim(cluster, 2, |world, board| {
         let elsewhere = world.remote(1, Counter::new, (0, Some(board.clone()))).unwrap();
         let here = RRef::hold(&world, Counter::new(0, Some(board.clone())).unwrap()).unwrap();
         for counter in [elsewhere, here] {
@@ -104,7 +95,7 @@ fn assert_owner_lost(error: &Error) {
     assert!(error.to_string().starts_with(start), "{error}");
 }
 
-/// How the connection ended, and that nobody is at any of its addresses any more.
+/// Checks that the error says how the connection ended, and that each address of the owner refused a new one.
 #[track_caller]
 fn assert_says_how(error: &Error) {
     assert_owner_lost(error);
@@ -114,7 +105,7 @@ fn assert_says_how(error: &Error) {
     let mut parts = why.split("; ");
     let (how, tried): (_, Vec<_>) = (parts.next().unwrap_or_default(), parts.collect());
     assert!(!tried.is_empty(), "{why}");
-    // Or that a new one was not to be had, if that was noticed before.
+    // Or why a new connection failed, if that was noticed first.
     let expected = [
         "the connection was closed by the other side",
         "the connection failed: ",
@@ -122,14 +113,14 @@ fn assert_says_how(error: &Error) {
     ];
     assert!(expected.iter().any(|start| how.starts_with(start)), "{why}");
     for tried in tried {
-        let nobody =
+        let refused =
             tried.starts_with("cannot reach ") && tried.ends_with(": Connection refused (os error 111)");
-        assert!(nobody, "{why}");
+        assert!(refused, "{why}");
     }
 }
 
-fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
-    on_rank_0_of_mortals(cluster, 1, |world, board| {
+fn every_use_fails_at_once_after_the_death_of_the_owner(cluster: Cluster) {
+    on_rank_0_with_victim(cluster, 1, |world, board| {
         let counter = world.remote(1, Counter::new, (0, None)).unwrap();
         world.rpc_sync(2, take, (counter.clone(),)).unwrap();
         let staying = counter.rpc_async(Counter::stay, (board.clone(),)).unwrap();
@@ -141,7 +132,7 @@ fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
         board.kill(1);
         let killed = Instant::now();
 
-        // Calls under way fail like all calls to that worker, or like those on what is lost with it.
+        // Pending calls fail as calls to a lost worker, or as uses of a lost value.
         for call in [staying, waiting] {
             let error = call.wait().unwrap_err();
             assert!(
@@ -154,7 +145,7 @@ fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
         assert!(error.to_string().contains("worker `w1`"), "{error}");
         assert!(killed.elapsed() < SOON, "{:?}", killed.elapsed());
 
-        // New ones say what is lost, and why.
+        // Later calls name the lost value and the reason.
         assert_owner_lost(&counter.rpc_sync(Counter::get, ()).unwrap_err());
         assert_owner_lost(&counter.rpc_async(Counter::get, ()).map(drop).unwrap_err());
         assert_owner_lost(&counter.remote(Counter::get, ()).map(drop).unwrap_err());
@@ -168,13 +159,13 @@ fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
         assert_owner_lost(&counter.local_value().map(drop).unwrap_err());
         assert_says_how(&counter.rpc_sync(Counter::get, ()).unwrap_err());
 
-        // Nobody else is given what is lost.
+        // A lost reference cannot be sent.
         let error = world.rpc_async(2, take, (counter.clone(),)).unwrap_err();
         let start = "cannot send the arguments of `references::failure::take` to worker `w2`: \
                      a value of type `a reference` cannot be sent: the `references::Counter` of this \
                      reference was lost with its owner, worker `w1`: ";
         assert!(error.to_string().starts_with(start), "{error}");
-        // The same for the one that the reference had been handed on to.
+        // Uses fail in the same way on the worker that had received the reference.
         let error = world.rpc_sync(2, use_given, ()).unwrap_err();
         assert!(
             error.to_string().contains("was lost with its owner, worker `w1`"),
@@ -186,31 +177,31 @@ fn a_killed_owner_fails_every_use_at_once(cluster: Cluster) {
 
 #[remote]
 fn use_given() -> Result<i64> {
-    let counter = GIVEN.lock().unwrap().pop().expect("it was given one");
+    let counter = GIVEN.lock().unwrap().pop().expect("a reference from w2");
     counter.rpc_sync(Counter::get, ())
 }
 
-fn what_a_killed_worker_was_having_made_is_given_up(cluster: Cluster) {
-    on_rank_0_of_mortals(cluster, 2, |world, board| {
+fn creations_for_a_killed_worker_alone_are_cancelled(cluster: Cluster) {
+    on_rank_0_with_victim(cluster, 2, |world, board| {
         world.rpc_sync(2, begin, (1, board.clone())).unwrap();
         world.rpc_sync(2, begin, (0, board.clone())).unwrap();
         board.wait_for("running", 2);
         board.kill(2);
         board.wait_for("cancelled", 2);
-        // What was made all the same is freed.
+        // Values that were made nevertheless are freed.
         board.wait_for("freed", 2);
     });
 }
 
-fn what_a_killed_worker_was_having_made_for_others_too_is_made(cluster: Cluster) {
-    on_rank_0_of_mortals(cluster, 2, |world, board| {
+fn a_creation_with_another_holder_outlives_a_killed_worker(cluster: Cluster) {
+    on_rank_0_with_victim(cluster, 2, |world, board| {
         world.rpc_sync(2, give_slow_one, (1, 0, board.clone())).unwrap();
         board.wait("making");
         board.kill(2);
-        let counter = GIVEN.lock().unwrap().pop().expect("it was given one");
+        let counter = GIVEN.lock().unwrap().pop().expect("a reference from w2");
         let adding = counter.rpc_async(Counter::add, (1,)).unwrap();
         wait_until(&world, || {
-            // It counts as gone for w1, too.
+            // Until w2 counts as lost for w1 too.
             world.rpc_sync(1, knows_of, ("w2".into(),)).unwrap() == 0
         });
         board.raise("make it");
@@ -220,7 +211,7 @@ fn what_a_killed_worker_was_having_made_for_others_too_is_made(cluster: Cluster)
     });
 }
 
-/// How many references to values here a worker has, as far as this one knows.
+/// Returns how many references to values here the other worker holds, as far as this owner knows.
 #[remote]
 fn knows_of(worker: String) -> Result<usize> {
     let holders = World::current()?
@@ -232,7 +223,7 @@ fn knows_of(worker: String) -> Result<usize> {
 }
 
 fn a_reference_outlives_the_worker_that_handed_it_on(cluster: Cluster) {
-    on_rank_0_of_mortals(cluster, 2, |world, board| {
+    on_rank_0_with_victim(cluster, 2, |world, board| {
         for (from, round) in [(1, 1), (0, 2)] {
             board.raise("make it");
             if round == 1 {
@@ -244,11 +235,11 @@ fn a_reference_outlives_the_worker_that_handed_it_on(cluster: Cluster) {
                     world.rpc_sync(1, knows_of, ("w2".into(),)).unwrap() == 0
                 });
             } else {
-                // Also when nobody is killed.
+                // The same without a death.
                 let counter = world.rpc_sync(1, order, (from, board.clone())).unwrap();
                 GIVEN.lock().unwrap().push(counter);
             }
-            let counter = GIVEN.lock().unwrap().pop().expect("it was given one");
+            let counter = GIVEN.lock().unwrap().pop().expect("a reference from w2");
             assert_eq!(counter.rpc_sync(Counter::add, (1,)).unwrap(), 6);
             assert_eq!(world.rpc_sync(1, add_to, (counter.clone(), 1)).unwrap(), 7);
             assert_eq!(board.count("freed"), round - 1);
@@ -258,34 +249,34 @@ fn a_reference_outlives_the_worker_that_handed_it_on(cluster: Cluster) {
     });
 }
 
-/// What rank 0 says about references is not heard until it is mended.
-static MUTE: LazyLock<Arc<Chance>> = LazyLock::new(|| {
+/// Loses all messages of rank 0 about references until it is mended.
+static LOSS_ON_RANK_0: LazyLock<Arc<Chance>> = LazyLock::new(|| {
     Arc::new(Chance::new(Faults {
         lose: 1.0,
         ..Faults::default()
     }))
 });
 
-fn mute_rank_0(options: &mut Options) {
+fn lose_on_rank_0(options: &mut Options) {
     options.reference_retry = Duration::from_millis(20);
     if options.rank == Some(0) {
-        options.link_layer = Some(LinkLayer::new(|link| MUTE.around(link)));
+        options.link_layer = Some(LinkLayer::new(|link| LOSS_ON_RANK_0.around(link)));
     }
 }
 
-fn a_reference_whose_giver_dies_too_early_is_lost(cluster: Cluster) {
-    on_rank_0_of_mortals(cluster.options(mute_rank_0), 2, |world, board| {
+fn a_reference_is_lost_when_its_lender_dies_before_the_owner_knows_of_it(cluster: Cluster) {
+    on_rank_0_with_victim(cluster.options(lose_on_rank_0), 2, |world, board| {
         let counter = world.rpc_sync(2, order, (1, board.clone())).unwrap();
         assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 5);
         assert!(!counter.confirmed_by_owner());
         board.kill(2);
         board.wait("freed");
-        // The owner knows of nobody who refers to it, and here that is not known yet.
+        // The owner has freed the value, which this worker does not know yet.
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         let text = "worker `w1` has no value for `references::Counter::get`: \
-                    it is gone, because whoever referred to it counts as gone here";
+                    it was freed, because all workers that referred to it count as lost here";
         assert_eq!(error.to_string(), text);
-        MUTE.repair();
+        LOSS_ON_RANK_0.repair();
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         assert!(matches!(error, Error::ReferenceLost { .. }), "{error:?}");
@@ -296,11 +287,11 @@ fn a_reference_whose_giver_dies_too_early_is_lost(cluster: Cluster) {
 }
 
 on_every_cluster! { 3 =>
-    an_owner_that_leaves_takes_its_values_with_it
-    a_holder_that_leaves_lets_go
+    values_are_lost_when_their_owner_shuts_down
+    the_references_of_a_holder_that_shuts_down_are_released
 }
 
-fn an_owner_that_leaves_takes_its_values_with_it(cluster: Cluster) {
+fn values_are_lost_when_their_owner_shuts_down(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run_by_hand(move |member| {
         let world = member.init().unwrap();
@@ -313,14 +304,14 @@ fn an_owner_that_leaves_takes_its_values_with_it(cluster: Cluster) {
                 staying.wait().unwrap_err();
                 let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
                 assert!(matches!(error, Error::OwnerLost { .. }), "{error:?}");
-                // That may have been before its goodbye was taken note of.
+                // That call may have failed before the goodbye was processed.
                 wait_until(&world, || world.references()[0].state == ReferenceState::Lost);
                 let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
                 let text = "the `references::Counter` of this reference was lost with its owner, \
                             worker `w1`: worker `w1` has dropped its world";
                 assert_eq!(error.to_string(), text);
                 drop(counter);
-                wait_for_nothing(&world);
+                wait_for_no_references(&world);
                 board.raise("seen");
             }
             1 => {
@@ -335,7 +326,7 @@ fn an_owner_that_leaves_takes_its_values_with_it(cluster: Cluster) {
     });
 }
 
-fn a_holder_that_leaves_lets_go(cluster: Cluster) {
+fn the_references_of_a_holder_that_shuts_down_are_released(cluster: Cluster) {
     let board = cluster.board();
     cluster.no_shutdown().run_by_hand(move |member| {
         let world = member.init().unwrap();
@@ -349,14 +340,14 @@ fn a_holder_that_leaves_lets_go(cluster: Cluster) {
             });
             assert_eq!(board.count("freed"), 0);
             drop(world);
-            // They are of no use any more, and nobody is told.
+            // Its references are unusable.
             let error = counters[0].rpc_sync(Counter::get, ()).unwrap_err();
             assert!(matches!(error, Error::ShutDown), "{error:?}");
         }
         board.wait_for("freed", 2);
         if member.rank() == 0 {
-            // It may be the one that has told the board, a moment ago.
-            board.raise("freed is all");
+            // The drop that raised the last signal may still be running in this process.
+            board.raise("all freed");
         }
         member.wait_for_all();
     });

@@ -1,22 +1,22 @@
-//! References that still live when their world ends (S33).
+//! References that are still held when their world ends (S33).
 
 use telegrad_rpc::Error;
 use telegrad_testkit::{Log, on_threads_and_processes};
 
 use super::*;
 
-/// One value of each worker that the other still refers to.
+/// A value that is still referred to at the shutdown.
 struct Leak;
 
 on_threads_and_processes! { 2 =>
-    a_shutdown_says_what_is_still_referred_to
-    a_shutdown_can_fail_for_what_is_still_referred_to
-    a_shutdown_is_content_when_nothing_is_referred_to
-    a_shutdown_does_not_wait_for_a_result_that_nobody_wanted
+    a_shutdown_logs_leaked_references
+    a_shutdown_can_fail_with_leaked_references
+    a_shutdown_waits_until_dropped_references_are_released
+    a_shutdown_does_not_wait_for_the_result_of_a_dropped_call
 }
 
-fn a_shutdown_says_what_is_still_referred_to(cluster: Cluster) {
-    cluster.names(&["quiet", "leaky"]).run(|world| {
+fn a_shutdown_logs_leaked_references(cluster: Cluster) {
+    cluster.names(&["clean", "leaky"]).run(|world| {
         Log::start();
         let leak = RRef::hold(&world, Leak).unwrap();
         let all = world.all_gather(&leak).unwrap();
@@ -24,22 +24,22 @@ fn a_shutdown_says_what_is_still_referred_to(cluster: Cluster) {
         if world.rank() == 0 {
             world.shutdown().unwrap();
         } else {
-            // Of no concern to the other: only an owner can tell.
+            // Only the owner logs a leak.
             world.shutdown().unwrap();
-            let leak = "reference=`references::leaks::Leak` on `leaky` (ready), held by `quiet`, `leaky`";
-            let words = [
+            let leak = "reference=`references::leaks::Leak` on `leaky` (ready), held by `clean`, `leaky`";
+            let parts = [
                 "WARN",
                 "still referred to at the shutdown",
                 "worker=\"leaky\"",
                 leak,
             ];
-            Log::wait_for(&words);
+            Log::wait_for(&parts);
         }
         drop(all);
     });
 }
 
-fn a_shutdown_can_fail_for_what_is_still_referred_to(cluster: Cluster) {
+fn a_shutdown_can_fail_with_leaked_references(cluster: Cluster) {
     let cluster = cluster.options(|options| options.fail_on_leaks = true);
     cluster.run_by_hand(|member| {
         let world = member.init().unwrap();
@@ -67,12 +67,12 @@ fn a_shutdown_can_fail_for_what_is_still_referred_to(cluster: Cluster) {
     });
 }
 
-fn a_shutdown_is_content_when_nothing_is_referred_to(cluster: Cluster) {
+fn a_shutdown_waits_until_dropped_references_are_released(cluster: Cluster) {
     let board = cluster.board();
     cluster
         .options(|options| options.fail_on_leaks = true)
         .run(move |world| {
-            // Dropped right before, and only just on their way, and still being made.
+            // Dropped just before the shutdown: some references are in transit, some values still being made.
             let other = 1 - world.rank();
             let counters: Vec<_> = (0..20)
                 .map(|n| {
@@ -100,7 +100,7 @@ fn own(board: Board) -> Result<RRef<Leak>> {
     RRef::hold(&World::current()?, Leak)
 }
 
-fn a_shutdown_does_not_wait_for_a_result_that_nobody_wanted(cluster: Cluster) {
+fn a_shutdown_does_not_wait_for_the_result_of_a_dropped_call(cluster: Cluster) {
     let board = cluster.board();
     cluster
         .options(|options| options.fail_on_leaks = true)

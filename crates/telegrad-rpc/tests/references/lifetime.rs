@@ -6,19 +6,19 @@ use telegrad_testkit::{on_every_cluster, on_threads_and_processes};
 use super::*;
 
 on_every_cluster! { 3 =>
-    a_value_lives_until_the_last_of_its_references_is_dropped
+    a_value_lives_until_its_last_reference_is_dropped
     a_value_is_freed_soon
-    clones_of_a_reference_are_one
-    a_value_that_nobody_waits_for_is_freed_when_it_has_been_made
+    clones_of_a_reference_count_as_one
+    a_value_without_references_is_freed_once_it_is_made
     a_reference_in_the_result_of_a_dropped_call_is_dropped
     a_reference_in_the_result_of_a_detached_call_is_dropped
-    a_reference_in_a_result_that_comes_too_late_is_dropped
-    a_reference_in_a_result_that_was_not_read_yet_is_dropped
-    references_in_arguments_of_calls_that_fail_are_dropped
-    values_that_refer_to_others_free_them
+    a_reference_in_a_late_result_is_dropped
+    a_reference_in_an_unread_result_is_dropped
+    references_in_arguments_of_failed_calls_are_dropped
+    freeing_a_value_drops_the_references_it_holds
 }
 
-fn a_value_lives_until_the_last_of_its_references_is_dropped(cluster: Cluster) {
+fn a_value_lives_until_its_last_reference_is_dropped(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (7, Some(board.clone()))).unwrap();
         let keepers: Vec<_> = [2, 1, 0, 2]
@@ -55,7 +55,7 @@ fn a_value_is_freed_soon(cluster: Cluster) {
     });
 }
 
-fn clones_of_a_reference_are_one(cluster: Cluster) {
+fn clones_of_a_reference_count_as_one(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::new, (0, Some(board.clone()))).unwrap();
         let clones: Vec<_> = (0..100).map(|_| counter.clone()).collect();
@@ -68,7 +68,7 @@ fn clones_of_a_reference_are_one(cluster: Cluster) {
     });
 }
 
-fn a_value_that_nobody_waits_for_is_freed_when_it_has_been_made(cluster: Cluster) {
+fn a_value_without_references_is_freed_once_it_is_made(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::slowly, (0, board.clone())).unwrap();
         board.wait("making");
@@ -106,7 +106,7 @@ fn a_reference_in_the_result_of_a_detached_call_is_dropped(cluster: Cluster) {
     });
 }
 
-fn a_reference_in_a_result_that_comes_too_late_is_dropped(cluster: Cluster) {
+fn a_reference_in_a_late_result_is_dropped(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let limited = world.with_timeout(Duration::from_millis(50));
         limited.rpc_sync(1, own, (board.clone(),)).unwrap_err();
@@ -116,8 +116,8 @@ fn a_reference_in_a_result_that_comes_too_late_is_dropped(cluster: Cluster) {
     });
 }
 
-/// The result is there when the call is dropped, but nobody has asked for it: it lies where it arrived.
-fn a_reference_in_a_result_that_was_not_read_yet_is_dropped(cluster: Cluster) {
+/// The result has arrived when the call is dropped, but has not been read.
+fn a_reference_in_an_unread_result_is_dropped(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         match world.rank() {
@@ -128,7 +128,7 @@ fn a_reference_in_a_result_that_was_not_read_yet_is_dropped(cluster: Cluster) {
                 drop(call);
             }
             1 => {
-                // The value is here, and the request for it has been answered.
+                // The value is here, and its request has been answered.
                 wait_until(&world, || {
                     let info = world.debug_info();
                     info.references_owned == 1 && info.calls_in == 0
@@ -139,7 +139,7 @@ fn a_reference_in_a_result_that_was_not_read_yet_is_dropped(cluster: Cluster) {
             _ => {}
         }
         board.wait("freed");
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
@@ -153,28 +153,28 @@ fn fail_hard(_counter: RRef<Counter>) {
     panic!("not today");
 }
 
-/// Takes something else than it is given, so that the second one is not even looked at.
+/// Fails to decode its first argument, so that the second is never decoded.
 #[remote]
-fn misunderstand(_first: Disguised, _second: RRef<Counter>) {}
+fn take_mistyped(_first: Disguised, _second: RRef<Counter>) {}
 
 #[remote]
-fn look_away(_counter: RRef<Counter>, board: Board) {
+fn run_until_cancelled(_counter: RRef<Counter>, board: Board) {
     board.raise("running");
     while !is_cancelled() {
         std::thread::yield_now();
     }
 }
 
-fn references_in_arguments_of_calls_that_fail_are_dropped(cluster: Cluster) {
+fn references_in_arguments_of_failed_calls_are_dropped(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = || world.remote(1, Counter::new, (0, Some(board.clone()))).unwrap();
         for to in 0..3 {
             world.rpc_sync(to, fail, (counter(),)).unwrap_err();
             world.rpc_sync(to, fail_hard, (counter(),)).unwrap_err();
             world
-                .rpc_sync(to, misunderstand, (Disguised(counter()), counter()))
+                .rpc_sync(to, take_mistyped, (Disguised(counter()), counter()))
                 .unwrap_err();
-            let cancelled = world.rpc_async(to, look_away, (counter(), board.clone()));
+            let cancelled = world.rpc_async(to, run_until_cancelled, (counter(), board.clone()));
             board.wait_for("running", to as usize + 1);
             drop(cancelled);
             board.wait_for("freed", 5 * (to as usize + 1));
@@ -182,10 +182,10 @@ fn references_in_arguments_of_calls_that_fail_are_dropped(cluster: Cluster) {
     });
 }
 
-/// A value that keeps another alive.
+/// A value that holds a reference to another.
 struct Node {
     _next: Option<RRef<Node>>,
-    _freed: Freed,
+    _freed: RaiseOnDrop,
 }
 
 #[remote]
@@ -193,12 +193,12 @@ impl Node {
     fn new(next: Option<RRef<Node>>, board: Board) -> Result<Self> {
         Ok(Self {
             _next: next,
-            _freed: Freed(board),
+            _freed: board.raise_on_drop("freed"),
         })
     }
 }
 
-fn values_that_refer_to_others_free_them(cluster: Cluster) {
+fn freeing_a_value_drops_the_references_it_holds(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let mut first = None;
         for n in 0..30 {
@@ -210,9 +210,9 @@ fn values_that_refer_to_others_free_them(cluster: Cluster) {
     });
 }
 
-on_threads_and_processes! { 3 => nothing_is_left_after_a_lot_of_everything }
+on_threads_and_processes! { 3 => many_calls_leave_no_reference_behind }
 
-fn nothing_is_left_after_a_lot_of_everything(cluster: Cluster) {
+fn many_calls_leave_no_reference_behind(cluster: Cluster) {
     cluster.run(|world| {
         for round in 0..20 {
             let made: Vec<_> = (0..3)
@@ -227,6 +227,6 @@ fn nothing_is_left_after_a_lot_of_everything(cluster: Cluster) {
             }
         }
         world.barrier().unwrap();
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }

@@ -1,42 +1,34 @@
 //! References to values on other workers (S26 to S33).
 
-mod using;
+mod access;
 mod sharing;
 mod lifetime;
-mod values;
+mod freeing;
 mod pipelining;
 mod failure;
 mod connections;
 mod lost_requests;
 mod presumed_dead;
 mod errors;
-mod insight;
+mod info;
 mod leaks;
 
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{RRef, Result, World, remote};
-use telegrad_testkit::{Board, Cluster, Left};
+use telegrad_testkit::{Board, Cluster, Left, RaiseOnDrop};
 use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
-/// What happens at once has happened by then.
+/// Long enough for anything that should happen at once.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What happens at all has happened by then, on a machine that is busy with other things.
+/// Long enough for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Something that cannot travel, and tells when it is freed.
+/// A value that cannot be sent, and raises a signal when it is freed.
 struct Counter {
     value: i64,
-    _freed: Option<Freed>,
-}
-
-struct Freed(Board);
-
-impl Drop for Freed {
-    fn drop(&mut self) {
-        self.0.raise("freed");
-    }
+    _freed: Option<RaiseOnDrop>,
 }
 
 #[remote]
@@ -44,11 +36,11 @@ impl Counter {
     fn new(value: i64, board: Option<Board>) -> Result<Self> {
         Ok(Self {
             value,
-            _freed: board.map(Freed),
+            _freed: board.map(|board| board.raise_on_drop("freed")),
         })
     }
 
-    /// Is only made when it is told to be.
+    /// Waits for the board before it returns.
     fn slowly(value: i64, board: Board) -> Result<Self> {
         board.raise("making");
         board.wait("make it");
@@ -64,7 +56,7 @@ impl Counter {
         self.value
     }
 
-    /// Uses it for as long as the board says.
+    /// Uses the value until the board has the signal `leave`.
     fn stay(&self, board: Board) -> i64 {
         board.raise("in use");
         board.wait("leave");
@@ -72,13 +64,13 @@ impl Counter {
     }
 }
 
-/// Adds to a counter from wherever this runs.
+/// Adds to a counter, from the worker that runs this.
 #[remote]
 fn add_to(counter: RRef<Counter>, n: i64) -> Result<i64> {
     counter.rpc_sync(Counter::add, (n,))
 }
 
-/// Holds a reference until it is told not to, and uses it once more.
+/// Holds a reference until the board has the signal `until`, then uses it once more.
 #[remote]
 fn keep(counter: RRef<Counter>, board: Board, until: String) -> Result<i64> {
     board.raise("kept");
@@ -86,7 +78,7 @@ fn keep(counter: RRef<Counter>, board: Board, until: String) -> Result<i64> {
     counter.rpc_sync(Counter::get, ())
 }
 
-/// A reference to a counter that arrives as one to a number.
+/// A reference to a counter that is decoded as a reference to a number.
 struct Disguised(RRef<Counter>);
 
 impl Wire for Disguised {
@@ -107,7 +99,7 @@ fn double(x: i64) -> i64 {
 #[remote(inline)]
 fn ping() {}
 
-/// Runs the body on rank 0; the others are there to be called, and end with nothing left of any reference.
+/// Runs the body on rank 0; the other members are there to be called. At the end no member has any reference left.
 fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'static) {
     let board = cluster.board();
     cluster.run(move |world| {
@@ -116,21 +108,21 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'stat
             board.raise("body ended");
         }
         board.wait("body ended");
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
 #[track_caller]
-fn wait_for_nothing(world: &World) {
-    // At the same moment: what was on its way over a broken connection may still arrive, and go again.
+fn wait_for_no_references(world: &World) {
+    // Checked together: a message delayed by a broken connection may still bring a reference, which is dropped again.
     wait_until(world, || {
         Left::on(world) == Left::default() && world.references().is_empty()
     });
 }
 
-/// Looks until it is so.
+/// Waits until a condition holds; a failure shows the references of this worker.
 #[track_caller]
-fn wait_until(world: &World, is_so: impl FnMut() -> bool) {
+fn wait_until(world: &World, condition: impl FnMut() -> bool) {
     let instead = || format!("{}\n{:#?}", world.debug_info(), world.references());
-    telegrad_testkit::wait_until(PATIENCE, is_so, instead);
+    telegrad_testkit::wait_until(PATIENCE, condition, instead);
 }

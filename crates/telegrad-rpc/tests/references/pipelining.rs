@@ -1,4 +1,4 @@
-//! Using a reference before its value is there (S29).
+//! Uses of a reference before its value exists (S29).
 
 use telegrad_rpc::{RemoteErrorKind, join_all};
 use telegrad_testkit::{on_cluster, on_every_cluster, on_threads_and_processes};
@@ -6,13 +6,13 @@ use telegrad_testkit::{on_cluster, on_every_cluster, on_threads_and_processes};
 use super::*;
 
 on_every_cluster! { 3 =>
-    a_value_that_is_not_there_can_be_called_on_and_passed_on
-    what_a_method_will_give_can_be_called_on
-    a_chain_of_methods_costs_no_waiting
-    the_first_failure_of_a_chain_of_methods_comes_out_at_its_end
+    a_pending_value_can_be_called_and_passed_on
+    the_pending_result_of_a_method_can_be_called
+    a_chain_of_methods_is_requested_without_waiting
+    the_first_failure_of_a_chain_of_methods_appears_at_its_end
 }
 
-fn a_value_that_is_not_there_can_be_called_on_and_passed_on(cluster: Cluster) {
+fn a_pending_value_can_be_called_and_passed_on(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::slowly, (1, board.clone())).unwrap();
         board.wait("making");
@@ -31,7 +31,7 @@ fn a_value_that_is_not_there_can_be_called_on_and_passed_on(cluster: Cluster) {
     });
 }
 
-fn what_a_method_will_give_can_be_called_on(cluster: Cluster) {
+fn the_pending_result_of_a_method_can_be_called(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let counter = world.remote(1, Counter::slowly, (1, board.clone())).unwrap();
         let second = counter.remote(Counter::twin, ()).unwrap();
@@ -44,7 +44,7 @@ fn what_a_method_will_give_can_be_called_on(cluster: Cluster) {
     });
 }
 
-/// Calls of methods on what a call of a method will give, and so on.
+/// The length of a chain of methods, each called on the result of the one before.
 const DEPTH: i64 = 5;
 
 fn chain_of_methods(first: &RRef<Counter>) -> Vec<RRef<Counter>> {
@@ -56,17 +56,17 @@ fn chain_of_methods(first: &RRef<Counter>) -> Vec<RRef<Counter>> {
     chain
 }
 
-fn a_chain_of_methods_costs_no_waiting(cluster: Cluster) {
+fn a_chain_of_methods_is_requested_without_waiting(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let first = world.remote(1, Counter::slowly, (1, board.clone())).unwrap();
         board.wait("making");
-        // All of it is asked for while there is nothing yet to call the first method on.
+        // The whole chain is requested before the first value exists.
         let chain = chain_of_methods(&first);
         let mut last = chain[DEPTH as usize].rpc_async(Counter::get, ()).unwrap();
         assert_eq!(last.wait_timeout(Duration::from_millis(20)).unwrap(), None);
         board.raise("make it");
         assert_eq!(last.wait().unwrap(), 1 + DEPTH);
-        // Each is a value of its own, and stays for as long as it is referred to.
+        // Each result is a separate value, which lives as long as its reference.
         drop(first);
         for (n, counter) in chain.iter().enumerate() {
             assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 1 + n as i64);
@@ -81,7 +81,7 @@ fn slow_failure(board: Board) -> Result<Counter, String> {
     Err("there is nothing to begin with".into())
 }
 
-fn the_first_failure_of_a_chain_of_methods_comes_out_at_its_end(cluster: Cluster) {
+fn the_first_failure_of_a_chain_of_methods_appears_at_its_end(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let first = world.remote(1, slow_failure, (board.clone(),)).unwrap();
         board.wait("making");
@@ -111,7 +111,7 @@ impl Counter {
     }
 }
 
-/// A value that is long in the making, but needs no thread for it.
+/// Makes a value slowly, without occupying a thread.
 #[remote]
 async fn later(board: Board) -> Result<Counter> {
     let world = World::current()?;
@@ -125,9 +125,9 @@ fn hold(board: Board) {
     board.wait("go");
 }
 
-on_threads_and_processes! { 2 => calls_that_wait_for_a_value_hold_no_thread }
+on_threads_and_processes! { 2 => calls_that_wait_for_a_value_occupy_no_thread }
 
-fn calls_that_wait_for_a_value_hold_no_thread(cluster: Cluster) {
+fn calls_that_wait_for_a_value_occupy_no_thread(cluster: Cluster) {
     on_rank_0(cluster.options(one_thread_on_w1), |world, board| {
         let counter = world.remote(1, later, (board.clone(),)).unwrap();
         board.wait("held");
@@ -137,7 +137,7 @@ fn calls_that_wait_for_a_value_hold_no_thread(cluster: Cluster) {
         let given: Vec<_> = (0..20)
             .map(|_| world.rpc_async(0, add_to, (counter.clone(), 1)).unwrap())
             .collect();
-        // One that needs the only thread.
+        // This call needs the only thread.
         assert_eq!(world.rpc_sync(1, double, (4,)).unwrap(), 8);
         assert!(calls.iter().all(|call| !call.done()));
         board.raise("go");
@@ -172,17 +172,12 @@ fn next(before: RRef<i64>) -> Result<i64> {
     Ok(before.to_here()? + 1)
 }
 
-on_cluster! { threads_in_a_chain: Cluster::threads(5) =>
-    a_chain_of_dependent_calls_costs_no_waiting
-    the_first_failure_of_a_chain_comes_out_at_its_end
+on_cluster! { threads_in_a_chain: Cluster::threads(5), processes_in_a_chain: Cluster::processes(5) =>
+    a_chain_of_dependent_calls_is_requested_without_waiting
+    the_first_failure_of_a_chain_appears_at_its_end
 }
 
-on_cluster! { processes_in_a_chain: Cluster::processes(5) =>
-    a_chain_of_dependent_calls_costs_no_waiting
-    the_first_failure_of_a_chain_comes_out_at_its_end
-}
-
-fn a_chain_of_dependent_calls_costs_no_waiting(cluster: Cluster) {
+fn a_chain_of_dependent_calls_is_requested_without_waiting(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let mut last = world.remote(1, first, (board.clone(),)).unwrap();
         for to in [2, 3, 4, 0] {
@@ -196,7 +191,7 @@ fn a_chain_of_dependent_calls_costs_no_waiting(cluster: Cluster) {
     });
 }
 
-fn the_first_failure_of_a_chain_comes_out_at_its_end(cluster: Cluster) {
+fn the_first_failure_of_a_chain_appears_at_its_end(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let mut last = world.remote(1, first_fails, (board.clone(),)).unwrap();
         for to in [2, 3, 4, 0] {
@@ -204,7 +199,7 @@ fn the_first_failure_of_a_chain_comes_out_at_its_end(cluster: Cluster) {
         }
         board.raise("go");
         let error = last.to_here().unwrap_err();
-        let remote = error.remote().expect("it happened on w1");
+        let remote = error.remote().expect("an error of w1");
         assert_eq!((remote.kind, remote.worker()), (RemoteErrorKind::Failed, "w1"));
         assert_eq!(remote.function(), "references::pipelining::first_fails");
         let workers: Vec<_> = remote.chain.iter().map(|hop| hop.worker.as_str()).collect();

@@ -1,4 +1,4 @@
-//! References as arguments and results, from anybody to anybody (S27).
+//! References as arguments and results, between any workers (S27).
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use telegrad_wire::Wire;
 
 use super::*;
 
-/// Counters in all the ways there are to nest them.
+/// References in every kind of structure.
 #[derive(Wire)]
 struct Parcel {
     plain: RRef<Counter>,
@@ -25,7 +25,7 @@ enum Wrapped {
 }
 
 impl Parcel {
-    /// One of each, so that the sum tells them all apart.
+    /// Distinct values, so that the sum shows which counters are missing.
     fn of(counter: impl Fn(i64) -> RRef<Counter>) -> Self {
         Self {
             plain: counter(1),
@@ -68,19 +68,19 @@ fn is_here(counter: RRef<Counter>) -> bool {
     counter.is_owner()
 }
 
-/// A value of the worker that runs this.
+/// Returns a reference to a value of the worker that runs this.
 #[remote]
 fn own(value: i64) -> Result<RRef<Counter>> {
     RRef::hold(&World::current()?, Counter::new(value, None)?)
 }
 
-/// A value of yet another worker.
+/// Returns a reference to a value of a third worker.
 #[remote]
 fn order(from: u32, value: i64) -> Result<RRef<Counter>> {
     World::current()?.remote(from, Counter::new, (value, None))
 }
 
-/// Hands a reference on along a path; the last one adds to it and gives it back the same way.
+/// Hands a reference on along a path. The last worker adds to the counter, and the reference returns the same way.
 #[remote]
 fn relay(mut path: Vec<u32>, counter: RRef<Counter>) -> Result<RRef<Counter>> {
     let Some(next) = path.pop() else {
@@ -98,27 +98,27 @@ fn both(first: RRef<Counter>, second: RRef<Counter>) -> Result<i64> {
 
 on_every_cluster! { 3 =>
     references_travel_inside_any_structure
-    a_reference_goes_to_its_owner
-    an_owner_gives_references_away
+    a_reference_can_be_sent_to_its_owner
+    an_owner_can_return_references
     a_reference_can_be_given_to_a_third_worker
-    a_reference_goes_to_the_worker_it_is_on
-    a_worker_gives_references_to_values_of_a_third
-    a_reference_goes_any_way_and_back
-    one_message_can_have_a_reference_twice
-    a_giver_need_not_keep_what_it_has_given
-    everybody_gets_everybodys_reference
+    a_reference_can_be_sent_to_the_worker_itself
+    a_worker_can_return_references_to_values_of_a_third
+    a_reference_travels_any_path_and_back
+    a_message_can_carry_a_reference_twice
+    a_lender_may_drop_its_reference_at_once
+    all_members_can_gather_references
 }
 
-// A function that waits for a reference must not keep the only thread from what it waits for.
+// A function that waits for a reference must not block the only thread that its value needs.
 on_cluster! { one_thread: Cluster::threads(3).options(|options| options.num_worker_threads = 1) =>
     references_travel_inside_any_structure
-    an_owner_gives_references_away
+    an_owner_can_return_references
     a_reference_can_be_given_to_a_third_worker
-    a_worker_gives_references_to_values_of_a_third
-    a_reference_goes_any_way_and_back
-    one_message_can_have_a_reference_twice
-    a_giver_need_not_keep_what_it_has_given
-    everybody_gets_everybodys_reference
+    a_worker_can_return_references_to_values_of_a_third
+    a_reference_travels_any_path_and_back
+    a_message_can_carry_a_reference_twice
+    a_lender_may_drop_its_reference_at_once
+    all_members_can_gather_references
 }
 
 fn references_travel_inside_any_structure(cluster: Cluster) {
@@ -135,7 +135,7 @@ fn references_travel_inside_any_structure(cluster: Cluster) {
     });
 }
 
-fn a_reference_goes_to_its_owner(cluster: Cluster) {
+fn a_reference_can_be_sent_to_its_owner(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.remote(1, Counter::new, (0, None)).unwrap();
         assert!(world.rpc_sync(1, is_here, (counter.clone(),)).unwrap());
@@ -144,11 +144,14 @@ fn a_reference_goes_to_its_owner(cluster: Cluster) {
     });
 }
 
-fn an_owner_gives_references_away(cluster: Cluster) {
+fn an_owner_can_return_references(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.rpc_sync(1, own, (5,)).unwrap();
         assert_eq!(counter.owner_name(), "w1");
-        assert!(counter.confirmed_by_owner(), "its owner has made it itself");
+        assert!(
+            counter.confirmed_by_owner(),
+            "a reference from its owner is confirmed"
+        );
         assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 5);
         let here = RRef::hold(&world, Counter::new(1, None).unwrap()).unwrap();
         assert_eq!(world.rpc_sync(2, add_to, (here.clone(), 1)).unwrap(), 2);
@@ -165,7 +168,7 @@ fn a_reference_can_be_given_to_a_third_worker(cluster: Cluster) {
     });
 }
 
-fn a_reference_goes_to_the_worker_it_is_on(cluster: Cluster) {
+fn a_reference_can_be_sent_to_the_worker_itself(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let there = world.remote(1, Counter::new, (0, None)).unwrap();
         assert_eq!(world.rpc_sync(0, add_to, (there, 3)).unwrap(), 3);
@@ -175,7 +178,7 @@ fn a_reference_goes_to_the_worker_it_is_on(cluster: Cluster) {
     });
 }
 
-fn a_worker_gives_references_to_values_of_a_third(cluster: Cluster) {
+fn a_worker_can_return_references_to_values_of_a_third(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         let counter = world.rpc_sync(1, order, (2, 5)).unwrap();
         assert_eq!(counter.owner_name(), "w2");
@@ -186,7 +189,7 @@ fn a_worker_gives_references_to_values_of_a_third(cluster: Cluster) {
     });
 }
 
-fn a_reference_goes_any_way_and_back(cluster: Cluster) {
+fn a_reference_travels_any_path_and_back(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
         for owner in 0..3 {
             let counter = world.remote(owner, Counter::new, (0, None)).unwrap();
@@ -207,7 +210,7 @@ fn a_reference_goes_any_way_and_back(cluster: Cluster) {
     });
 }
 
-fn one_message_can_have_a_reference_twice(cluster: Cluster) {
+fn a_message_can_carry_a_reference_twice(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         for (owner, to) in [(1, 2), (1, 1), (0, 1), (1, 0)] {
             let counter = world.remote(owner, Counter::new, (0, Some(board.clone())));
@@ -218,11 +221,11 @@ fn one_message_can_have_a_reference_twice(cluster: Cluster) {
     });
 }
 
-fn a_giver_need_not_keep_what_it_has_given(cluster: Cluster) {
+fn a_lender_may_drop_its_reference_at_once(cluster: Cluster) {
     on_rank_0(cluster, |world, board| {
         let calls: Vec<_> = (0..50)
             .map(|n| {
-                // It may not even have been made when it is given away and dropped.
+                // The value may not exist yet when its reference is given away and dropped.
                 let counter = world.remote(1, Counter::new, (n, Some(board.clone()))).unwrap();
                 world.rpc_async(2, add_to, (counter, 1)).unwrap()
             })
@@ -232,7 +235,7 @@ fn a_giver_need_not_keep_what_it_has_given(cluster: Cluster) {
     });
 }
 
-fn everybody_gets_everybodys_reference(cluster: Cluster) {
+fn all_members_can_gather_references(cluster: Cluster) {
     let board = cluster.board();
     cluster.run(move |world| {
         let mine = RRef::hold(&world, Counter::new(0, Some(board.clone())).unwrap()).unwrap();
@@ -246,7 +249,7 @@ fn everybody_gets_everybodys_reference(cluster: Cluster) {
         assert_eq!(mine.local_value().unwrap().value, 3);
         drop((mine, all));
         board.wait_for("freed", 3);
-        wait_for_nothing(&world);
+        wait_for_no_references(&world);
     });
 }
 
@@ -255,12 +258,10 @@ fn are_confirmed(counters: Vec<RRef<Counter>>) -> bool {
     counters.iter().all(RRef::confirmed_by_owner)
 }
 
-// What is said about references takes its time here, so most of them arrive before their owners know.
-on_cluster! { slow_threads: Cluster::threads(3).faults(slow_network()) =>
-    a_function_starts_when_the_references_in_its_arguments_are_confirmed
-}
-
-on_cluster! { slow_processes: Cluster::processes(3).faults(slow_network()) =>
+// Messages about references are delayed, so that most references arrive before their owners know of it.
+on_cluster! {
+    slow_threads: Cluster::threads(3).faults(slow_network()),
+    slow_processes: Cluster::processes(3).faults(slow_network()) =>
     a_function_starts_when_the_references_in_its_arguments_are_confirmed
 }
 
@@ -279,7 +280,7 @@ fn a_function_starts_when_the_references_in_its_arguments_are_confirmed(cluster:
                 .collect();
             assert!(world.rpc_sync(2, are_confirmed, (counters,)).unwrap());
         }
-        // Not so for results: whoever called is not made to wait.
+        // References in results are not waited for.
         let counters: Vec<_> = (0..10)
             .map(|_| world.rpc_sync(1, order, (2, 0)).unwrap())
             .collect();

@@ -40,6 +40,10 @@ impl<T: ?Sized + 'static> Wire for PhantomData<T> {
 }
 
 impl Wire for RawTensor {
+    fn is_quick_to_encode(&self) -> bool {
+        true
+    }
+
     fn encode(&self, encoder: &mut Encoder) {
         encoder.tensor(self.clone());
     }

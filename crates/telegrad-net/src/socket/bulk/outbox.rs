@@ -80,7 +80,7 @@ impl Outbox {
     }
 
     /// Queues a message; returns its ticket.
-    pub(crate) fn enter(&self, message: OutboundMessage) -> Result<u64, WriteError> {
+    pub(crate) fn push(&self, message: OutboundMessage) -> Result<u64, WriteError> {
         let mut state = self.state.lock();
         if state.unsent.is_some() {
             return Err(ended());
@@ -210,7 +210,7 @@ impl Outbox {
     pub(crate) fn start_writers(&self, link: &SocketLink) {
         let lanes = {
             let mut state = self.state.lock();
-            let more = state.wanted().saturating_sub(state.busy + state.waiting);
+            let more = state.wanted_writers().saturating_sub(state.busy + state.waiting);
             let left = state.free.len() - more.min(state.free.len());
             let lanes = state.free.split_off(left);
             state.busy += lanes.len();
@@ -246,7 +246,7 @@ impl State {
     }
 
     /// Number of writers that the queue is worth.
-    fn wanted(&self) -> usize {
+    fn wanted_writers(&self) -> usize {
         let left = |queued: &QueuedMessage| queued.message.chunks() - queued.claimed;
         let chunks: u64 = self.queue.iter().map(left).sum();
         let abandoned = self.queue.iter().any(|queued| queued.is_abandoned);

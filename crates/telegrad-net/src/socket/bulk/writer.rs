@@ -26,7 +26,7 @@ impl Outbox {
         message: OutboundMessage,
         deadline: Option<Instant>,
     ) -> Result<(), WriteError> {
-        let ticket = self.enter(message)?;
+        let ticket = self.push(message)?;
         let Some(lane) = self.take_lane(link, ticket, deadline)? else {
             return Ok(());
         };

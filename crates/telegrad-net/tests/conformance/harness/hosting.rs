@@ -9,13 +9,13 @@ use telegrad_net::{
 };
 use telegrad_wire::{Incarnation, WorldId};
 
-use super::{Inbox, Kind, LIMIT, Side};
+use super::{Inbox, Kind, LIMIT, WorkerThreads};
 
 /// A listening worker.
-pub(crate) struct Hosting {
+pub(crate) struct TestWorker {
     listener: Listener,
     pub(crate) host: Arc<TestHost>,
-    pub(crate) side: Side,
+    pub(crate) side: WorkerThreads,
 }
 
 /// Admits members of the world.
@@ -48,7 +48,7 @@ impl Default for Hooks {
     }
 }
 
-impl Hosting {
+impl TestWorker {
     pub(crate) fn start(kind: Kind, options: LinkOptions, inbox: Arc<Inbox>) -> Self {
         Self::start_at(&fresh_address(kind), kind.options(options), inbox, None)
     }
@@ -73,7 +73,7 @@ impl Hosting {
         inbox: Arc<Inbox>,
         (handshake_limit, hooks): (Option<Duration>, Hooks),
     ) -> Self {
-        let side = Side::new();
+        let side = WorkerThreads::new();
         let (links, changed) = (Mutex::default(), Condvar::new());
         let host = Arc::new(TestHost {
             inbox,

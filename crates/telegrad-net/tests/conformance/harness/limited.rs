@@ -30,15 +30,15 @@ pub(crate) fn limited<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'stat
 const ALONE: &str = "TELEGRAD_TEST_ALONE";
 
 /// The command that runs the ignored test `name` in its own process, with an argument.
-pub(crate) fn command_alone(name: &str, told: &str) -> Command {
+pub(crate) fn command_alone(name: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--ignored", "--exact", "--nocapture", name])
-        .env(ALONE, told);
+        .env(ALONE, argument);
     command
 }
 
 /// The argument of this process, if [`command_alone`] started it.
-pub(crate) fn told() -> Option<String> {
+pub(crate) fn argument() -> Option<String> {
     std::env::var(ALONE).ok()
 }

@@ -9,7 +9,7 @@ use telegrad_net::{
     dial,
 };
 
-use super::{Hosting, Inbox, Kind, LIMIT, hello};
+use super::{Inbox, Kind, LIMIT, TestWorker, hello};
 
 /// Runs every role on a thread of its own.
 #[derive(Default)]
@@ -62,17 +62,17 @@ pub(crate) struct Pair {
     pub(crate) a: End,
     /// The end that accepted.
     pub(crate) b: End,
-    pub(crate) dialing: Side,
-    pub(crate) hosting: Hosting,
+    pub(crate) dialing: WorkerThreads,
+    pub(crate) hosting: TestWorker,
 }
 
 /// A worker's threads.
-pub(crate) struct Side {
+pub(crate) struct WorkerThreads {
     pub(crate) poller: Arc<Poller>,
     pub(crate) roles: Arc<Threads>,
 }
 
-impl Side {
+impl WorkerThreads {
     pub(crate) fn new() -> Self {
         let roles = Arc::new(Threads::default());
         let poller = Poller::start(roles.clone(), LinkOptions::default().spin).unwrap();
@@ -80,7 +80,7 @@ impl Side {
     }
 }
 
-impl Drop for Side {
+impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.poller.close("the side was dropped");
     }
@@ -110,8 +110,8 @@ impl Setup {
     }
 
     pub(crate) fn pair(self, kind: Kind) -> Pair {
-        let hosting = Hosting::start(kind, self.host, self.host_inbox.clone());
-        let dialing = Side::new();
+        let hosting = TestWorker::start(kind, self.host, self.host_inbox.clone());
+        let dialing = WorkerThreads::new();
         let link = dialing
             .dial(
                 hosting.address(),
@@ -141,7 +141,7 @@ pub(crate) fn pair(kind: Kind) -> Pair {
     Setup::default().pair(kind)
 }
 
-impl Side {
+impl WorkerThreads {
     pub(crate) fn dial(
         &self,
         address: &Address,

@@ -18,7 +18,7 @@ fn call(net: &RRef<Net>, offset: usize) -> Result<usize> {
 }
 
 fn main() {
-    // Its code is generated only if something could call it.
+    // Makes `call` reachable, so that its code is generated.
     let call: fn(&RRef<Net>, usize) -> Result<usize> = call;
     std::hint::black_box(call);
 }

@@ -1,0 +1,391 @@
+//! Making a call, step by step.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use telegrad_net::{Closed, Flush, Outgoing, SendError};
+use telegrad_trace::{Scope, Span};
+use telegrad_wire::{CallId, Encoder, FrameKind, Payload, Wire, WireError};
+
+use super::Request;
+use crate::context::{Inherited, inherited};
+use crate::error::{Error, Result};
+use crate::exec::Executor;
+use crate::link::{Absent, Call, Member, NewCall, Outbound, Purpose, next_look};
+use crate::message::{Crossing, Riders, Route, Section};
+use crate::observe::recording;
+use crate::worker::Worker;
+
+/// Time to connect for a call that has no limit of its own.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// The attempts to make a call. A second one follows when the connection had ended before anything was sent.
+pub(super) struct Attempts<'a> {
+    worker: &'a Arc<Worker>,
+    request: &'a Request<'a>,
+    purpose: &'a Purpose,
+    encode: &'a dyn Fn(&mut Encoder),
+    span: Option<&'a Arc<Span>>,
+    callee: &'a Arc<Member>,
+    inherited: Inherited,
+    /// Known once the clock has been read.
+    times: Option<Times>,
+}
+
+/// How one attempt ended, unless it failed.
+enum Attempt {
+    Made(Arc<Outbound>, Arc<Call>),
+    /// Nothing was sent, because the connection has ended.
+    Closed(Closed),
+}
+
+/// When a call began, how long it may take, and when that is over.
+#[derive(Clone, Copy)]
+struct Times {
+    started: Instant,
+    limit: Option<Duration>,
+    deadline: Option<Instant>,
+}
+
+impl Times {
+    /// Whether no time is left.
+    fn are_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= self.started)
+    }
+}
+
+/// Why a request was not sent.
+enum NotSent {
+    Closed(Closed),
+    Late,
+    Full,
+    Invalid(WireError),
+    Inline,
+}
+
+impl<'a> Attempts<'a> {
+    pub(super) fn new(
+        worker: &'a Arc<Worker>,
+        request: &'a Request<'a>,
+        purpose: &'a Purpose,
+        encode: &'a dyn Fn(&mut Encoder),
+        span: Option<&'a Arc<Span>>,
+    ) -> Result<Self> {
+        let members = worker.members()?;
+        let callee = members.find(request.to)?;
+        if worker.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        Ok(Self {
+            worker,
+            request,
+            purpose,
+            encode,
+            span,
+            callee,
+            inherited: inherited(worker.identity.incarnation, members.world()),
+            times: None,
+        })
+    }
+
+    pub(super) fn make(mut self) -> Result<(Arc<Outbound>, Arc<Call>)> {
+        let first = self.attempt()?;
+        let last = match first {
+            Attempt::Made(..) => first,
+            Attempt::Closed(_) => self.attempt()?,
+        };
+        match last {
+            Attempt::Made(outbound, call) => Ok((outbound, call)),
+            Attempt::Closed(closed) => Err(Error::WorkerLost {
+                worker: self.callee.info.name.clone(),
+                function: self.request.function.name.into(),
+                why: closed.why.to_string(),
+            }),
+        }
+    }
+
+    fn attempt(&mut self) -> Result<Attempt> {
+        let payload = self.encode()?;
+        let outbound = self.link()?;
+        let payload = self.suit_program(&outbound, payload)?;
+        let (id, mut message, riders) = self.board(&outbound, payload)?;
+        let Some((times, left)) = self.start_clock() else {
+            self.stayed(&riders);
+            return Err(self.timeout());
+        };
+        let call = self.register(&outbound, id, times, &riders, &mut message);
+        match self.send(&outbound, &call, message, left) {
+            Ok(()) => Ok(self.sent(outbound, call)),
+            Err(why) => self.not_sent(outbound, call, &riders, why),
+        }
+    }
+
+    /// Encodes the arguments.
+    fn encode(&self) -> Result<Payload> {
+        self.request
+            .payload(self.encode)
+            .map_err(|error| self.cannot_send(error))
+    }
+
+    /// Returns the link to the callee, and makes it where there is none.
+    fn link(&mut self) -> Result<Arc<Outbound>> {
+        if let Some(open) = self.callee.open() {
+            return Ok(open);
+        }
+        // The time of the call begins with connecting.
+        let times = match self.times {
+            Some(times) => times,
+            None => self.read_clock(),
+        };
+        if times.are_over() {
+            return Err(self.timeout());
+        }
+        let _waits = match self.request.function.class.is_recorded() {
+            true => recording::waits(&self.worker.recorder, 0, || {
+                format!("wait for a link to {}", self.callee.info.name).into()
+            }),
+            false => Scope::none(),
+        };
+        let until = times.deadline.unwrap_or(times.started + CONNECT_LIMIT);
+        let made = self.callee.connect(self.worker, until);
+        made.map_err(|absent| self.unreachable(absent))
+    }
+
+    /// Checks the function against a callee that runs another program, and says which layout a fetch expects.
+    fn suit_program(&self, outbound: &Outbound, payload: Payload) -> Result<Payload> {
+        let Some(other) = &outbound.other_program else {
+            return Ok(payload);
+        };
+        other.check(self.request.function, &self.callee.info.name)?;
+        let Some(layout) = self.request.expects.filter(|_| other.compares_fetched) else {
+            return Ok(payload);
+        };
+        let expecting = self.request.payload(&|encoder| layout().encode(encoder));
+        expecting.map_err(|error| self.cannot_send(error))
+    }
+
+    /// Makes the message, with what rides on it.
+    fn board(&self, outbound: &Outbound, payload: Payload) -> Result<(CallId, Outgoing, Riders)> {
+        let id = CallId(self.worker.call_number());
+        let function = self.request.function;
+        let route = Route {
+            references: &self.worker.references,
+            hook: self.worker.hook(),
+            to: self.callee.identity().incarnation,
+            over: outbound.calls.number,
+            crossing: self.inherited.context.map(|context| Crossing {
+                context,
+                peer: self.callee.info.rank,
+                function: function.name,
+                is_reply: false,
+                is_known: true,
+            }),
+        };
+        let section = Section {
+            object: self.request.object.map(|handle| handle.reference),
+            creates: self.purpose.creates(),
+            origin: self.span.and_then(|span| span.origin()),
+            ..Section::default()
+        };
+        let mut message = Outgoing::new(FrameKind::Request, id, payload);
+        let riders = Riders::leaving(&route, section, &mut message, |error| self.cannot_send(error))?;
+        message.header.flags |= function.class.frame_flags();
+        Ok((id, message, riders))
+    }
+
+    /// Starts the time of the call, or reads how much of it is left; nothing when it is over.
+    ///
+    /// The time begins when the request is ready to go, and the clock is read once: however long the user's code took to
+    /// encode the arguments, both sides agree on the end. Where a link had to be made it has begun with that.
+    fn start_clock(&mut self) -> Option<(Times, Option<Duration>)> {
+        let (times, left) = match self.times {
+            None => {
+                let times = self.read_clock();
+                (times, times.deadline.and(times.limit))
+            }
+            Some(times) => (times, left(times.deadline)),
+        };
+        (!left.is_some_and(|left| left.is_zero())).then_some((times, left))
+    }
+
+    fn read_clock(&mut self) -> Times {
+        let started = Instant::now();
+        let (limit, deadline) =
+            self.worker
+                .limit_until(self.request.options, started, self.inherited.deadline);
+        let times = Times {
+            started,
+            limit,
+            deadline,
+        };
+        *self.times.insert(times)
+    }
+
+    /// Enters the call in the table of its link, and tells the timer of its end.
+    fn register(
+        &self,
+        outbound: &Outbound,
+        id: CallId,
+        times: Times,
+        riders: &Riders,
+        message: &mut Outgoing,
+    ) -> Arc<Call> {
+        let call = Arc::new(Call::new(NewCall {
+            id,
+            function: self.request.function.name,
+            class: self.request.function.class,
+            started: times.started,
+            limit: times.limit,
+            deadline: times.deadline,
+            purpose: self.purpose,
+            context: self.inherited.context,
+            tracked: riders.tracked(),
+            span: self.span,
+            within: self.inherited.within,
+        }));
+        if let Some(span) = self.span {
+            recording::leaves(span, message);
+        }
+        outbound.calls.insert(call.clone());
+        if !self.purpose.is_for_result() {
+            // No thread waits for the reply, but it has to be received.
+            outbound.link.watch(true);
+        }
+        // After it is in the table, so that the timer does not miss it.
+        self.worker.sweep_at(next_look(times.deadline, times.started));
+        call
+    }
+
+    /// Sends the request, and waits for credit where needed.
+    fn send(
+        &self,
+        outbound: &Outbound,
+        call: &Call,
+        mut message: Outgoing,
+        mut until_then: Option<Duration>,
+    ) -> Result<(), NotSent> {
+        let deadline = self.times.and_then(|times| times.deadline);
+        loop {
+            if let Some(left) = until_then {
+                message.header.time_left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX).max(1);
+            }
+            match outbound.link.send(message, Flush::Now, deadline) {
+                Ok(()) => return Ok(()),
+                Err(SendError::Full(_)) if self.request.options.no_wait => return Err(NotSent::Full),
+                Err(SendError::Full(back)) => {
+                    self.wait_for_credit(outbound, call, back.header.span, deadline)?;
+                    (message, until_then) = (*back, left(deadline));
+                }
+                Err(SendError::Deadline) => return Err(NotSent::Late),
+                Err(SendError::Invalid(error)) => return Err(NotSent::Invalid(error)),
+                Err(SendError::Closed(closed)) => return Err(NotSent::Closed(closed)),
+                Err(_) => return Err(NotSent::Late),
+            }
+        }
+    }
+
+    fn wait_for_credit(
+        &self,
+        outbound: &Outbound,
+        call: &Call,
+        span: u64,
+        deadline: Option<Instant>,
+    ) -> Result<(), NotSent> {
+        Executor::may_wait().map_err(|_| NotSent::Inline)?;
+        let name = || format!("wait for room at {}", outbound.calls.peer).into();
+        let waits = recording::waits(&self.worker.recorder, span, name);
+        let wait = || Executor::blocking(|| outbound.link.wait_for_credit(deadline));
+        let has_credit = call.waiting_for_credit(wait);
+        drop(waits);
+        if let Some(span) = &call.span {
+            recording::leaves_late(span);
+        }
+        match has_credit {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NotSent::Late),
+            Err(closed) => Err(NotSent::Closed(closed)),
+        }
+    }
+
+    fn sent(&self, outbound: Arc<Outbound>, call: Arc<Call>) -> Attempt {
+        if call.class.is_counted() {
+            self.worker.activity.made.fetch_add(1, SeqCst);
+        }
+        Attempt::Made(outbound, call)
+    }
+
+    /// Takes back a call that was not sent.
+    fn not_sent(
+        &self,
+        outbound: Arc<Outbound>,
+        call: Arc<Call>,
+        riders: &Riders,
+        why: NotSent,
+    ) -> Result<Attempt> {
+        let still_there = outbound.withdraw(&call);
+        self.stayed(riders);
+        if !self.purpose.is_for_result() && !still_there {
+            // The end of the connection has dealt with the call: a value that will not be made is an error to those that use it,
+            // and messages about references are sent again.
+            return Ok(Attempt::Made(outbound, call));
+        }
+        let function = self.request.function.name;
+        let worker = || self.callee.info.name.clone();
+        match why {
+            // Nothing was sent, so it may be sent again. A call that is not in the table has been failed as lost already.
+            NotSent::Closed(closed) if still_there => Ok(Attempt::Closed(closed)),
+            NotSent::Closed(closed) => Err(Error::WorkerLost {
+                worker: worker(),
+                function: function.into(),
+                why: closed.why.to_string(),
+            }),
+            NotSent::Late => Err(self.timeout()),
+            NotSent::Full => Err(Error::Overloaded {
+                worker: worker(),
+                function: function.into(),
+            }),
+            NotSent::Invalid(source) => Err(self.cannot_send(source)),
+            NotSent::Inline => Err(Error::WaitInInline),
+        }
+    }
+
+    fn stayed(&self, riders: &Riders) {
+        riders.stayed(&self.worker.references, self.worker.hook());
+    }
+
+    fn timeout(&self) -> Error {
+        let times = self.times;
+        Error::Timeout {
+            function: self.request.function.name.into(),
+            worker: self.callee.info.name.clone(),
+            limit: times.and_then(|times| times.limit).unwrap_or_default(),
+            elapsed: times.map_or(Duration::ZERO, |times| times.started.elapsed()),
+        }
+    }
+
+    fn cannot_send(&self, source: WireError) -> Error {
+        Error::Send {
+            function: self.request.function.name.into(),
+            worker: self.callee.info.name.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    /// Returns why the callee cannot be called. An owner that is lost takes its values with it.
+    fn unreachable(&self, absent: Absent) -> Error {
+        match (absent, self.request.object) {
+            (Absent::NotTried(error), _) => error,
+            (Absent::Unreachable { why, certain: true }, Some(handle)) => handle.owner_lost(why),
+            (Absent::Unreachable { why, .. }, _) => Error::Unreachable {
+                worker: self.callee.info.name.clone(),
+                why,
+            },
+        }
+    }
+}
+
+/// The time from now on.
+fn left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}

@@ -1,0 +1,154 @@
+//! Calls to be made, and by what they are made.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use telegrad_trace::Span;
+use telegrad_wire::{Encoder, Incarnation, Payload, TypeLayout, Wire, WireError};
+
+use super::RpcFuture;
+use super::attempt::Attempts;
+use crate::context::CallContext;
+use crate::error::{Error, Result};
+use crate::function::Registration;
+use crate::link::{Call, Outbound, Purpose};
+use crate::observe::recording;
+use crate::reference::{Handle, References};
+use crate::types::To;
+use crate::worker::{CallOptions, Worker};
+
+/// A call to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    /// How it is made, as recordings show it.
+    pub(in crate::call) verb: &'static str,
+    pub(in crate::call) to: To<'a>,
+    pub(crate) function: &'static Registration,
+    pub(crate) options: CallOptions,
+    /// The reference that it is made on.
+    pub(in crate::call) object: Option<&'a Arc<Handle>>,
+    /// The layout of the value that it fetches, for an owner that runs another program.
+    pub(in crate::call) expects: Option<fn() -> TypeLayout>,
+}
+
+impl Request<'_> {
+    /// Encodes the function's name and what `encode` appends.
+    pub(super) fn payload(&self, encode: &dyn Fn(&mut Encoder)) -> Result<Payload, WireError> {
+        let mut encoder = Encoder::new();
+        encoder.array_len(2);
+        encoder.str(self.function.name);
+        encode(&mut encoder);
+        encoder.finish()
+    }
+}
+
+impl Worker {
+    /// Makes a call with these arguments; returns the future of its result.
+    pub(crate) fn rpc<T: Wire>(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        args: &impl Wire,
+    ) -> Result<RpcFuture<T>> {
+        let pin = request.object.cloned();
+        let (outbound, call) = self.call(&request, Purpose::Result(pin), &|e| args.encode(e))?;
+        Ok(RpcFuture::new(self.clone(), outbound, call))
+    }
+
+    /// Has another worker make a value of this type; returns a reference to it.
+    pub(crate) fn create(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        type_name: &'static str,
+        args: &impl Wire,
+    ) -> Result<Arc<Handle>> {
+        let owner = self.members()?.find(request.to)?.card();
+        let handle = self.references.create(owner, type_name)?;
+        let purpose = Purpose::Creation {
+            ids: handle.ids(),
+            object: request.object.cloned(),
+        };
+        let creating = Creating(Some(handle), &self.references);
+        self.call(&request, purpose, &|e| args.encode(e))?;
+        creating.done().ok_or(Error::ShutDown)
+    }
+
+    /// Sends another worker a batch of messages about references.
+    pub(crate) fn tell(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        (to, number): (Incarnation, u64),
+        args: &impl Wire,
+    ) -> Result<()> {
+        self.call(request, Purpose::Telling { to, number }, &|e| args.encode(e))
+            .map(drop)
+    }
+
+    /// Makes a call: sends the request and returns without waiting for the reply.
+    ///
+    /// `encode` appends the arguments. It runs again when the connection turns out to have ended
+    /// before anything was sent.
+    fn call(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        purpose: Purpose,
+        encode: &dyn Fn(&mut Encoder),
+    ) -> Result<(Arc<Outbound>, Arc<Call>)> {
+        let span = self.span_of(request);
+        let if_panics = span.as_deref().map(recording::IfPanics);
+        let made = Attempts::new(self, request, &purpose, encode, span.as_ref()).and_then(Attempts::make);
+        std::mem::forget(if_panics);
+        if let (Some(span), Err(error)) = (&span, &made) {
+            span.finish(|event| event.status = recording::status(error));
+        }
+        made
+    }
+
+    /// Returns the span of a call, if it is recorded.
+    fn span_of(&self, request: &Request<'_>) -> Option<Arc<Span>> {
+        let at = self.recorder.here()?;
+        let callee = self.members().ok()?.find(request.to).ok()?.info.rank;
+        recording::of_call(&self.recorder, at, (request.verb, callee), request.function)
+    }
+
+    /// The limit of a call that this thread makes, and when it ends.
+    pub(crate) fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
+        let outer = CallContext::of_current(|call| call.deadline).flatten();
+        self.limit_until(options, now, outer)
+    }
+
+    /// The limit of a call and when it ends: its own or the worker's, but no later than the call that makes it.
+    pub(super) fn limit_until(
+        &self,
+        options: CallOptions,
+        now: Instant,
+        outer: Option<Instant>,
+    ) -> (Option<Duration>, Option<Instant>) {
+        let own = options.timeout.unwrap_or(self.rpc_timeout);
+        let own = (!own.is_zero()).then_some(own);
+        let outer = outer.map(|deadline| deadline.saturating_duration_since(now));
+        let limit = match (own, outer) {
+            (Some(own), Some(outer)) => Some(own.min(outer)),
+            (own, outer) => own.or(outer),
+        };
+        // A limit beyond the range of the clock is none.
+        (limit, limit.and_then(|limit| now.checked_add(limit)))
+    }
+}
+
+/// A reference to a value that no worker has been asked for yet. Given up when it is dropped, also when
+/// encoding the arguments panics.
+struct Creating<'a>(Option<Arc<Handle>>, &'a References);
+
+impl Creating<'_> {
+    fn done(mut self) -> Option<Arc<Handle>> {
+        self.0.take()
+    }
+}
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.0 {
+            self.1.not_created(handle);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A call that a worker serves.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use telegrad_trace::{Entered, Recorder, Span};
+use telegrad_wire::{CallId, ContextId, Incarnation};
+
+use super::{Home, Reached, Stage};
+use crate::error::RemoteErrorKind;
+use crate::types::{Class, RefId, WorkerInfo};
+
+/// A context of an extension, on one worker.
+pub(crate) type ContextScope = (Incarnation, ContextId);
+
+/// A call that this worker serves.
+pub(crate) struct CallContext {
+    pub(crate) home: Weak<dyn Home>,
+    /// The world's number.
+    pub(crate) world: u64,
+    pub(crate) caller: Arc<WorkerInfo>,
+    pub(crate) function: &'static str,
+    pub(crate) class: Class,
+    /// The caller's number for it.
+    pub(crate) call: CallId,
+    /// The value that it is made on.
+    pub(crate) object: Option<RefId>,
+    /// When it arrived.
+    pub(crate) since: Instant,
+    /// When the caller stops waiting.
+    pub(crate) deadline: Option<Instant>,
+    /// The context of an extension that it belongs to.
+    pub(crate) scope: Option<ContextScope>,
+    /// The span of its execution, if it is recorded.
+    pub(crate) span: Option<Arc<Span>>,
+    /// How far it has come.
+    pub(crate) stage: Reached,
+    /// The task that runs it notes its waits without a thread.
+    is_task: AtomicBool,
+    cancelled: AtomicBool,
+    /// Wakes the async function when it is cancelled.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// What is known of a call when its request arrives.
+pub(crate) struct Served {
+    pub(crate) home: Weak<dyn Home>,
+    pub(crate) world: u64,
+    pub(crate) caller: Arc<WorkerInfo>,
+    pub(crate) function: &'static str,
+    pub(crate) class: Class,
+    pub(crate) call: CallId,
+    pub(crate) object: Option<RefId>,
+    pub(crate) since: Instant,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) scope: Option<ContextScope>,
+    pub(crate) span: Option<Arc<Span>>,
+}
+
+impl CallContext {
+    pub(crate) fn new(served: Served) -> Arc<Self> {
+        let Served {
+            home,
+            world,
+            caller,
+            function,
+            class,
+            call,
+            object,
+            since,
+            deadline,
+            scope,
+            span,
+        } = served;
+        Arc::new(Self {
+            home,
+            world,
+            caller,
+            function,
+            class,
+            call,
+            object,
+            since,
+            deadline,
+            scope,
+            span,
+            stage: Reached::new(),
+            is_task: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        })
+    }
+
+    /// Notes that its function begins.
+    pub(crate) fn begin(&self) {
+        self.stage.set(Stage::Begun);
+        if let Some(span) = &self.span {
+            span.start();
+        }
+    }
+
+    /// Puts this thread at the call in recordings. A call that came before a recording began is no event there, but what it does
+    /// is recorded.
+    #[inline]
+    pub(crate) fn enter_recording(&self) -> Entered {
+        match &self.span {
+            Some(span) => span.enter(),
+            None => telegrad_trace::assign(|| self.recorder()),
+        }
+    }
+
+    /// Returns the recorder of what the call does.
+    #[cold]
+    fn recorder(&self) -> Option<Arc<Recorder>> {
+        let home = self.home.upgrade().filter(|_| self.class.is_recorded());
+        home.map(|home| home.recorder().clone())
+    }
+
+    /// Notes that a task runs it, which notes when it sleeps.
+    pub(crate) fn becomes_task(&self) {
+        self.is_task.store(true, Relaxed);
+    }
+
+    /// Whether a task runs it, which notes when it sleeps.
+    pub(crate) fn is_task(&self) -> bool {
+        self.is_task.load(Relaxed)
+    }
+
+    /// Cancels the call, and wakes its task.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, SeqCst);
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Sets the waker for a cancellation.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        *self.waker.lock() = Some(waker.clone());
+    }
+
+    /// Drops the waker for a cancellation.
+    pub(crate) fn clear_waker(&self) {
+        let waker = self.waker.lock().take();
+        drop(waker);
+    }
+
+    /// Whether the result is not wanted any more: the call was cancelled, or its time has run out.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled_by_caller() || self.is_late()
+    }
+
+    /// Whether the caller has cancelled the call, or was lost.
+    pub(crate) fn is_cancelled_by_caller(&self) -> bool {
+        self.cancelled.load(SeqCst)
+    }
+
+    /// Returns why the result of a cancelled call is not wanted.
+    pub(crate) fn cancellation_kind(&self) -> RemoteErrorKind {
+        if self.is_late() {
+            RemoteErrorKind::TimedOut
+        } else {
+            RemoteErrorKind::Cancelled
+        }
+    }
+
+    /// Whether its time has run out.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}

@@ -1,0 +1,38 @@
+//! Times that the execution of a call notes in its recording.
+
+use telegrad_trace::{Execution, Kind, Span};
+
+use super::CallContext;
+
+/// Notes that the arguments of the current call are decoded; returns whether the call is recorded.
+#[inline]
+pub(crate) fn decoded() -> bool {
+    let is_recorded = telegrad_trace::is_recorded();
+    if is_recorded {
+        note_execution(|execution, now| execution.decoded = now);
+    }
+    is_recorded
+}
+
+/// Notes that the function of the current call has returned; encoding of its value comes next.
+pub(crate) fn has_result() {
+    note_execution(|execution, now| execution.returned = now);
+}
+
+#[cold]
+fn note_execution(change: fn(&mut Execution, u64)) {
+    CallContext::of_current(|context| {
+        if let Some(span) = &context.span {
+            note(span, change);
+        }
+    });
+}
+
+/// Changes the execution that this span records.
+pub(crate) fn note(span: &Span, change: fn(&mut Execution, u64)) {
+    span.update(|event| {
+        if let Kind::Execution(execution) = &mut event.kind {
+            change(execution, span.now());
+        }
+    });
+}

@@ -1,0 +1,471 @@
+//! The threads of a worker.
+//!
+//! One pool runs everything: functions that others call, callbacks, and the roles that must always
+//! have a thread (watching sockets, reading a bulk lane). A thread in a role that has received a
+//! request runs it itself: on the quiet path nothing waits for a thread to wake up. The role passes to
+//! another thread, at once under load, else when the request takes long (see [`held_role`]).
+//!
+//! At most `limit` functions run at a time. A function that waits inside a call does not count: the
+//! pool gives its place to another for the time being. So however deep calls nest, in whatever
+//! pattern, there is always a thread for the one that everybody waits for (S21).
+
+mod held_role;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use telegrad_net::{Role, Roles, Turn};
+
+use self::held_role::{HeldRole, HeldRoles};
+use crate::error::Error;
+
+/// How long a thread without work stays. Long enough for the pauses of a training loop.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Stack of a pool thread. Only touched pages cost memory, and a tensor library may recurse deeply.
+const STACK: usize = 8 << 20;
+
+/// Something to run once.
+pub(super) type Task = Box<dyn FnOnce() + Send>;
+
+/// A handle to the pool; the threads share it.
+#[derive(Clone)]
+pub(crate) struct Executor(Arc<Pool>);
+
+struct Pool {
+    /// For thread names.
+    name: String,
+    limit: usize,
+    state: Mutex<State>,
+    held: HeldRoles,
+}
+
+#[derive(Default)]
+struct State {
+    /// Functions that wait because `limit` others run.
+    queue: VecDeque<Task>,
+    /// Functions that run and do not wait inside a call.
+    running: usize,
+    /// Functions that wait inside a call.
+    blocked: usize,
+    /// Threads without work, the one that stopped last on top: its caches are warmest.
+    idle: Vec<Arc<Seat>>,
+    threads: usize,
+    closed: bool,
+    /// Tasks that came too late, to be dropped outside the lock.
+    refused: Vec<Task>,
+}
+
+/// Room in the queue that is kept when it is empty.
+const KEEP: usize = 1024;
+
+impl State {
+    /// Lets go of what a flood of functions needed, once it is over.
+    fn let_go(&mut self) {
+        if self.queue.is_empty() && self.queue.capacity() > 2 * KEEP {
+            self.queue.shrink_to(KEEP);
+        }
+    }
+}
+
+/// Where a thread without work waits for some.
+struct Seat {
+    work: Mutex<Option<Work>>,
+    given: Condvar,
+}
+
+enum Work {
+    /// A function that counts.
+    Task(Task),
+    /// Something of the worker's own that does not.
+    Errand(Task),
+    Role(Box<dyn Role>),
+    /// Looking after roles whose threads are busy.
+    Watch,
+}
+
+thread_local! {
+    static THREAD: RefCell<Thread> = const { RefCell::new(Thread { role: None, task: None, held: None }) };
+}
+
+/// What this thread is doing for a pool.
+struct Thread {
+    /// It is in a role; tasks spawned by it collect here.
+    role: Option<(Executor, Vec<Task>)>,
+    /// It runs a task that counts as running.
+    task: Option<Executor>,
+    /// The role that it returns to after that, unless another thread has taken it.
+    held: Option<Arc<HeldRole>>,
+}
+
+/// Numbers for people.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) threads: usize,
+    pub(crate) idle: usize,
+    pub(crate) running: usize,
+    pub(crate) blocked: usize,
+    pub(crate) queued: usize,
+}
+
+impl Executor {
+    /// A pool in which at most `limit` functions run at a time. It has no threads yet.
+    pub(crate) fn new(name: &str, limit: usize) -> Self {
+        Self(Arc::new(Pool {
+            name: name.into(),
+            limit: limit.max(1),
+            state: Mutex::default(),
+            held: HeldRoles::default(),
+        }))
+    }
+
+    /// Runs a function soon. From a role's thread: on that thread, when the role's turn is over.
+    pub(crate) fn spawn(&self, task: Task) {
+        let mut task = Some(task);
+        THREAD.with_borrow_mut(|thread| {
+            if let Some((executor, tasks)) = &mut thread.role
+                && Arc::ptr_eq(&executor.0, &self.0)
+            {
+                tasks.extend(task.take());
+            }
+        });
+        if let Some(task) = task {
+            self.with_state(|state| self.enqueue(state, task));
+        }
+    }
+
+    /// Runs something of the worker's own soon, however many functions run.
+    pub(crate) fn run_errand(&self, errand: Task) {
+        let refused = self.with_state(|state| {
+            if state.closed {
+                return Err(Work::Errand(errand));
+            }
+            self.give(state, Work::Errand(errand))
+        });
+        // Dropped outside the lock. Without a thread nothing can be done.
+        drop(refused);
+    }
+
+    /// Runs `wait`, during which this thread's function does not count as running.
+    pub(crate) fn blocking<R>(wait: impl FnOnce() -> R) -> R {
+        let Some(executor) = THREAD.with_borrow_mut(|thread| thread.task.take()) else {
+            return wait();
+        };
+        executor.pass_on_held();
+        executor.pause();
+        let result = wait();
+        executor.resume();
+        THREAD.with_borrow_mut(|thread| thread.task = Some(executor));
+        result
+    }
+
+    /// Whether this thread may block; a thread in a role may not, because others depend on it.
+    pub(crate) fn may_be_held_up() -> bool {
+        THREAD.with_borrow(|thread| thread.role.is_none())
+    }
+
+    /// Checks that this thread may wait for another worker.
+    ///
+    /// # Errors
+    /// [`Error::WaitInInline`] in a role, and while a subscriber is shown something: the thread may be the one that receives the
+    /// message to wait for (S24, S63).
+    pub(crate) fn may_wait() -> Result<(), Error> {
+        if Self::may_be_held_up() && !telegrad_trace::is_in_subscriber() {
+            Ok(())
+        } else {
+            Err(Error::WaitInInline)
+        }
+    }
+
+    /// Drops what is queued and ends threads that have no work. Running functions go on.
+    pub(crate) fn close(&self) {
+        let (queue, idle) = {
+            let mut state = self.0.state.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.queue), std::mem::take(&mut state.idle))
+        };
+        self.0.held.wake();
+        for seat in idle {
+            let _work = seat.work.lock();
+            seat.given.notify_one();
+        }
+        drop(queue);
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let state = self.0.state.lock();
+        Load {
+            threads: state.threads,
+            idle: state.idle.len(),
+            running: state.running,
+            blocked: state.blocked,
+            queued: state.queue.len(),
+        }
+    }
+
+    /// Runs `change` under the lock. Tasks that a closed pool does not take are dropped after it:
+    /// they may hold things that spawn other tasks when they go.
+    fn with_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.0.state.lock();
+        let result = change(&mut state);
+        let refused = std::mem::take(&mut state.refused);
+        drop(state);
+        drop(refused);
+        result
+    }
+
+    fn enqueue(&self, state: &mut State, task: Task) {
+        if state.closed {
+            return state.refused.push(task);
+        }
+        if state.running >= self.0.limit {
+            return state.queue.push_back(task);
+        }
+        state.running += 1;
+        if let Err(Work::Task(task)) = self.give(state, Work::Task(task)) {
+            // No thread to be had: the next one that finishes takes it.
+            state.running -= 1;
+            state.queue.push_back(task);
+        }
+    }
+
+    /// Finds a thread for `work`; gives it back when there is none.
+    fn give(&self, state: &mut State, work: Work) -> Result<(), Work> {
+        if let Some(seat) = state.idle.pop() {
+            *seat.work.lock() = Some(work);
+            seat.given.notify_one();
+            return Ok(());
+        }
+        let slot = Arc::new(Mutex::new(Some(work)));
+        let (executor, first) = (self.clone(), slot.clone());
+        let name = format!("telegrad {}", self.0.name);
+        let started = std::thread::Builder::new()
+            .name(name)
+            .stack_size(STACK)
+            .spawn(move || {
+                let work = first.lock().take();
+                executor.live(work);
+            });
+        match started {
+            Ok(_) => {
+                state.threads += 1;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(worker = self.0.name, %error, "cannot start a thread");
+                match slot.lock().take() {
+                    Some(work) => Err(work),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Runs a pool thread.
+    fn live(&self, mut work: Option<Work>) {
+        while let Some(next) = work.take() {
+            let task = match next {
+                Work::Task(task) => Some(task),
+                Work::Role(role) => self.play(role),
+                Work::Watch => self.watch().and_then(|role| self.play(role)),
+                Work::Errand(errand) => {
+                    self.guard(errand);
+                    None
+                }
+            };
+            if let Some(task) = task {
+                self.run_all(task);
+            }
+            work = self.rest();
+        }
+    }
+
+    /// Plays a role until it ends, or until it brought a task to run on this thread instead.
+    fn play(&self, mut role: Box<dyn Role>) -> Option<Task> {
+        let mut came_back: Option<Instant> = None;
+        loop {
+            let (turn, mut tasks) = self.turn(&mut *role);
+            if let Some(since) = came_back.take()
+                && !tasks.is_empty()
+            {
+                self.note_pause(since.elapsed());
+            }
+            if tasks.is_empty() {
+                match turn {
+                    Turn::Again => continue,
+                    Turn::Done => return None,
+                }
+            }
+            if turn == Turn::Again
+                && tasks.len() == 1
+                && let Some(task) = tasks.pop()
+            {
+                match self.run_holding(role, task) {
+                    Ok(None) => return None,
+                    Ok(Some(back)) => {
+                        role = back;
+                        came_back = Some(Instant::now());
+                        continue;
+                    }
+                    Err((back, task)) => {
+                        role = back;
+                        tasks.push(task);
+                    }
+                }
+            }
+            let mut tasks = tasks.into_iter();
+            let mut state = self.0.state.lock();
+            let mut first = None;
+            let mut kept = Some(role);
+            if turn == Turn::Done {
+                kept = None;
+            } else if state.running < self.0.limit && !state.closed {
+                // The first task runs here, so another thread has to take the role.
+                match kept.take().map(|role| self.give(&mut state, Work::Role(role))) {
+                    Some(Err(Work::Role(back))) => kept = Some(back),
+                    _ => {
+                        state.running += 1;
+                        first = tasks.next();
+                    }
+                }
+            }
+            drop(state);
+            self.with_state(|state| tasks.for_each(|task| self.enqueue(state, task)));
+            match kept {
+                Some(kept) => role = kept,
+                None => return first,
+            }
+        }
+    }
+
+    /// One turn of a role, and the tasks that it brought.
+    fn turn(&self, role: &mut dyn Role) -> (Turn, Vec<Task>) {
+        THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
+        // Whatever a role stumbles over, others depend on its going on.
+        let turn = catch_unwind(AssertUnwindSafe(|| role.turn())).unwrap_or_else(|_| {
+            tracing::error!(worker = self.0.name, "a role of the pool panicked");
+            Turn::Again
+        });
+        let tasks = THREAD.with_borrow_mut(|thread| thread.role.take());
+        (turn, tasks.map(|(_, tasks)| tasks).unwrap_or_default())
+    }
+
+    /// Runs a task that is counted as running already, then those that queue.
+    fn run_all(&self, mut task: Task) {
+        loop {
+            THREAD.with_borrow_mut(|thread| thread.task = Some(self.clone()));
+            self.guard(task);
+            THREAD.with_borrow_mut(|thread| thread.task = None);
+            let mut state = self.0.state.lock();
+            // After a wait there can be one more than the limit; that one makes room.
+            let next = if state.running <= self.0.limit {
+                state.queue.pop_front()
+            } else {
+                None
+            };
+            match next {
+                Some(next) => task = next,
+                None => {
+                    state.running -= 1;
+                    state.let_go();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Users' functions are guarded where they are called; this keeps the pool's counts right should
+    /// anything else panic.
+    fn guard(&self, task: Task) {
+        if catch_unwind(AssertUnwindSafe(task)).is_err() {
+            tracing::error!(worker = self.0.name, "a task of the pool panicked");
+        }
+    }
+
+    /// Waits for work; `None` when the thread is no longer needed.
+    fn rest(&self) -> Option<Work> {
+        let seat = Arc::new(Seat {
+            work: Mutex::new(None),
+            given: Condvar::new(),
+        });
+        {
+            let mut state = self.0.state.lock();
+            if state.closed {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle.push(seat.clone());
+        }
+        let mut work = seat.work.lock();
+        if work.is_none() {
+            seat.given.wait_for(&mut work, LINGER);
+        }
+        if let Some(work) = work.take() {
+            return Some(work);
+        }
+        drop(work);
+        // Nothing came in time; but it may come right now, until this seat is off the list.
+        let mut state = self.0.state.lock();
+        state.idle.retain(|other| !Arc::ptr_eq(other, &seat));
+        let late = seat.work.lock().take();
+        if late.is_none() {
+            state.threads -= 1;
+        }
+        late
+    }
+
+    /// Counts one more function as running, if there may be.
+    fn start_one(&self) -> bool {
+        let mut state = self.0.state.lock();
+        let may = state.running < self.0.limit && !state.closed;
+        state.running += usize::from(may);
+        may
+    }
+
+    /// Counts one less, and gives its place to one that queues.
+    fn stop_one(&self) {
+        self.with_state(|state| {
+            state.running -= 1;
+            self.fill_place(state);
+        });
+    }
+
+    fn fill_place(&self, state: &mut State) {
+        if state.running < self.0.limit
+            && let Some(task) = state.queue.pop_front()
+        {
+            self.enqueue(state, task);
+        }
+    }
+
+    fn pause(&self) {
+        self.with_state(|state| {
+            state.running -= 1;
+            state.blocked += 1;
+            self.fill_place(state);
+        });
+    }
+
+    fn resume(&self) {
+        let mut state = self.0.state.lock();
+        state.running += 1;
+        state.blocked -= 1;
+    }
+}
+
+impl Roles for Executor {
+    fn start(&self, role: Box<dyn Role>) {
+        // Without a thread the role is dropped, outside the lock, which closes what it serves: calls
+        // fail instead of hanging.
+        let refused = self.with_state(|state| self.give(state, Work::Role(role)));
+        drop(refused);
+    }
+
+    fn give_way(&self, wait: &mut dyn FnMut()) {
+        Self::blocking(wait);
+    }
+}

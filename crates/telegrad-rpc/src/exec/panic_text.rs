@@ -1,0 +1,10 @@
+//! The texts of panics.
+
+use std::any::Any;
+
+/// Returns the message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

@@ -1,0 +1,91 @@
+//! Values that stay where they were made.
+
+use std::any::Any;
+
+use telegrad_wire::{Encoder, Payload, TypeLayout, Wire};
+
+use super::registration::Trouble;
+use crate::error::RemoteErrorKind;
+
+/// A value that stays where it was made.
+pub struct LocalOnly {
+    /// The value.
+    pub value: Box<dyn Any + Send + Sync>,
+    /// Its type, for people.
+    pub type_name: &'static str,
+    /// How to send it; nothing when it cannot travel.
+    pub(crate) encode: Option<Encode>,
+    /// Its layout; nothing when it cannot travel.
+    pub(crate) layout: Option<fn() -> TypeLayout>,
+    /// Whether encoding it takes next to nothing.
+    pub is_quick: fn(&(dyn Any + Send + Sync)) -> bool,
+}
+
+/// Encodes a value of a certain type.
+pub(crate) type Encode = fn(&(dyn Any + Send + Sync)) -> Result<Payload, Trouble>;
+
+impl LocalOnly {
+    /// A value that stays, and never leaves.
+    pub(crate) fn new<T: Any + Send + Sync>(value: T) -> Self {
+        Self {
+            value: Box::new(value),
+            type_name: std::any::type_name::<T>(),
+            encode: None,
+            layout: None,
+            is_quick: |_| false,
+        }
+    }
+
+    /// A value that stays, and can be fetched.
+    pub(crate) fn wire<T: Wire + Any + Send + Sync>(value: T) -> Self {
+        Self {
+            encode: Some(encode_any::<T>),
+            layout: Some(TypeLayout::of::<T>),
+            is_quick: is_quick::<T>,
+            ..Self::new(value)
+        }
+    }
+}
+
+/// Whether a value of type `T` is quick to encode.
+fn is_quick<T: Wire>(value: &(dyn Any + Send + Sync)) -> bool {
+    value.downcast_ref::<T>().is_some_and(T::is_quick_to_encode)
+}
+
+/// Encodes a value as a message.
+pub(super) fn encode<T: Wire>(value: &T) -> Result<Payload, Trouble> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder
+        .finish()
+        .map_err(|error| Trouble::Around(RemoteErrorKind::BadResult, error.to_string()))
+}
+
+fn encode_any<T: Wire + Any>(value: &(dyn Any + Send + Sync)) -> Result<Payload, Trouble> {
+    match value.downcast_ref::<T>() {
+        Some(value) => encode(value),
+        None => Err(cannot_travel(std::any::type_name::<T>())),
+    }
+}
+
+/// The error that a value of this type can only be referred to.
+pub(crate) fn cannot_travel(type_name: &str) -> Trouble {
+    let text = format!("a `{type_name}` cannot travel, only be referred to where it is");
+    Trouble::Around(RemoteErrorKind::BadResult, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_quick(value: impl Wire + Any + Send + Sync) -> bool {
+        let kept = LocalOnly::wire(value);
+        (kept.is_quick)(&*kept.value)
+    }
+
+    #[test]
+    fn what_is_small_is_encoded_in_no_time() {
+        assert!(is_quick(1_u64) && is_quick((1_i32, 2.0_f64)) && is_quick([0_u8; 32]));
+        assert!(!is_quick([0_u8; 4096]) && !is_quick(vec![1_u8]) && !is_quick(String::new()));
+    }
+}

@@ -1,0 +1,59 @@
+//! What is known of a callee that runs another program.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use telegrad_wire::{Catalogue, Difference};
+
+use crate::error::{Error, Mismatch};
+
+use super::registration::Registration;
+use super::registry::Registry;
+
+/// The name of the function that fetches values.
+const FETCH: &str = "telegrad::fetch";
+
+/// How the program of a callee differs from this one (S9). Found when the link is made: a call looks up its function,
+/// and one to the same program not even that.
+pub(crate) struct OtherProgram {
+    differences: FxHashMap<&'static str, Difference>,
+    /// Whether it compares the layout of a value before it sends it.
+    pub(crate) compares_fetched: bool,
+}
+
+impl OtherProgram {
+    pub(crate) fn new(theirs: &Catalogue) -> Self {
+        let registry = Registry::get();
+        let parameters = |name: &str| registry.find(name).map_or(&[][..], |ours| ours.parameters);
+        let differences = registry.catalogue().differences(theirs, parameters);
+        let differences = differences.into_iter();
+        Self {
+            differences: differences
+                .filter_map(|(name, difference)| Some((registry.find(name)?.name, difference)))
+                .collect(),
+            compares_fetched: theirs.describes(FETCH),
+        }
+    }
+
+    /// Whether the callee, which is `worker`, has this function with the same signature.
+    pub(crate) fn check(&self, ours: &Registration, worker: &str) -> Result<(), Error> {
+        let Some(difference) = self.differences.get(ours.name) else {
+            return Ok(());
+        };
+        let (function, worker) = (ours.name.to_owned(), worker.to_owned());
+        Err(Error::Mismatch(Box::new(match difference {
+            Difference::Missing => Mismatch::Missing { function, worker },
+            Difference::Signature(difference) => Mismatch::Signature {
+                function,
+                worker,
+                difference: difference.clone(),
+            },
+        })))
+    }
+}
+
+/// The functions of this program, for a caller whose functions have this digest: nothing when they are the same.
+pub(crate) fn functions_if_not(digest: u64) -> Option<Arc<Catalogue>> {
+    let registry = Registry::get();
+    (registry.digest() != digest).then(|| registry.catalogue().clone())
+}

@@ -1,0 +1,181 @@
+//! What rides on a message: references, tracked tensors and the origin of a trace.
+//!
+//! The same hook serves requests and replies. The sender calls [`Riders::leaving`], and [`Riders::stayed`] if the message was not
+//! sent after all; the receiver calls [`Riders::arrived`] on the thread that has read the message, and [`tensors_arrived`] when
+//! the body is decoded.
+
+use std::sync::Arc;
+
+use telegrad_net::Outgoing;
+use telegrad_trace::Origin;
+use telegrad_wire::{
+    ContextId, FrameHeader, HAS_SECTION, Incarnation, RawTensor, Reference, TensorSource, Tensors, WireError,
+};
+
+use super::{Crossing, Departure, MessageHook, Section, Tracked};
+use crate::error::Result;
+use crate::reference::{Handle, References};
+use crate::types::RefId;
+
+/// The way of a message to its receiver.
+pub(crate) struct Route<'a> {
+    pub(crate) references: &'a References,
+    pub(crate) hook: Option<&'a dyn MessageHook>,
+    /// The receiver.
+    pub(crate) to: Incarnation,
+    /// The connection's number.
+    pub(crate) over: u64,
+    /// The context of the message, if it belongs to one.
+    pub(crate) crossing: Option<Crossing<'a>>,
+}
+
+/// What rides on a message that leaves.
+pub(crate) struct Riders {
+    context: Option<ContextId>,
+    section: Section,
+}
+
+/// What rode on a message that has arrived.
+#[derive(Default)]
+pub(crate) struct Arrival {
+    /// The value that the function is called on.
+    pub(crate) object: Option<RefId>,
+    /// The value that the function's result becomes.
+    pub(crate) creates: Option<RefId>,
+    pub(crate) references: Vec<Arc<Handle>>,
+    /// Why the references cannot be taken, if they cannot.
+    pub(crate) refused: Option<WireError>,
+    pub(crate) tracked: Option<Tracked>,
+    pub(crate) origin: Option<Origin>,
+    /// Where the body proper starts.
+    pub(crate) start: usize,
+}
+
+impl Riders {
+    /// Puts on a message what rides on it, with the rest of its section: makes its references the receiver's, tracks its tensors.
+    ///
+    /// # Errors
+    /// Those of the hook, and what `unsendable` makes of a reference that cannot leave. Then nothing rides anywhere.
+    pub(crate) fn leaving(
+        route: &Route<'_>,
+        mut section: Section,
+        message: &mut Outgoing,
+        unsendable: impl Fn(WireError) -> crate::error::Error,
+    ) -> Result<Self> {
+        let (told, tracked) = track(route, &message.payload.tensors)?;
+        section.tracked = tracked;
+        let mut riders = Self {
+            context: route.crossing.map(|crossing| crossing.context),
+            section,
+        };
+        match route
+            .references
+            .hand_over(&mut message.payload, route.to, route.over)
+        {
+            Ok(handed) => riders.section.handed = handed,
+            Err(error) => {
+                riders.stayed(route.references, route.hook);
+                return Err(unsendable(error));
+            }
+        }
+        message.header.context = told.map_or(0, |context| context.0);
+        if !riders.section.is_empty() {
+            message.header.flags |= HAS_SECTION;
+            match riders.section.prepend(std::mem::take(&mut message.payload)) {
+                Ok(payload) => message.payload = payload,
+                Err(error) => {
+                    riders.stayed(route.references, route.hook);
+                    return Err(unsendable(error));
+                }
+            }
+        }
+        Ok(riders)
+    }
+
+    /// Takes back what rides on a message that was not sent.
+    pub(crate) fn stayed(&self, references: &References, hook: Option<&dyn MessageHook>) {
+        references.not_given(&self.section.handed);
+        tensors_stayed(hook, self.context, self.tracked());
+    }
+
+    /// The tracked tensors.
+    pub(crate) fn tracked(&self) -> Option<&Tracked> {
+        self.section.tracked.as_ref()
+    }
+
+    /// Takes what rides on a message: its references at once, because the sender waits to hear of them.
+    ///
+    /// # Errors
+    /// When the section cannot be read.
+    pub(crate) fn arrived(
+        references: &References,
+        header: &FrameHeader,
+        body: &[u8],
+        from: Incarnation,
+    ) -> Result<Arrival, WireError> {
+        if header.flags & HAS_SECTION == 0 {
+            return Ok(Arrival::default());
+        }
+        let (section, start) = Section::split(body)?;
+        let (references, refused) = match references.receive(section.handed, from) {
+            Ok(references) => (references, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        Ok(Arrival {
+            object: section.object,
+            creates: section.creates,
+            references,
+            refused,
+            tracked: section.tracked,
+            origin: section.origin,
+            start,
+        })
+    }
+}
+
+/// Has the hook track the tensors of a message, if it belongs to a context; returns the context that the receiver is told.
+fn track(
+    route: &Route<'_>,
+    tensors: &[Box<dyn TensorSource>],
+) -> Result<(Option<ContextId>, Option<Tracked>)> {
+    let (Some(crossing), Some(hook)) = (route.crossing, route.hook) else {
+        return Ok((None, None));
+    };
+    Ok(match hook.leaving(&crossing, tensors)? {
+        Departure::ContextClosed => (None, None),
+        Departure::Untracked => (Some(crossing.context), None),
+        Departure::Tracked(tracked) => (Some(crossing.context), Some(tracked)),
+    })
+}
+
+/// Withdraws the tracked tensors of a message that was not sent, or that nothing came of.
+pub(crate) fn tensors_stayed(
+    hook: Option<&dyn MessageHook>,
+    context: Option<ContextId>,
+    tracked: Option<&Tracked>,
+) {
+    if let (Some(context), Some(hook), Some(tracked)) = (context, hook, tracked) {
+        hook.stayed(context, tracked);
+    }
+}
+
+/// Returns what the receiver gets for the tensors of a message: what the hook makes of them, if it belongs to a context.
+///
+/// # Errors
+/// Those of the hook.
+pub(crate) fn tensors_arrived(
+    hook: Option<&dyn MessageHook>,
+    crossing: Option<&Crossing<'_>>,
+    tracked: Option<Tracked>,
+    tensors: Vec<RawTensor>,
+) -> Result<Tensors> {
+    match (hook, crossing) {
+        (Some(hook), Some(crossing)) => Ok(hook.arrived(crossing, tracked, tensors)?.into()),
+        _ => Ok(tensors.into()),
+    }
+}
+
+/// Returns references as a decoder takes them.
+pub(crate) fn as_references(handles: Vec<Arc<Handle>>) -> Vec<Reference> {
+    handles.into_iter().map(|handle| handle as Reference).collect()
+}

@@ -1,0 +1,88 @@
+//! Fetching a value.
+
+use telegrad_macros::remote;
+use telegrad_wire::{Decoder, TypeLayout, Wire};
+
+use super::Value;
+use crate::error::RemoteErrorKind;
+use crate::function::Trouble;
+
+/// The value that a reference refers to: stands for it in requests, and is served without being run.
+///
+/// A caller that runs another program sends the layout that it expects in place of the arguments, which are nil.
+#[remote(name = "telegrad::fetch", inline, class = Fetch)]
+pub(crate) fn fetch() {}
+
+/// Refuses to send a value with another layout than the caller expects (S9).
+pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<(), Trouble> {
+    let expected = Option::<TypeLayout>::decode(args);
+    let expected =
+        expected.map_err(|error| Trouble::Around(RemoteErrorKind::BadArguments, error.to_string()))?;
+    // Both, because what cannot travel has no layout, and is refused as that.
+    let (Some(expected), Some(layout)) = (expected, value.layout) else {
+        return Ok(());
+    };
+    match expected.difference(&layout()) {
+        None => Ok(()),
+        Some(difference) => {
+            let text = format!(
+                "the caller knows `{}` with another layout: {difference}",
+                value.type_name
+            );
+            Err(Trouble::Around(RemoteErrorKind::BadResult, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use telegrad_wire::Encoder;
+
+    use super::*;
+    use crate::function::LocalOnly;
+
+    #[derive(Wire)]
+    struct Cfg {
+        lr: f64,
+        steps: u64,
+    }
+
+    /// What the owner of a `Cfg` says to a request with these arguments.
+    fn asked_with(args: &impl Wire) -> Result<(), String> {
+        let value = Value::new(LocalOnly::wire(Cfg { lr: 0.1, steps: 3 }));
+        let mut encoder = Encoder::new();
+        args.encode(&mut encoder);
+        let body = encoder.finish().unwrap().body;
+        check_expected(&value, &mut Decoder::new(&body)).map_err(|trouble| match trouble {
+            Trouble::Around(kind, text) => format!("{kind:?}: {text}"),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_value_is_sent_only_to_a_caller_that_knows_it_with_the_same_layout() {
+        mod there {
+            use super::*;
+            #[derive(Wire)]
+            pub(super) struct Cfg {
+                steps: f64,
+                lr: u64,
+            }
+        }
+        assert_eq!(asked_with(&()), Ok(()), "the caller runs the same program");
+        assert_eq!(asked_with(&TypeLayout::of::<Cfg>()), Ok(()));
+        let name = std::any::type_name::<Cfg>();
+        let difference = "field 0 of `Cfg` is `lr` there and `steps` here";
+        assert_eq!(
+            asked_with(&TypeLayout::of::<there::Cfg>()),
+            Err(format!(
+                "BadResult: the caller knows `{name}` with another layout: {difference}"
+            ))
+        );
+        assert!(
+            asked_with(&"nonsense".to_owned())
+                .unwrap_err()
+                .starts_with("BadArguments: ")
+        );
+    }
+}

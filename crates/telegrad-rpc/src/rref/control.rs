@@ -1,0 +1,48 @@
+//! The control messages about references: sending a batch, and taking one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use telegrad_macros::remote;
+use telegrad_wire::Incarnation;
+
+use crate::call::Request;
+use crate::context::CallContext;
+use crate::error::{Error, Result};
+use crate::function::Registry;
+use crate::reference::{Answer, Batch};
+use crate::types::To;
+use crate::worker::{CallOptions, Worker};
+
+impl Worker {
+    /// Sends a batch of messages about references.
+    pub(crate) fn send_references(
+        self: &Arc<Self>,
+        to: Incarnation,
+        batch: Batch,
+        limit: Duration,
+    ) -> Result<()> {
+        let member = self.members()?.of_incarnation(to).ok_or(Error::ShutDown)?;
+        let request = Request {
+            verb: "tell",
+            to: To::Rank(member.info.rank),
+            function: Registry::get().entry(&told)?,
+            options: CallOptions {
+                timeout: Some(limit),
+                ..CallOptions::default()
+            },
+            object: None,
+            expects: None,
+        };
+        self.tell(&request, (to, batch.number), &(batch,))
+    }
+}
+
+/// Takes messages of another worker about its references and those of this one.
+#[remote(name = "telegrad::references", inline, class = Control)]
+fn told(batch: Batch) -> Result<Vec<Answer>> {
+    let call = CallContext::current().ok_or(Error::ShutDown)?;
+    let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;
+    let by = worker.members()?.find(To::Rank(call.caller.rank))?;
+    Ok(worker.references.told(by.identity().incarnation, &batch))
+}

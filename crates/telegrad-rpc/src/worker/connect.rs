@@ -1,0 +1,122 @@
+//! Making the link for calls to a member.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use telegrad_net::{Address, Dialer, Hello, Lane, Welcome, dial};
+
+use super::Worker;
+use crate::error::Error;
+use crate::exec::Executor;
+use crate::function::Registry;
+use crate::link::{Absent, Calls, LinkLayer, Member, Outbound};
+
+impl Member {
+    /// Makes the link for calls, or returns the one that another thread makes meanwhile.
+    pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
+        // A thread in a role must not wait, so neither for a connection.
+        Executor::may_wait().map_err(Absent::NotTried)?;
+        Executor::blocking(|| self.make(worker, deadline))
+    }
+
+    /// Whether it can be reached, now or by `deadline`.
+    pub(crate) fn look_for(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), Absent> {
+        match self.open() {
+            Some(_) => Ok(()),
+            None => self.make(worker, deadline).map(drop),
+        }
+    }
+
+    fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
+        let shut_down = || Absent::NotTried(Error::ShutDown);
+        let turn = self.turn_to_connect(deadline);
+        let _turn = turn.ok_or_else(|| Absent::Unreachable {
+            why: "another call was still connecting at the time limit".into(),
+            certain: false,
+        })?;
+        if let Some(open) = self.open() {
+            return Ok(open);
+        }
+        if worker.is_closed() {
+            return Err(shut_down());
+        }
+        if worker.references.is_dead(self.identity().incarnation) {
+            return Err(Absent::Unreachable {
+                why: worker.references.obituary(self.card()),
+                certain: true,
+            });
+        }
+        let mut certain = false;
+        let mut tried = Vec::new();
+        for address in self.addresses(worker.transport) {
+            match self.dial(worker, &address, deadline) {
+                Ok(outbound) => {
+                    tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
+                    self.connected(outbound.clone());
+                    worker.gatherings.found(self.info.rank);
+                    // A close of the worker before that has not seen this link.
+                    if worker.close_if_left(&*outbound.link) {
+                        return Err(shut_down());
+                    }
+                    return Ok(outbound);
+                }
+                Err(error) => {
+                    let refused = error.refused;
+                    certain |= error.refused || error.not_listening;
+                    tried.push(error.to_string());
+                    if refused {
+                        break;
+                    }
+                    tracing::info!(worker = worker.name(), peer = %self.info, %error, "trying another way");
+                }
+            }
+        }
+        if tried.is_empty() {
+            tried.push(format!(
+                "none of its addresses can be used with {:?} links",
+                worker.transport
+            ));
+        }
+        let why = tried.join("; ");
+        Err(Absent::Unreachable { why, certain })
+    }
+
+    fn dial(
+        &self,
+        worker: &Arc<Worker>,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<Arc<Outbound>, telegrad_net::DialError> {
+        let world = worker
+            .members()
+            .map(|members| members.roster.world)
+            .unwrap_or_default();
+        let latency = worker.is_shown().then(|| self.histogram());
+        let calls = Calls::new(
+            worker.call_parts(),
+            self.info.clone(),
+            worker.link_number(),
+            latency,
+        );
+        let calls = Arc::new(calls);
+        let hello = Hello {
+            world,
+            from: worker.identity.clone(),
+            to: self.identity().clone(),
+            digest: Registry::get().digest(),
+            window: 0,
+            lane: Lane::Control,
+            link: 0,
+            shares: false,
+        };
+        let dialer = Dialer {
+            hello,
+            sink: calls.clone(),
+            options: worker.link_options(),
+            poller: &|| worker.poller(),
+        };
+        let (link, Welcome { functions, .. }) = dial(address, dialer, deadline)?;
+        let link = LinkLayer::around(worker.link_layer.as_ref(), link);
+        Ok(Arc::new(Outbound::new(link, calls, functions.as_deref())))
+    }
+}

@@ -1,0 +1,276 @@
+//! The state of barriers and gatherings.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use telegrad_wire::{Decoder, Encoder, Rank, RawTensor, Reference, Wire, WireError};
+
+use crate::error::{Error, Result};
+use crate::reference::AnyReference;
+use crate::types::WorkerInfo;
+
+/// An encoded value with its tensors.
+#[derive(Clone, Debug, Default, Wire)]
+pub(crate) struct Blob {
+    body: Vec<u8>,
+    tensors: Vec<RawTensor>,
+    references: Vec<AnyReference>,
+}
+
+impl Blob {
+    pub(crate) fn of(value: &impl Wire) -> Result<Self, WireError> {
+        let mut encoder = Encoder::new();
+        value.encode(&mut encoder);
+        let payload = encoder.finish()?;
+        let mut tensors = Vec::with_capacity(payload.tensors.len());
+        for tensor in payload.tensors {
+            tensors.push(RawTensor::copy_of(&*tensor)?);
+        }
+        let references = payload.references.into_iter();
+        let references = references.filter_map(|reference| reference.downcast().ok().map(AnyReference));
+        Ok(Self {
+            body: payload.body,
+            tensors,
+            references: references.collect(),
+        })
+    }
+
+    pub(crate) fn open<T: Wire>(self) -> Result<T, WireError> {
+        let references = self
+            .references
+            .into_iter()
+            .map(|AnyReference(handle)| handle as Reference);
+        let references = references.collect();
+        T::decode(&mut Decoder::with_tables(&self.body, self.tensors, references))
+    }
+}
+
+/// The gatherings that this worker takes part in or, on rank 0, that meet here.
+#[derive(Default)]
+pub(super) struct Gatherings {
+    /// Numbers the gatherings: every member counts the same, because all take part in each.
+    next: AtomicU64,
+    open: Mutex<FxHashMap<u64, Gathering>>,
+    /// Members whose connection was lost, and how, until they call again: a gathering that waits
+    /// for one of them fails.
+    lost: Mutex<FxHashMap<Rank, String>>,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+pub(crate) struct Gathering {
+    values: FxHashMap<Rank, Blob>,
+    wakers: Vec<Waker>,
+    /// Members that have neither taken the result nor given up yet.
+    left: usize,
+    /// Who gave up first. The gathering cannot be completed then: some would call it done, others not.
+    given_up: Option<(Rank, String)>,
+    /// Why it cannot be completed: the same for everybody.
+    failed: Option<String>,
+    /// A member has taken the result, so all can.
+    done: bool,
+}
+
+impl Gathering {
+    /// Everybody's values, by rank. The last one to leave takes them along.
+    pub(crate) fn take_values(&mut self) -> Vec<Blob> {
+        let mut values: Vec<_> = if self.left == 0 {
+            std::mem::take(&mut self.values).into_iter().collect()
+        } else {
+            let values = self.values.iter();
+            values.map(|(rank, blob)| (*rank, blob.clone())).collect()
+        };
+        values.sort_by_key(|(rank, _)| *rank);
+        values.into_iter().map(|(_, blob)| blob).collect()
+    }
+
+    /// Notes who gives up; whether it is the first.
+    fn give_up(&mut self, member: &WorkerInfo) -> bool {
+        if self.failed.is_some() || self.given_up.is_some() {
+            return false;
+        }
+        self.given_up = Some((member.rank, member.name.clone()));
+        // Only who has come is still of interest.
+        self.values.values_mut().for_each(|blob| *blob = Blob::default());
+        true
+    }
+
+    /// Why it cannot be completed, if so.
+    fn cannot_be_completed(&mut self, lost: &FxHashMap<Rank, String>, all_came: bool) -> Option<String> {
+        if self.failed.is_none() {
+            let is_missing = |rank: &Rank| !self.values.contains_key(rank);
+            let missing = lost.iter().find(|(rank, _)| is_missing(rank)).map(|(_, why)| why);
+            let left = self.given_up.as_ref().and_then(|(rank, _)| lost.get(rank));
+            self.failed = left.or(missing).cloned();
+        }
+        if self.failed.is_none() && all_came {
+            let gave_up = |(_, name): &(Rank, String)| format!("worker `{name}` gave up before all had come");
+            self.failed = self.given_up.as_ref().map(gave_up);
+        }
+        self.failed.clone()
+    }
+}
+
+impl Gatherings {
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, SeqCst)
+    }
+
+    /// Who has not come to a gathering, of those in `members`.
+    pub(crate) fn missing(&self, number: u64, members: &[WorkerInfo]) -> Vec<String> {
+        let open = self.open.lock();
+        let here = |info: &WorkerInfo| {
+            open.get(&number)
+                .is_some_and(|g| g.values.contains_key(&info.rank))
+        };
+        members
+            .iter()
+            .filter(|info| !here(info))
+            .map(|info| info.name.clone())
+            .collect()
+    }
+
+    /// Who has come to each of those that meet here and that not all have come to yet.
+    pub(crate) fn incomplete(&self) -> Vec<Vec<Rank>> {
+        let open = self.open.lock();
+        let waiting = open.values().filter(|gathering| !gathering.done);
+        let came = waiting.map(|gathering| {
+            let mut came: Vec<Rank> = gathering.values.keys().copied().collect();
+            came.sort_unstable();
+            came
+        });
+        let mut all: Vec<_> = came.collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// A member was lost: gatherings that wait for it fail.
+    pub(crate) fn lost(&self, member: &WorkerInfo, why: &str) {
+        self.lost
+            .lock()
+            .insert(member.rank, format!("worker {member} was lost: {why}"));
+        self.wake();
+    }
+
+    /// A member is there, whatever was thought of it.
+    pub(crate) fn found(&self, member: Rank) {
+        self.lost.lock().remove(&member);
+    }
+
+    /// Ends all gatherings.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let wakers: Vec<_> = self
+            .open
+            .lock()
+            .values_mut()
+            .flat_map(|g| std::mem::take(&mut g.wakers))
+            .collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll<T>(
+        &self,
+        number: u64,
+        size: usize,
+        waker: &Waker,
+        take: impl Fn(&mut Gathering) -> T,
+    ) -> Poll<Result<T>> {
+        let mut open = self.open.lock();
+        let Some(gathering) = open.get_mut(&number) else {
+            return Poll::Ready(Err(Error::ShutDown));
+        };
+        let all_came = gathering.values.len() == size;
+        if !all_came && self.closed.load(SeqCst) {
+            return Poll::Ready(Err(Error::ShutDown));
+        }
+        if let Some(why) = gathering.cannot_be_completed(&self.lost.lock(), all_came) {
+            return Poll::Ready(Err(Error::other(why)));
+        }
+        if !all_came {
+            gathering.wakers.push(waker.clone());
+            return Poll::Pending;
+        }
+        gathering.done = true;
+        gathering.left -= 1;
+        let taken = take(gathering);
+        if gathering.left == 0 {
+            open.remove(&number);
+        }
+        Poll::Ready(Ok(taken))
+    }
+}
+
+impl Gatherings {
+    /// Takes part in a gathering of `size` members; ends with what `take` takes when all have come.
+    pub(crate) async fn take_part<T>(
+        &self,
+        number: u64,
+        size: usize,
+        member: &WorkerInfo,
+        value: Blob,
+        take: impl Fn(&mut Gathering) -> T,
+    ) -> Result<T> {
+        self.found(member.rank);
+        let wakers = {
+            let mut open = self.open.lock();
+            let gathering = open.entry(number).or_insert_with(|| Gathering {
+                left: size,
+                ..Default::default()
+            });
+            gathering.values.insert(member.rank, value);
+            if gathering.values.len() == size {
+                std::mem::take(&mut gathering.wakers)
+            } else {
+                Vec::new()
+            }
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        let mut part = Part {
+            gatherings: self,
+            number,
+            member,
+            completed: false,
+        };
+        let result = std::future::poll_fn(|cx| self.poll(number, size, cx.waker(), &take)).await;
+        part.completed = result.is_ok();
+        result
+    }
+}
+
+/// One member's part in a gathering. Dropped before it is completed when the member has failed or
+/// no longer waits.
+struct Part<'a> {
+    gatherings: &'a Gatherings,
+    number: u64,
+    member: &'a WorkerInfo,
+    completed: bool,
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let mut open = self.gatherings.open.lock();
+        if self.completed {
+            return;
+        }
+        let mut first = false;
+        if let Some(gathering) = open.get_mut(&self.number) {
+            first = !gathering.done && gathering.give_up(self.member);
+            gathering.left = gathering.left.saturating_sub(1);
+            if gathering.left == 0 {
+                open.remove(&self.number);
+            }
+        }
+        drop(open);
+        // If it was lost, the others need not wait.
+        if first {
+            self.gatherings.wake();
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The leader's side of a shutdown: collects the reports of all living members.
+//!
+//! Every member has one, since any may come to lead. Reports that arrive at a member which does not
+//! lead wait there until it does, or leaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+use telegrad_wire::{Rank, Wire};
+
+use crate::types::WorkerInfo;
+
+/// The reports of the members that shut down.
+#[derive(Default)]
+pub(super) struct Rounds(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The living members that are done.
+    done: BTreeSet<Rank>,
+    /// The lost members, and how each was lost.
+    gone: BTreeMap<Rank, Arc<str>>,
+    /// The current round. A report belongs to one: repeated after a broken connection it must not
+    /// count for the next.
+    round: u64,
+    /// How many calls each member has made and served, of those that have reported in this round.
+    reports: BTreeMap<Rank, u64>,
+    /// The sum of the round before, and how many members were lost by then.
+    before: Option<(u64, usize)>,
+    /// The world is over.
+    over: bool,
+    /// This worker has ended.
+    closed: bool,
+    /// The reports that wait for others.
+    wakers: Vec<Waker>,
+}
+
+/// How a round ended.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub(crate) enum Verdict {
+    /// Calls were made or served since the last one: the next round is this.
+    Again(u64),
+    /// The world is over, without these members.
+    Over(Vec<Lost>),
+}
+
+/// A lost member.
+#[derive(Clone, Debug, PartialEq, Wire)]
+pub(crate) struct Lost {
+    pub(in crate::worker) member: WorkerInfo,
+    pub(in crate::worker) why: String,
+}
+
+impl Rounds {
+    /// Notes that a member of a world of `count` was lost: its report is not waited for.
+    pub(crate) fn lost(&self, member: Rank, why: &str, count: usize) {
+        self.change(count, |state| {
+            state.done.remove(&member);
+            state.reports.remove(&member);
+            state.gone.entry(member).or_insert_with(|| why.into());
+        });
+    }
+
+    /// Lets go of the reports that wait here.
+    pub(crate) fn close(&self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        // Outside the lock: they may hold the worker.
+        drop(state);
+        drop(wakers);
+    }
+
+    /// The lowest rank of a living member, of a world of `count`.
+    pub(crate) fn leader(&self, count: usize) -> Option<Rank> {
+        let state = self.0.lock();
+        (0..count as Rank).find(|rank| !state.gone.contains_key(rank))
+    }
+
+    /// Whether the last round was led here, and has ended the world.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.lock().over
+    }
+
+    /// The living members, of a world of `count`, that have not reported: that they are done, or, once
+    /// all are, that they are quiet.
+    pub(crate) fn unreported(&self, count: usize) -> Vec<Rank> {
+        let state = self.0.lock();
+        let all_are_done = state.all_are_done(count);
+        let has_come = |rank: &Rank| match all_are_done {
+            true => state.reports.contains_key(rank),
+            false => state.done.contains(rank),
+        };
+        let living = (0..count as Rank).filter(|rank| !state.gone.contains_key(rank));
+        living.filter(|rank| !has_come(rank)).collect()
+    }
+
+    pub(crate) fn done(&self, member: Rank, count: usize) {
+        self.change(count, |state| {
+            state.done.insert(member);
+        });
+    }
+
+    pub(crate) fn report(&self, member: Rank, round: u64, calls: u64, count: usize) {
+        self.change(count, |state| {
+            if state.round == round {
+                state.reports.insert(member, calls);
+            }
+        });
+    }
+
+    /// Changes the state, and wakes what waits for it only when it is complete: were each of n reports to
+    /// wake all others, there would be n² wake-ups.
+    fn change(&self, count: usize, change: impl FnOnce(&mut State)) {
+        let mut state = self.0.lock();
+        let were_done = state.all_are_done(count);
+        change(&mut state);
+        let are_quiet = state.all_are_quiet(count);
+        if are_quiet {
+            state.end_round();
+        }
+        if !are_quiet && (were_done || !state.all_are_done(count)) {
+            return;
+        }
+        let wakers = std::mem::take(&mut state.wakers);
+        // Outside the lock: a report may run at once.
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The current round, once all living members are done.
+    pub(crate) fn poll_done(&self, count: usize, waker: &Waker) -> Poll<u64> {
+        let mut state = self.0.lock();
+        if state.all_are_done(count) {
+            return Poll::Ready(state.round);
+        }
+        state.wait(waker)
+    }
+
+    /// The verdict of a round, once all living members have reported.
+    pub(crate) fn poll_round(
+        &self,
+        round: u64,
+        waker: &Waker,
+        info: impl Fn(Rank) -> Option<WorkerInfo>,
+    ) -> Poll<Verdict> {
+        let mut state = self.0.lock();
+        if state.over {
+            return Poll::Ready(Verdict::Over(state.gone(info)));
+        }
+        if state.round != round {
+            return Poll::Ready(Verdict::Again(state.round));
+        }
+        state.wait(waker)
+    }
+}
+
+impl State {
+    fn all_are_done(&self, count: usize) -> bool {
+        self.done.len() + self.gone.len() >= count
+    }
+
+    fn all_are_quiet(&self, count: usize) -> bool {
+        !self.reports.is_empty() && self.reports.len() + self.gone.len() >= count
+    }
+
+    /// Compares the reports with those of the round before.
+    fn end_round(&mut self) {
+        let reports = std::mem::take(&mut self.reports);
+        let sum = reports
+            .values()
+            .fold(0, |sum: u64, calls| sum.wrapping_add(*calls));
+        let now = Some((sum, self.gone.len()));
+        self.over |= self.before == now;
+        self.before = now;
+        self.round += 1;
+    }
+
+    fn wait<T>(&mut self, waker: &Waker) -> Poll<T> {
+        // The end of its connection drops a report that waits at a worker which has ended.
+        if !self.closed {
+            self.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    fn gone(&self, info: impl Fn(Rank) -> Option<WorkerInfo>) -> Vec<Lost> {
+        let gone = self.gone.iter();
+        let gone = gone.filter_map(|(rank, why)| Some((info(*rank)?, why)));
+        gone.map(|(member, why)| Lost {
+            member,
+            why: why.to_string(),
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: usize = 3;
+
+    fn info(rank: Rank) -> Option<WorkerInfo> {
+        let name = format!("w{rank}");
+        Some(WorkerInfo { name, rank })
+    }
+
+    impl Rounds {
+        fn is_done(&self) -> bool {
+            self.poll_done(COUNT, Waker::noop()).is_ready()
+        }
+
+        fn verdict(&self, round: u64) -> Option<Verdict> {
+            match self.poll_round(round, Waker::noop(), info) {
+                Poll::Ready(verdict) => Some(verdict),
+                Poll::Pending => None,
+            }
+        }
+
+        /// All of these members report in a round, after so many calls each.
+        fn meet(&self, members: &[Rank], round: u64, calls: u64) {
+            for member in members {
+                assert_eq!(self.verdict(round), None, "not all have reported");
+                self.report(*member, round, calls, COUNT);
+            }
+        }
+    }
+
+    #[test]
+    fn two_equal_rounds_end_a_world() {
+        let rounds = Rounds::default();
+        rounds.done(0, COUNT);
+        rounds.done(2, COUNT);
+        assert!(!rounds.is_done());
+        assert_eq!(rounds.unreported(COUNT), [1]);
+        rounds.done(1, COUNT);
+        assert!(rounds.is_done());
+        rounds.meet(&[0, 1, 2], 0, 10);
+        rounds.meet(&[2, 0, 1], 1, 11);
+        assert_eq!(rounds.verdict(1), Some(Verdict::Again(2)));
+        assert!(!rounds.is_over());
+        rounds.meet(&[1, 2, 0], 2, 11);
+        assert_eq!(rounds.verdict(2), Some(Verdict::Over(Vec::new())));
+        assert!(rounds.is_over());
+    }
+
+    #[test]
+    fn a_lost_member_is_not_waited_for_and_named() {
+        let rounds = Rounds::default();
+        assert_eq!(rounds.leader(COUNT), Some(0));
+        rounds.done(1, COUNT);
+        rounds.done(0, COUNT);
+        // It was done before it was lost, and counts once.
+        rounds.lost(0, "killed", COUNT);
+        rounds.lost(0, "gone again", COUNT);
+        assert_eq!(rounds.leader(COUNT), Some(1));
+        assert!(!rounds.is_done());
+        rounds.done(2, COUNT);
+        assert!(rounds.is_done());
+        rounds.meet(&[1, 2], 0, 5);
+        rounds.meet(&[1, 2], 1, 5);
+        let gone = Lost {
+            member: info(0).unwrap(),
+            why: "killed".into(),
+        };
+        assert_eq!(rounds.verdict(1), Some(Verdict::Over(vec![gone])));
+    }
+
+    #[test]
+    fn a_loss_completes_a_round_and_asks_for_another() {
+        let rounds = Rounds::default();
+        rounds.meet(&[0, 1, 2], 0, 5);
+        rounds.meet(&[0, 1], 1, 5);
+        rounds.lost(2, "killed", COUNT);
+        assert_eq!(rounds.verdict(1), Some(Verdict::Again(2)));
+        // The sum is that of two members now.
+        rounds.meet(&[0, 1], 2, 5);
+        assert!(matches!(rounds.verdict(2), Some(Verdict::Over(gone)) if gone.len() == 1));
+    }
+
+    #[test]
+    fn a_report_of_an_earlier_round_does_not_count() {
+        let rounds = Rounds::default();
+        rounds.meet(&[0, 1, 2], 0, 5);
+        rounds.report(0, 0, 5, COUNT);
+        rounds.report(1, 1, 5, COUNT);
+        rounds.report(2, 1, 5, COUNT);
+        assert_eq!(
+            rounds.verdict(1),
+            None,
+            "the report of rank 0 was for the round before"
+        );
+        assert_eq!(
+            rounds.unreported(COUNT),
+            [0, 1, 2],
+            "they are not known to be done"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Barriers and gatherings of all members.
+//!
+//! Rank 0 is where a gathering meets: every member calls `gather` there with its value, an async
+//! function that ends for all of them when the last one has come. It is an ordinary call, so time
+//! limits, lost workers and tensors are dealt with as everywhere. `barrier` is a gathering that brings
+//! nothing back, so that its cost is linear in the members.
+
+use std::time::Duration;
+
+use telegrad_macros::remote;
+use telegrad_wire::{Wire, WireError};
+
+use crate::context::CallContext;
+use crate::error::{Error, Result};
+use crate::function::Registry;
+use crate::worker::{Blob, Gathering, Worker, World};
+
+impl World {
+    /// Waits until every member has come here. All members must take part in the same barriers and
+    /// gatherings, in the same order.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
+    /// member that is waited for is lost.
+    pub fn barrier(&self) -> Result<()> {
+        let number = self.worker().gatherings.number();
+        let met = self.rpc_sync(0, barrier, (number,));
+        met.map_err(|error| self.incomplete("the barrier", number, error))
+    }
+
+    /// Everybody's `value`, by rank. All members must take part in the same barriers and
+    /// gatherings, in the same order.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    pub fn all_gather<T: Wire>(&self, value: &T) -> Result<Vec<T>> {
+        let function = Registry::get().entry(&gather)?.name;
+        let cannot = |source: WireError| Error::Send {
+            function: function.into(),
+            worker: "rank 0".into(),
+            source: Box::new(source),
+        };
+        let number = self.worker().gatherings.number();
+        let blob = Blob::of(value).map_err(cannot)?;
+        let blobs = self.rpc_sync(0, gather, (number, blob));
+        let blobs = blobs.map_err(|error| self.incomplete("the gathering", number, error))?;
+        let cannot = |source: WireError| Error::Receive {
+            function: function.into(),
+            worker: "rank 0".into(),
+            source: Box::new(source),
+        };
+        blobs
+            .into_iter()
+            .map(|blob| blob.open().map_err(cannot))
+            .collect()
+    }
+
+    /// Why a gathering has failed; at the time limit, with who has not come.
+    fn incomplete(&self, what: &'static str, number: u64, error: Error) -> Error {
+        let Error::Timeout { limit, .. } = error else {
+            return error;
+        };
+        // Rank 0 knows who has come; it is asked once more, briefly.
+        let missing = self
+            .with_timeout(Duration::from_secs(1))
+            .rpc_sync(0, missing, (number,))
+            .unwrap_or_default();
+        Error::Incomplete { what, limit, missing }
+    }
+}
+
+/// Runs on rank 0: brings one member's value, and ends with everybody's.
+#[remote(name = "telegrad::gather", class = Gathering)]
+async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
+    take_part(number, value, Gathering::take_values).await
+}
+
+/// Runs on rank 0: ends when all members have called it.
+#[remote(name = "telegrad::barrier", class = Gathering)]
+async fn barrier(number: u64) -> Result<()> {
+    take_part(number, Blob::default(), |_| ()).await
+}
+
+async fn take_part<T>(number: u64, value: Blob, take: impl Fn(&mut Gathering) -> T) -> Result<T> {
+    let call = CallContext::current().ok_or(Error::ShutDown)?;
+    let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;
+    let size = worker.members()?.count();
+    let gatherings = &worker.gatherings;
+    gatherings
+        .take_part(number, size, &call.caller, value, take)
+        .await
+}
+
+/// Runs on rank 0: who has not come to a gathering.
+#[remote(name = "telegrad::missing")]
+pub(crate) fn missing(number: u64) -> Result<Vec<String>> {
+    let call = CallContext::current().ok_or(Error::ShutDown)?;
+    let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;
+    Ok(worker.gatherings.missing(number, &worker.infos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, init_with};
+
+    #[test]
+    fn all_members_get_what_each_brings() {
+        std::thread::scope(|scope| {
+            for rank in 0..3_u64 {
+                let options = Options {
+                    init_method: format!("mem://gathers?rank={rank}&world_size=3"),
+                    ..Options::default()
+                };
+                scope.spawn(move || {
+                    let world = init_with(&format!("w{rank}"), options).unwrap();
+                    for round in 0..10 {
+                        world.barrier().unwrap();
+                        assert_eq!(world.all_gather(&(rank * round)).unwrap(), [0, round, 2 * round]);
+                    }
+                    world.shutdown().unwrap();
+                });
+            }
+        });
+    }
+}
