@@ -25,10 +25,7 @@ fn with_autograd(options: Options) -> Options {
     use telegrad_autograd::candle::Candle;
 
     let extension = options.extension.or(Some(telegrad_autograd::layer::<Candle>));
-    Options {
-        extension,
-        ..options
-    }
+    Options { extension, ..options }
 }
 
 #[cfg(not(feature = "autograd"))]

@@ -23,7 +23,8 @@ on_cluster! { processes: with_layers(Cluster::processes(2)) =>
 }
 
 fn with_layers(cluster: Cluster) -> Cluster {
-    cluster.options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
+    cluster
+        .options(|options| options.extension = Some(telegrad::extension::layer::<telegrad::candle::Candle>))
 }
 
 fn options() -> profile::Options {

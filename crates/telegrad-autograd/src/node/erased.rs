@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use telegrad_rpc::{Crossing, Departure, Result, Tracked};
-use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
+use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 
 use super::{ContextStatus, Node, Progress};
 use crate::backend::AutogradBackend;
@@ -20,14 +20,18 @@ pub(crate) trait ErasedNode: Send + Sync + 'static {
     fn info(&self) -> AutogradInfo;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
-    fn track_departure(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure>;
+    fn track_departure(
+        &self,
+        crossing: &Crossing<'_>,
+        tensors: &[Box<dyn TensorSource>],
+    ) -> Result<Departure>;
     fn untrack(&self, context: ContextId, tracked: &Tracked);
     fn track_arrival(
         &self,
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>>;
+    ) -> Result<Vec<ReceivedTensor>>;
 
     fn take(&self, context: ContextId, pass: PassInfo, batch: GradientBatch) -> Result<Progress>;
     fn discover(
@@ -73,7 +77,7 @@ impl<B: AutogradBackend> ErasedNode for Node<B> {
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>> {
+    ) -> Result<Vec<ReceivedTensor>> {
         Node::track_arrival(self, crossing, tracked, tensors)
     }
 
