@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use telegrad_rpc::{Crossing, Departure, Extension, MessageHook, Result, Tracked, World};
-use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
+use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 
 use crate::backend::AutogradBackend;
 use crate::node::{ErasedNode, Node};
@@ -54,7 +54,7 @@ impl MessageHook for Autograd {
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>> {
+    ) -> Result<Vec<ReceivedTensor>> {
         self.node.track_arrival(crossing, tracked, tensors)
     }
 }

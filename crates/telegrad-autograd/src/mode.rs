@@ -7,7 +7,7 @@ pub enum Mode {
     /// The pass does not wait for their gradients.
     #[default]
     Smart,
-    /// They are an error: the pass expects a gradient for every tracked result. `torch.distributed.autograd` does
+    /// Unused results are an error: the pass expects a gradient for every tracked result. `torch.distributed.autograd` does
     /// the same, and waits for ever when one is missing.
     Fast,
 }

@@ -10,7 +10,7 @@ use candle_core::{Device, Tensor};
 use telegrad_autograd::candle::Candle;
 use telegrad_autograd::{AutogradInfo, AutogradWorld, Context, Param};
 use telegrad_rpc::{Error, RRef, Result, World, remote};
-use telegrad_testkit::{Cluster, Left, wait_until};
+use telegrad_testkit::{Cluster, ReferenceCounts, wait_until};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -119,8 +119,8 @@ fn settled(world: &World) -> usize {
         wait_until(PATIENCE, nothing, instead);
     }
     // References to remote values are released in the background.
-    let left = || Left::on(world).untold == 0 && Left::on(world).held == 2;
-    wait_until(PATIENCE, left, || format!("{:?}", Left::on(world)));
+    let left = || ReferenceCounts::on(world).untold == 0 && ReferenceCounts::on(world).held == 2;
+    wait_until(PATIENCE, left, || format!("{:?}", ReferenceCounts::on(world)));
     IN_USE.load(Relaxed)
 }
 

@@ -1,7 +1,7 @@
 //! Shared memory between two workers on one host.
 //!
 //! The link between them has a [`Region`] with a ring for small frames and a loan table in each direction. A
-//! call costs no system call while both sides poll. The bytes of large tensors lie in the [`arena`](Arena) of
+//! call costs no system call while both sides poll. The bytes of large tensors lie in the [`arena`] of
 //! the sender, which the receiver maps once. The sender copies a tensor into a block and lends the block; the
 //! receiver keeps the loan for as long as it keeps the tensor. Tensors too large for that are copied through a
 //! few such blocks, chunk by chunk.

@@ -9,7 +9,7 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A generator of random numbers, SplitMix64. A seed gives the same numbers on every platform and in every release.
 ///
-/// It is not cryptographically secure.
+/// Not cryptographically secure.
 ///
 /// ```
 /// use telegrad_nn::Rng;

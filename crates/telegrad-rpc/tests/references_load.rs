@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use telegrad_rpc::{RRef, Result, World, join_all, remote};
-use telegrad_testkit::{Board, Cluster, Faults, Left, on_cluster, wait_until};
+use telegrad_testkit::{Board, Cluster, Faults, ReferenceCounts, on_cluster, wait_until};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -208,10 +208,10 @@ impl Participant {
     fn drain(&self, stage: &str, workers: usize) {
         self.meet(stage, workers);
         self.shelf.local_value_mut().unwrap().references.clear();
-        let left = Left {
+        let left = ReferenceCounts {
             owned: 1,
             held: self.shelves.len(),
-            ..Left::default()
+            ..ReferenceCounts::default()
         };
         left.wait(&self.world);
         // No worker goes on before all have checked.
@@ -227,7 +227,7 @@ impl Participant {
     fn finish(self, workers: usize) {
         self.meet("done", workers);
         drop((self.shelf, self.shelves));
-        Left::default().wait(&self.world);
+        ReferenceCounts::default().wait(&self.world);
         assert_eq!(self.world.references(), []);
     }
 }

@@ -7,7 +7,7 @@ use telegrad_rpc::{
     Error, Options, Result, StoreServer, Transport, WorkerInfo, World, init, init_with, remote,
 };
 use telegrad_testkit::{
-    Cluster, Meeting, float_tensor, on_cluster, on_every_cluster, on_threads_and_processes,
+    Cluster, Rendezvous, float_tensor, on_cluster, on_every_cluster, on_threads_and_processes,
 };
 
 #[remote]
@@ -278,14 +278,14 @@ on_cluster! { four_threads: Cluster::threads(4), four_processes: Cluster::proces
 }
 
 fn members_meet_at_a_store_on_a_port_of_the_systems_choice(cluster: Cluster) {
-    cluster.meeting(Meeting::Tcp).run(|world| {
+    cluster.rendezvous(Rendezvous::Tcp).run(|world| {
         assert_eq!(world.all_gather(&world.rank()).unwrap(), [0, 1, 2, 3]);
     });
 }
 
 #[test]
 fn members_meet_in_a_file() {
-    Cluster::threads(4).meeting(Meeting::File).run(|world| {
+    Cluster::threads(4).rendezvous(Rendezvous::File).run(|world| {
         assert_eq!(world.all_gather(&world.rank()).unwrap(), [0, 1, 2, 3]);
     });
 }

@@ -36,7 +36,7 @@ pub struct Cluster {
     pub(crate) kind: ClusterKind,
     pub(crate) names: Vec<String>,
     pub(crate) transport: Transport,
-    pub(crate) meeting: Meeting,
+    pub(crate) rendezvous: Rendezvous,
     pub(crate) change: Vec<Change>,
     pub(crate) time_limit: Duration,
     pub(crate) may_die: Vec<u32>,
@@ -56,7 +56,7 @@ pub(crate) enum ClusterKind {
 /// The rendezvous of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Meeting {
+pub enum Rendezvous {
     /// In memory for threads, a file for processes.
     Default,
     /// A file in a temporary directory.
@@ -81,7 +81,7 @@ impl Cluster {
             kind,
             names: (0..n).map(|rank| format!("w{rank}")).collect(),
             transport: Transport::Auto,
-            meeting: Meeting::Default,
+            rendezvous: Rendezvous::Default,
             change: Vec::new(),
             time_limit: TIME_LIMIT,
             may_die: Vec::new(),
@@ -135,8 +135,8 @@ impl Cluster {
     }
 
     /// Sets the rendezvous.
-    pub fn meeting(mut self, meeting: Meeting) -> Self {
-        self.meeting = meeting;
+    pub fn rendezvous(mut self, rendezvous: Rendezvous) -> Self {
+        self.rendezvous = rendezvous;
         self
     }
 

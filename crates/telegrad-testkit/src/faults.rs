@@ -40,22 +40,22 @@ impl Faults {
     /// Wraps every link of a worker.
     pub(crate) fn put_into(self, options: &mut Options) {
         let seed = self.seed.wrapping_add(options.rank.unwrap_or(0).into());
-        let chance = Arc::new(Chance::new(Self { seed, ..self }));
-        options.link_layer = Some(LinkLayer::new(move |link| chance.around(link)));
+        let injector = Arc::new(FaultInjector::new(Self { seed, ..self }));
+        options.link_layer = Some(LinkLayer::new(move |link| injector.around(link)));
         options.reference_retry = RETRY;
     }
 }
 
 /// State that the faulty links of one worker share.
 #[derive(Debug)]
-pub struct Chance {
+pub struct FaultInjector {
     faults: Faults,
     random: Mutex<Rng>,
     delayed: Sender<Delayed>,
     repaired: AtomicBool,
 }
 
-impl Chance {
+impl FaultInjector {
     /// Starts the thread that sends delayed messages.
     ///
     /// The thread ends when the last link is dropped; messages that are still delayed are lost.
@@ -88,9 +88,9 @@ impl Chance {
 
     /// Makes a link unreliable for messages of the reference protocol ([`IS_CONTROL`]). All others pass.
     pub fn around(self: &Arc<Self>, link: Arc<dyn Link>) -> Arc<dyn Link> {
-        let chance = self.clone();
+        let injector = self.clone();
         LayeredLink::around(link, move |link, message, flush, deadline| {
-            chance.send(link, message, flush, deadline)
+            injector.send(link, message, flush, deadline)
         })
     }
 

@@ -24,7 +24,7 @@ where
 }
 
 /// A layer that drops the requests for a function and reports them as sent.
-pub fn losing_requests_of(function: &'static str) -> LinkLayer {
+pub fn dropping_requests_of(function: &'static str) -> LinkLayer {
     LinkLayer::new(move |link| {
         LayeredLink::around(link, move |link, message, flush, deadline| {
             let is_request = message.header.kind == FrameKind::Request;

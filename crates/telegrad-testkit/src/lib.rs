@@ -21,7 +21,7 @@
 //! Reading order: [`Cluster`] configures and runs a test body; [`Member`] is one worker of it. `threads` and `processes` start
 //! and supervise the members, and `child` is the entry of a started process. Members signal to each other on a [`Board`],
 //! independently of the tested code. [`Faults`] simulate an unreliable network by a [`LayeredLink`]; [`break_connections`]
-//! cuts all connections. [`wait_until`] polls for conditions without a signal, [`Left`] for counts of references, [`Log`] for
+//! cuts all connections. [`wait_until`] polls for conditions without a signal, [`ReferenceCounts`] for counts of references, [`Log`] for
 //! log lines; [`within`] limits the time of any action.
 //!
 //! No test sleeps to wait for an event, and every wait is bounded: a failing member ends the others, and the time limit ends
@@ -42,7 +42,7 @@ mod faults;
 mod wait_until;
 mod block_on;
 mod tensor;
-mod left;
+mod reference_counts;
 mod log;
 mod break_connections;
 mod stop_process;
@@ -51,14 +51,14 @@ mod within;
 pub use block_on::block_on;
 pub use board::Board;
 pub use break_connections::break_connections;
-pub use cluster::{Cluster, Meeting};
-pub use faults::{Chance, Faults};
-pub use layered_link::{LayeredLink, losing_requests_of};
-pub use left::Left;
+pub use cluster::{Cluster, Rendezvous};
+pub use faults::{FaultInjector, Faults};
+pub use layered_link::{LayeredLink, dropping_requests_of};
 pub use log::Log;
 pub use member::Member;
 pub use raise_on_drop::RaiseOnDrop;
-pub use stop_process::{Stopped, stop_process};
+pub use reference_counts::ReferenceCounts;
+pub use stop_process::{StoppedProcess, stop_process};
 pub use tensor::{byte_tensor, float_tensor};
 pub use wait_until::wait_until;
 pub use within::within;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use telegrad_rpc::{Options, Result, StoreServer, World, init_with};
 
 use crate::board::Board;
-use crate::cluster::{Cluster, Meeting};
+use crate::cluster::{Cluster, Rendezvous};
 
 /// The signal that a member's body has ended.
 pub(crate) const DONE: &str = "testkit: done";
@@ -75,8 +75,8 @@ impl Member {
             .rendezvous_timeout(limit)
             .shutdown_timeout(limit)
             .rpc_timeout(limit);
-        options.init_method = match (self.cluster.meeting, &self.store) {
-            (Meeting::Tcp, _) => self.tcp_store(&mut options),
+        options.init_method = match (self.cluster.rendezvous, &self.store) {
+            (Rendezvous::Tcp, _) => self.tcp_store(&mut options),
             (_, StoreLocation::Mem(name)) => format!("mem://{name}"),
             (_, StoreLocation::Dir(dir)) => format!("file://{}", dir.join("store").display()),
         };

@@ -12,7 +12,7 @@ use crate::wait_until;
 /// When there is no such process, or it cannot be stopped.
 #[must_use = "the process continues when the guard is dropped"]
 #[track_caller]
-pub fn stop_process(process: u32) -> Stopped {
+pub fn stop_process(process: u32) -> StoppedProcess {
     let number = i32::try_from(process).ok().and_then(Pid::from_raw);
     let process = number.expect("a process id");
     kill_process(process, Signal::STOP).expect("a process to be stopped");
@@ -26,14 +26,14 @@ pub fn stop_process(process: u32) -> Stopped {
     wait_until(Duration::from_secs(20), is_stopped, || {
         format!("process {process} still runs")
     });
-    Stopped(process)
+    StoppedProcess(process)
 }
 
 /// Guard of a stopped process; continues it when dropped.
 #[derive(Debug)]
-pub struct Stopped(Pid);
+pub struct StoppedProcess(Pid);
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         // The process may have been killed meanwhile.
         let _ = kill_process(self.0, Signal::CONT);

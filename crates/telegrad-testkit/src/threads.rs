@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use telegrad_rpc::World;
 
-use crate::cluster::{Cluster, Meeting};
+use crate::cluster::{Cluster, Rendezvous};
 use crate::member::{DONE, Member, StoreLocation};
 use crate::report::{self, Failure};
 
@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(crate) fn run(cluster: &Arc<Cluster>, body: impl Fn(Member) + Send + Sync + 'static) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let directory =
-        (cluster.meeting == Meeting::File).then(|| tempfile::tempdir().expect("a temporary directory"));
+        (cluster.rendezvous == Rendezvous::File).then(|| tempfile::tempdir().expect("a temporary directory"));
     let store = match &directory {
         Some(directory) => StoreLocation::Dir(directory.path().into()),
         None => StoreLocation::Mem(format!("testkit-{}", NEXT.fetch_add(1, Relaxed))),

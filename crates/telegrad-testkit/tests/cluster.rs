@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{Transport, World};
-use telegrad_testkit::{Board, Cluster, Meeting, on_every_cluster, on_threads_and_processes, within};
+use telegrad_testkit::{Board, Cluster, Rendezvous, on_every_cluster, on_threads_and_processes, within};
 
 #[telegrad_rpc::remote]
 fn process() -> u32 {
@@ -104,13 +104,13 @@ async fn forever() {
 
 fn members_meet_over_tcp(cluster: Cluster) {
     cluster
-        .meeting(Meeting::Tcp)
+        .rendezvous(Rendezvous::Tcp)
         .run(|world| world.barrier().unwrap());
 }
 
 fn members_meet_in_a_file(cluster: Cluster) {
     cluster
-        .meeting(Meeting::File)
+        .rendezvous(Rendezvous::File)
         .run(|world| world.barrier().unwrap());
 }
 

@@ -14,7 +14,7 @@ use crate::{DType, WireError};
 /// # Safety
 /// [`bytes`](Self::bytes) returns the same memory every time. During the lifetime of the object the memory is not written to,
 /// and it is aligned for every element type. [`into_heap`](Self::into_heap) fulfils the contract in its description.
-pub unsafe trait Outside: Any + Send + Sync {
+pub unsafe trait ExternalMemory: Any + Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
 
@@ -22,7 +22,7 @@ pub unsafe trait Outside: Any + Send + Sync {
     ///
     /// On success the returned block has no other owner, and the global allocator accepts it for deallocation with the
     /// length of `bytes` and the alignment of any element type.
-    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>>;
+    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn ExternalMemory>>;
 
     /// The memory, to downcast.
     fn as_any(&self) -> &dyn Any;
@@ -31,7 +31,7 @@ pub unsafe trait Outside: Any + Send + Sync {
 /// The bytes of one received tensor, in an allocation that a tensor library can take over.
 ///
 /// The bytes lie in a `Vec` of words of the element's width, so that [`Buffer::into_vec`] returns the same allocation as a
-/// `Vec` of elements without a copy. Or they lie [`Outside`] the heap, and `into_vec` makes that memory part of it.
+/// `Vec` of elements without a copy. Or they lie in [`ExternalMemory`], and `into_vec` makes that memory part of it.
 #[derive(Clone)]
 pub struct Buffer(Words);
 
@@ -41,7 +41,7 @@ enum Words {
     Four(Vec<u32>),
     Eight(Vec<u64>),
     /// Memory outside the heap, with the word width of a copy.
-    Outside(Box<dyn Outside>, usize),
+    External(Box<dyn ExternalMemory>, usize),
 }
 
 /// Clones to the heap.
@@ -52,7 +52,7 @@ impl Clone for Words {
             Self::Two(v) => Self::Two(v.clone()),
             Self::Four(v) => Self::Four(v.clone()),
             Self::Eight(v) => Self::Eight(v.clone()),
-            Self::Outside(memory, width) => Self::copied(*width, memory.bytes()),
+            Self::External(memory, width) => Self::copied(*width, memory.bytes()),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Buffer {
 
     /// As [`copy_from`](Self::copy_from); `None` if the allocation fails.
     pub fn try_copy_from(dtype: DType, bytes: &[u8]) -> Option<Self> {
-        let unfilled = Unfilled::new(dtype, bytes.len() / dtype.size())?;
+        let unfilled = UninitBuffer::new(dtype, bytes.len() / dtype.size())?;
         // SAFETY: the memory is new, so the two ranges do not overlap. It holds `len` bytes, which is at most the length of
         // `bytes`. All of them are written before the buffer is made.
         unsafe {
@@ -108,14 +108,14 @@ impl Buffer {
     }
 
     /// The `dtype` elements that lie in `memory`.
-    pub fn from_outside(dtype: DType, memory: Box<dyn Outside>) -> Self {
-        Self(Words::Outside(memory, dtype.size()))
+    pub fn from_external(dtype: DType, memory: Box<dyn ExternalMemory>) -> Self {
+        Self(Words::External(memory, dtype.size()))
     }
 
     /// The memory, if it is outside the heap.
-    pub fn outside(&self) -> Option<&dyn Outside> {
+    pub fn external(&self) -> Option<&dyn ExternalMemory> {
         match &self.0 {
-            Words::Outside(memory, _) => Some(&**memory),
+            Words::External(memory, _) => Some(&**memory),
             _ => None,
         }
     }
@@ -127,7 +127,7 @@ impl Buffer {
             Words::Two(v) => bytemuck::cast_slice(v),
             Words::Four(v) => bytemuck::cast_slice(v),
             Words::Eight(v) => bytemuck::cast_slice(v),
-            Words::Outside(memory, _) => memory.bytes(),
+            Words::External(memory, _) => memory.bytes(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Buffer {
             Words::Two(v) => cast_or_copy(v),
             Words::Four(v) => cast_or_copy(v),
             Words::Eight(v) => cast_or_copy(v),
-            Words::Outside(memory, _) => on_heap(memory).unwrap_or_else(|memory| {
+            Words::External(memory, _) => on_heap(memory).unwrap_or_else(|memory| {
                 // A failed allocation ends the process here, as elsewhere.
                 bytemuck::pod_collect_to_vec(memory.bytes())
             }),
@@ -151,7 +151,7 @@ impl Buffer {
     /// [`WireError::NoMemory`] if the allocation fails.
     pub fn try_into_vec<T: Pod>(self) -> Result<Vec<T>, WireError> {
         match self.0 {
-            Words::Outside(memory, _) => on_heap(memory).or_else(|memory| try_collect(memory.bytes())),
+            Words::External(memory, _) => on_heap(memory).or_else(|memory| try_collect(memory.bytes())),
             heap => Ok(Self(heap).into_vec()),
         }
     }
@@ -173,7 +173,7 @@ impl fmt::Debug for Buffer {
 /// Uninitialised memory for a [`Buffer`], which several threads may fill.
 ///
 /// Zeroing it first would cost as much as the copy.
-pub struct Unfilled {
+pub struct UninitBuffer {
     /// An empty vector with the required capacity.
     words: Words,
     /// Start of the vector's memory.
@@ -183,11 +183,11 @@ pub struct Unfilled {
 
 // SAFETY: `start` is an address within memory that `words` owns, and only unsafe code of callers accesses the bytes there;
 // all other fields are `Send` and `Sync`.
-unsafe impl Send for Unfilled {}
+unsafe impl Send for UninitBuffer {}
 // SAFETY: as above; a shared reference gives access to the address and the length only.
-unsafe impl Sync for Unfilled {}
+unsafe impl Sync for UninitBuffer {}
 
-impl Unfilled {
+impl UninitBuffer {
     /// Memory for `count` elements of `dtype`; `None` if the allocation fails.
     pub fn new(dtype: DType, count: usize) -> Option<Self> {
         let len = count.checked_mul(dtype.size())?;
@@ -230,14 +230,14 @@ impl Unfilled {
             Words::Four(words) => Words::Four(unsafe { filled(words, len) }),
             // SAFETY: as above.
             Words::Eight(words) => Words::Eight(unsafe { filled(words, len) }),
-            outside @ Words::Outside(..) => outside,
+            external @ Words::External(..) => external,
         })
     }
 }
 
-impl fmt::Debug for Unfilled {
+impl fmt::Debug for UninitBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Unfilled({} bytes)", self.len)
+        write!(f, "UninitBuffer({} bytes)", self.len)
     }
 }
 
@@ -271,14 +271,14 @@ fn cast_or_copy<W: Pod, T: Pod>(words: Vec<W>) -> Vec<T> {
 }
 
 /// Converts the memory in place, or returns it if the elements must be copied.
-fn on_heap<T: Pod>(memory: Box<dyn Outside>) -> Result<Vec<T>, Box<dyn Outside>> {
+fn on_heap<T: Pod>(memory: Box<dyn ExternalMemory>) -> Result<Vec<T>, Box<dyn ExternalMemory>> {
     let bytes = memory.bytes().len();
     if size_of::<T>() == 0 || bytes == 0 || !bytes.is_multiple_of(size_of::<T>()) {
         return Err(memory);
     }
     let count = bytes / size_of::<T>();
     let start = memory.into_heap()?;
-    // SAFETY: by the contract of `Outside` the block has `bytes` bytes, all initialised, is aligned for
+    // SAFETY: by the contract of `ExternalMemory` the block has `bytes` bytes, all initialised, is aligned for
     // any element type, has no other owner, and the global allocator takes it back with this layout.
     Ok(unsafe { Vec::from_raw_parts(start.cast().as_ptr(), count, count) })
 }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn memory_filled_from_two_threads_becomes_a_buffer() {
         for dtype in [DType::U8, DType::F16, DType::F32, DType::F64] {
-            let unfilled = Unfilled::new(dtype, 100).unwrap();
+            let unfilled = UninitBuffer::new(dtype, 100).unwrap();
             assert_eq!(unfilled.len(), 100 * dtype.size());
             let half = unfilled.len() / 2;
             std::thread::scope(|scope| {
@@ -334,8 +334,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri ends the program when an allocation fails")]
     fn an_impossible_allocation_is_refused() {
-        assert!(Unfilled::new(DType::U8, isize::MAX as usize).is_none());
-        assert!(Unfilled::new(DType::F64, usize::MAX / 2).is_none());
-        assert!(Unfilled::new(DType::F32, 0).unwrap().is_empty());
+        assert!(UninitBuffer::new(DType::U8, isize::MAX as usize).is_none());
+        assert!(UninitBuffer::new(DType::F64, usize::MAX / 2).is_none());
+        assert!(UninitBuffer::new(DType::F32, 0).unwrap().is_empty());
     }
 }

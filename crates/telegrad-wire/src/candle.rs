@@ -5,8 +5,8 @@ use std::any::Any;
 use candle_core::{CpuStorage, Device, Storage, Tensor};
 
 use crate::{
-    Arrived, Buffer, DType, Decoder, Encoder, Layouts, RawTensor, TensorMeta, TensorSource, TypeNumber, Wire,
-    WireError,
+    Buffer, DType, Decoder, Encoder, Layouts, RawTensor, ReceivedTensor, TensorMeta, TensorSource,
+    TypeNumber, Wire, WireError,
 };
 
 /// Sends the contiguous content, of a view only the visible part. Arrives on the CPU, in the allocation that received it.
@@ -19,7 +19,7 @@ impl Wire for Tensor {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        decoder.arrived()?.try_into()
+        decoder.received_tensor()?.try_into()
     }
 
     fn layout(layouts: &mut Layouts) -> TypeNumber {
@@ -32,13 +32,13 @@ impl Wire for Tensor {
 }
 
 /// Returns the tensor that already exists, or takes over the raw one.
-impl TryFrom<Arrived> for Tensor {
+impl TryFrom<ReceivedTensor> for Tensor {
     type Error = WireError;
 
-    fn try_from(arrived: Arrived) -> Result<Self, WireError> {
-        match arrived {
-            Arrived::Raw(raw) => raw.try_into(),
-            Arrived::Made(made) => match made.downcast() {
+    fn try_from(received: ReceivedTensor) -> Result<Self, WireError> {
+        match received {
+            ReceivedTensor::Raw(raw) => raw.try_into(),
+            ReceivedTensor::Tracked(tensor) => match tensor.downcast() {
                 Ok(tensor) => Ok(*tensor),
                 Err(_) => Err(WireError::mismatch(
                     "a tensor of candle",

@@ -22,18 +22,18 @@ const F32: u8 = 0xca;
 const F64: u8 = 0xcb;
 
 /// A tensor that was received beside a body.
-pub enum Arrived {
+pub enum ReceivedTensor {
     /// As received.
     Raw(RawTensor),
     /// Already a tensor of a library, because autograd tracks this very one.
-    Made(Box<dyn Any + Send>),
+    Tracked(Box<dyn Any + Send>),
 }
 
-impl std::fmt::Debug for Arrived {
+impl std::fmt::Debug for ReceivedTensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Raw(raw) => raw.fmt(f),
-            Self::Made(_) => f.write_str("Made"),
+            Self::Tracked(_) => f.write_str("Tracked"),
         }
     }
 }
@@ -46,7 +46,7 @@ pub struct Tensors(Slots);
 #[derive(Debug)]
 enum Slots {
     Raw(Vec<Option<RawTensor>>),
-    Arrived(Vec<Option<Arrived>>),
+    Received(Vec<Option<ReceivedTensor>>),
 }
 
 impl From<Vec<RawTensor>> for Tensors {
@@ -55,17 +55,17 @@ impl From<Vec<RawTensor>> for Tensors {
     }
 }
 
-impl From<Vec<Arrived>> for Tensors {
-    fn from(tensors: Vec<Arrived>) -> Self {
-        Self(Slots::Arrived(tensors.into_iter().map(Some).collect()))
+impl From<Vec<ReceivedTensor>> for Tensors {
+    fn from(tensors: Vec<ReceivedTensor>) -> Self {
+        Self(Slots::Received(tensors.into_iter().map(Some).collect()))
     }
 }
 
 impl Tensors {
-    fn take(&mut self, index: usize) -> Result<Arrived, WireError> {
+    fn take(&mut self, index: usize) -> Result<ReceivedTensor, WireError> {
         match &mut self.0 {
-            Slots::Raw(tensors) => take_from(tensors, index, "tensor").map(Arrived::Raw),
-            Slots::Arrived(tensors) => take_from(tensors, index, "tensor"),
+            Slots::Raw(tensors) => take_from(tensors, index, "tensor").map(ReceivedTensor::Raw),
+            Slots::Received(tensors) => take_from(tensors, index, "tensor"),
         }
     }
 }
@@ -283,9 +283,9 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When the next value is of another kind, the index is out of range, or the tensor was taken already.
     pub fn tensor(&mut self) -> Result<RawTensor, WireError> {
-        match self.arrived()? {
-            Arrived::Raw(raw) => Ok(raw),
-            Arrived::Made(_) => Err(WireError::mismatch(
+        match self.received_tensor()? {
+            ReceivedTensor::Raw(raw) => Ok(raw),
+            ReceivedTensor::Tracked(_) => Err(WireError::mismatch(
                 "a raw tensor",
                 "a tensor that autograd tracks",
             )),
@@ -296,7 +296,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
-    pub fn arrived(&mut self) -> Result<Arrived, WireError> {
+    pub fn received_tensor(&mut self) -> Result<ReceivedTensor, WireError> {
         let index = self.index(EXT_TENSOR, "a tensor")?;
         self.tensors.take(index)
     }

@@ -57,8 +57,8 @@ mod tensor;
 mod text;
 mod wire;
 
-pub use buffer::{Buffer, Outside, Unfilled};
-pub use decoder::{Arrived, Decoder, MAX_DEPTH, Tensors};
+pub use buffer::{Buffer, ExternalMemory, UninitBuffer};
+pub use decoder::{Decoder, MAX_DEPTH, ReceivedTensor, Tensors};
 pub use dtype::DType;
 pub use encoder::{Encoder, Payload, Reference};
 pub use error::WireError;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Buffer, DType, Outside, WireError};
+use crate::{Buffer, DType, ExternalMemory, WireError};
 
 /// Element type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub trait TensorSource: Send + Sync + 'static {
     /// The immutable memory of a tensor outside the heap, and whether this source is its only owner.
     ///
     /// A receiver with access to that memory needs no copy.
-    fn outside(&self) -> Option<(&dyn Outside, bool)> {
+    fn external(&self) -> Option<(&dyn ExternalMemory, bool)> {
         None
     }
 }
@@ -173,8 +173,8 @@ impl TensorSource for RawTensor {
         self
     }
 
-    fn outside(&self) -> Option<(&dyn Outside, bool)> {
-        let memory = self.0.data.outside()?;
+    fn external(&self) -> Option<(&dyn ExternalMemory, bool)> {
+        let memory = self.0.data.external()?;
         Some((memory, Arc::strong_count(&self.0) == 1))
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use telegrad_rpc::{Crossing, Departure, Result, Tracked};
-use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
+use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 
 use super::{ContextStatus, Node, Progress};
 use crate::backend::AutogradBackend;
@@ -31,7 +31,7 @@ pub(crate) trait ErasedNode: Send + Sync + 'static {
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>>;
+    ) -> Result<Vec<ReceivedTensor>>;
 
     fn take(&self, context: ContextId, pass: PassInfo, batch: GradientBatch) -> Result<Progress>;
     fn discover(
@@ -77,7 +77,7 @@ impl<B: AutogradBackend> ErasedNode for Node<B> {
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>> {
+    ) -> Result<Vec<ReceivedTensor>> {
         Node::track_arrival(self, crossing, tracked, tensors)
     }
 

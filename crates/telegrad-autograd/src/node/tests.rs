@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use telegrad_rpc::{Crossing, Departure, Tracked};
-use telegrad_wire::{Arrived, Encoder, Rank, RawTensor, Wire};
+use telegrad_wire::{Encoder, Rank, RawTensor, ReceivedTensor, Wire};
 
 use super::*;
 use crate::candle::Candle;
@@ -187,8 +187,8 @@ fn a_message_number_used_twice_covers_the_longer_message() {
         };
         let arrived = node.track_arrival(&crossing(context, true), Some(tracked), tensors);
         let made = arrived.unwrap().into_iter().map(|arrived| match arrived {
-            Arrived::Made(made) => *made.downcast::<Tensor>().unwrap(),
-            Arrived::Raw(_) => panic!("the tensor is tracked"),
+            ReceivedTensor::Tracked(made) => *made.downcast::<Tensor>().unwrap(),
+            ReceivedTensor::Raw(_) => panic!("the tensor is tracked"),
         });
         made.collect()
     };
@@ -229,7 +229,7 @@ fn a_leaf_received_in_another_context_is_refused() {
     };
     let tensors = vec![RawTensor::try_from(&tensor).unwrap()];
     let arrived = node.track_arrival(&crossing(other, true), Some(tracked), tensors);
-    let Some(Arrived::Made(made)) = arrived.unwrap().pop() else {
+    let Some(ReceivedTensor::Tracked(made)) = arrived.unwrap().pop() else {
         panic!("the tensor is tracked")
     };
     let loss = made.downcast::<Tensor>().unwrap().sum_all().unwrap();

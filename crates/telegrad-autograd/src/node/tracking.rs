@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use rustc_hash::FxHasher;
 use telegrad_rpc::{Crossing, Departure, Result, Tracked};
 use telegrad_trace::Kind;
-use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource};
+use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 
 use telegrad_error::AutogradError;
 
@@ -74,8 +74,8 @@ impl<B: AutogradBackend> Node<B> {
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>> {
-        let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(Arrived::Raw).collect());
+    ) -> Result<Vec<ReceivedTensor>> {
+        let plain = |tensors: Vec<RawTensor>| Ok(tensors.into_iter().map(ReceivedTensor::Raw).collect());
         let Some(shared) = self.contexts.get_or_join(crossing.context) else {
             return plain(tensors);
         };
@@ -103,18 +103,18 @@ impl<B: AutogradBackend> Node<B> {
         // A peer that uses a number twice gets wrong gradients, but nothing here panics.
         let count = graph.arrivals.entry(message).or_default();
         *count = tracked.tensors.len().max(*count);
-        let mut arrived: Vec<Arrived> = tensors.into_iter().map(Arrived::Raw).collect();
+        let mut arrived: Vec<ReceivedTensor> = tensors.into_iter().map(ReceivedTensor::Raw).collect();
         for (nth, position) in tracked.tensors.iter().enumerate() {
             // Positions beyond the message's tensors are ignored.
             let Some(slot) = arrived.get_mut(*position as usize) else {
                 continue;
             };
-            let made = Arrived::Made(Box::new(()));
-            if let Arrived::Raw(raw) = std::mem::replace(slot, made) {
+            let made = ReceivedTensor::Tracked(Box::new(()));
+            if let ReceivedTensor::Raw(raw) = std::mem::replace(slot, made) {
                 let (leaf, tensor) = self.backend.make_leaf(raw)?;
                 graph.received.insert(leaf, (message, nth));
                 self.origins.lock().insert(leaf, crossing.context);
-                *slot = Arrived::Made(Box::new(tensor));
+                *slot = ReceivedTensor::Tracked(Box::new(tensor));
             }
         }
         drop(state);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use telegrad_wire::{Arrived, DType, Decoder, Encoder, RawTensor, TensorSource, Wire, WireError};
+use telegrad_wire::{DType, Decoder, Encoder, RawTensor, ReceivedTensor, TensorSource, Wire, WireError};
 
 /// A scalar in a graph.
 #[derive(Clone)]
@@ -135,9 +135,9 @@ impl Wire for Scalar {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        match decoder.arrived()? {
-            Arrived::Raw(raw) => number(&raw).map(Self::constant),
-            Arrived::Made(made) => match made.downcast::<Self>() {
+        match decoder.received_tensor()? {
+            ReceivedTensor::Raw(raw) => number(&raw).map(Self::constant),
+            ReceivedTensor::Tracked(made) => match made.downcast::<Self>() {
                 Ok(scalar) => Ok(*scalar),
                 Err(_) => Err(WireError::mismatch("a number", "something else")),
             },

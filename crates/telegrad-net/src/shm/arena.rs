@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rustix::mm::{Advice, madvise};
-use telegrad_wire::{Buffer, Outside, RawTensor, TensorMeta, TensorSource, WireError};
+use telegrad_wire::{Buffer, ExternalMemory, RawTensor, TensorMeta, TensorSource, WireError};
 
 use super::{Lending, Memory};
 use crate::classes::{class_of_size, size_of_class};
@@ -259,14 +259,14 @@ pub fn shared_tensor(meta: TensorMeta, fill: impl FnOnce(&mut [u8])) -> Result<R
     let dtype = meta.dtype;
     RawTensor::new(
         meta,
-        Buffer::from_outside(dtype, Box::new(ArenaTensor(Arc::new(block)))),
+        Buffer::from_external(dtype, Box::new(ArenaTensor(Arc::new(block)))),
     )
 }
 
 /// Whether a tensor lies in the arena, so that lending it copies nothing.
 pub(crate) fn is_shared(tensor: &dyn TensorSource) -> bool {
     tensor
-        .outside()
+        .external()
         .is_some_and(|(memory, _)| memory.as_any().is::<ArenaTensor>())
 }
 
@@ -275,12 +275,12 @@ pub(crate) struct ArenaTensor(pub(crate) Arc<Block>);
 
 // SAFETY: a shared block is not written to any more, here or by its borrowers: a borrower may write only to a
 // block that it alone holds. Blocks are aligned to pages. It never becomes part of the heap.
-unsafe impl Outside for ArenaTensor {
+unsafe impl ExternalMemory for ArenaTensor {
     fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }
 
-    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
+    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn ExternalMemory>> {
         Err(self)
     }
 

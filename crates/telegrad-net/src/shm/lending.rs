@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use telegrad_wire::{Buffer, DType, Outside, TensorSource};
+use telegrad_wire::{Buffer, DType, ExternalMemory, TensorSource};
 
 use super::arena::{Arena, ArenaTensor, Block};
 use super::region::{CHUNKS_LENT, LOANS, MAX_LENT};
@@ -113,7 +113,7 @@ impl Lending {
         pass: impl FnOnce(BorrowedFd<'_>) -> bool,
     ) -> Option<Loan> {
         let in_arena = tensor
-            .outside()
+            .external()
             .and_then(|(memory, is_only)| Some((memory.as_any().downcast_ref::<ArenaTensor>()?, is_only)));
         let (block, is_exclusive) = match in_arena {
             Some((ArenaTensor(block), is_only)) => {
@@ -397,7 +397,7 @@ impl Borrowed {
     /// copy. `None` if there is no memory for the copy.
     pub(crate) fn into_buffer(self, dtype: DType, keep_from: usize) -> Option<Buffer> {
         if self.len >= keep_from && self.lease.may_keep() {
-            Some(Buffer::from_outside(dtype, Box::new(self)))
+            Some(Buffer::from_external(dtype, Box::new(self)))
         } else {
             Buffer::try_copy_from(dtype, self.as_bytes())
         }
@@ -419,12 +419,12 @@ impl Borrowed {
 // SAFETY: the memory stays in place and unchanged until it is returned, when this is dropped; it is aligned to
 // pages. `into_heap` gives away only memory without another holder, and only if the global allocator is the one
 // that can return it.
-unsafe impl Outside for Borrowed {
+unsafe impl ExternalMemory for Borrowed {
     fn bytes(&self) -> &[u8] {
         self.as_bytes()
     }
 
-    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn Outside>> {
+    fn into_heap(self: Box<Self>) -> Result<NonNull<u8>, Box<dyn ExternalMemory>> {
         if self.is_exclusive && adopted::can_adopt() {
             self.segment.populate(self.start, self.len);
             Ok(adopted::adopt(*self))

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use telegrad_testkit::{Left, on_threads_and_processes};
+use telegrad_testkit::{ReferenceCounts, on_threads_and_processes};
 
 use super::learning_rate::Dot;
 use super::*;
@@ -220,7 +220,7 @@ fn a_dropped_optimiser_leaves_no_state() {
             board.raise("dropped");
         }
         board.wait("dropped");
-        Left::default().wait(&world);
+        ReferenceCounts::default().wait(&world);
         let info = world.autograd_info().unwrap();
         assert_eq!((info.contexts, info.gradients), (0, 0));
     });

@@ -21,14 +21,14 @@ use crate::worker::{CallLimit, CallOptions, Worker};
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     /// How it is made, as recordings show it.
-    pub(in crate::call) verb: &'static str,
-    pub(in crate::call) to: To<'a>,
+    pub(crate) verb: &'static str,
+    pub(crate) to: To<'a>,
     pub(crate) function: &'static Registration,
     pub(crate) options: CallOptions,
     /// The reference that it is made on.
-    pub(in crate::call) object: Option<&'a Arc<Handle>>,
+    pub(crate) object: Option<&'a Arc<Handle>>,
     /// The layout of the value that it fetches, for an owner that runs another program.
-    pub(in crate::call) expects: Option<fn() -> TypeLayout>,
+    pub(crate) expects: Option<fn() -> TypeLayout>,
 }
 
 impl Request<'_> {

@@ -19,10 +19,10 @@ pub(crate) struct Call {
     pub(crate) function: &'static str,
     pub(crate) class: Class,
     pub(crate) started: Instant,
-    pub(in crate::link) limit: Option<Duration>,
+    pub(crate) limit: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) promise: Promise<Result<Reply, Error>>,
-    pub(in crate::link) purpose: Purpose,
+    pub(crate) purpose: Purpose,
     /// The context that it belongs to.
     pub(crate) context: Option<ContextId>,
     /// The tracked tensors of the request.
@@ -77,9 +77,9 @@ pub(crate) struct NewCall<'a> {
     pub(crate) function: &'static str,
     pub(crate) class: Class,
     pub(crate) started: Instant,
-    pub(in crate::link) limit: Option<Duration>,
+    pub(crate) limit: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
-    pub(in crate::link) purpose: &'a Purpose,
+    pub(crate) purpose: &'a Purpose,
     pub(crate) context: Option<ContextId>,
     pub(crate) tracked: Option<&'a Tracked>,
     pub(crate) span: Option<&'a Arc<Span>>,
@@ -138,10 +138,10 @@ impl Call {
 
 /// A result as it came.
 pub(crate) struct Reply {
-    pub(in crate::link) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// Where in the body the value starts.
-    pub(in crate::link) offset: usize,
-    pub(in crate::link) tensors: Vec<RawTensor>,
+    pub(crate) offset: usize,
+    pub(crate) tensors: Vec<RawTensor>,
     pub(crate) references: Vec<Reference>,
     /// The context that it belongs to, 0 for none.
     pub(crate) context: u64,

@@ -31,7 +31,7 @@ pub(crate) trait LinkEvents: Send + Sync {
 /// The parts of a worker that its calls use.
 #[derive(Clone)]
 pub(crate) struct CallParts {
-    pub(in crate::link) events: Weak<dyn LinkEvents>,
+    pub(crate) events: Weak<dyn LinkEvents>,
     pub(crate) references: Arc<References>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) executor: Executor,

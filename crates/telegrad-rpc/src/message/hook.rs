@@ -1,6 +1,6 @@
 //! The hook of an extension on messages: autograd's.
 
-use telegrad_wire::{Arrived, ContextId, Rank, RawTensor, TensorSource, Wire};
+use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource, Wire};
 
 use crate::error::Result;
 
@@ -28,7 +28,7 @@ pub trait MessageHook: Send + Sync + 'static {
         crossing: &Crossing<'_>,
         tracked: Option<Tracked>,
         tensors: Vec<RawTensor>,
-    ) -> Result<Vec<Arrived>>;
+    ) -> Result<Vec<ReceivedTensor>>;
 }
 
 /// A message of a context on its way from one worker to another.

@@ -49,7 +49,7 @@ impl Blob {
 
 /// The gatherings that this worker takes part in or, on rank 0, that meet here.
 #[derive(Default)]
-pub(super) struct Gatherings {
+pub(crate) struct Gatherings {
     /// Numbers the gatherings: every member counts the same, because all take part in each.
     next: AtomicU64,
     open: Mutex<FxHashMap<u64, Gathering>>,

@@ -14,7 +14,7 @@ use crate::types::WorkerInfo;
 
 /// The reports of the members that shut down.
 #[derive(Default)]
-pub(super) struct Rounds(Mutex<State>);
+pub(crate) struct Rounds(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -49,8 +49,8 @@ pub(crate) enum Verdict {
 /// A lost member.
 #[derive(Clone, Debug, PartialEq, Wire)]
 pub(crate) struct Lost {
-    pub(in crate::worker) member: WorkerInfo,
-    pub(in crate::worker) why: String,
+    pub(crate) member: WorkerInfo,
+    pub(crate) why: String,
 }
 
 impl Rounds {

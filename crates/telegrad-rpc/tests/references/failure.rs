@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock, Mutex};
 
 use telegrad_rpc::{Error, LinkLayer, Options, ReferenceState, is_cancelled};
-use telegrad_testkit::{Chance, Faults, on_cluster, on_every_cluster};
+use telegrad_testkit::{FaultInjector, Faults, on_cluster, on_every_cluster};
 
 use super::*;
 
@@ -250,8 +250,8 @@ fn a_reference_outlives_the_worker_that_handed_it_on(cluster: Cluster) {
 }
 
 /// Loses all messages of rank 0 about references until it is mended.
-static LOSS_ON_RANK_0: LazyLock<Arc<Chance>> = LazyLock::new(|| {
-    Arc::new(Chance::new(Faults {
+static LOSS_ON_RANK_0: LazyLock<Arc<FaultInjector>> = LazyLock::new(|| {
+    Arc::new(FaultInjector::new(Faults {
         lose: 1.0,
         ..Faults::default()
     }))

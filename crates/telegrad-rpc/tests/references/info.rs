@@ -95,14 +95,14 @@ fn owners_show_the_state_of_the_value_and_holders_that_of_the_reference(cluster:
 
 fn references_are_counted(cluster: Cluster) {
     on_rank_0(cluster, |world, _| {
-        assert_eq!(Left::on(&world), Left::default());
+        assert_eq!(ReferenceCounts::on(&world), ReferenceCounts::default());
         let here: Vec<_> = (0..3).map(|n| RRef::new(&world, n).unwrap()).collect();
         let there = world.remote(1, double, (1,)).unwrap();
         there.to_here().unwrap();
-        let left = Left {
+        let left = ReferenceCounts {
             owned: 3,
             held: 4,
-            ..Left::default()
+            ..ReferenceCounts::default()
         };
         left.wait(&world);
         let text = world.debug_info().to_string();
@@ -132,15 +132,15 @@ fn unconfirmed_references_are_counted(cluster: Cluster) {
             "`references::Counter` on `w2` (unconfirmed), held by `w0`"
         );
         // The reference is held here, and the message that tells its owner stays unanswered.
-        let left = Left {
+        let left = ReferenceCounts {
             held: 1,
             unconfirmed: 1,
             untold: 1,
-            ..Left::default()
+            ..ReferenceCounts::default()
         };
         left.wait(&world);
         let back = world.rpc_async(2, pass_back, (counter.clone(),)).unwrap();
-        wait_until(&world, || Left::on(&world).given == 1);
+        wait_until(&world, || ReferenceCounts::on(&world).given == 1);
         assert_eq!(counter.rpc_sync(Counter::get, ()).unwrap(), 0);
         drop(back);
         board.raise("over");

@@ -1,7 +1,7 @@
 //! Creation requests that never arrive: every use of the reference fails with that reason (S32).
 
 use telegrad_rpc::{Error, Options, RemoteErrorKind};
-use telegrad_testkit::{break_connections, losing_requests_of, on_cluster};
+use telegrad_testkit::{break_connections, dropping_requests_of, on_cluster};
 
 use super::failure::{GIVEN, give_slow_one};
 use super::*;
@@ -27,7 +27,7 @@ fn a_request_lost_with_its_connection_appears_at_every_use(cluster: Cluster) {
     let lossy = |options: &mut Options| {
         options.reference_retry = Duration::from_millis(50);
         if options.rank == Some(0) {
-            options.link_layer = Some(losing_requests_of("Counter::new"));
+            options.link_layer = Some(dropping_requests_of("Counter::new"));
         }
     };
     on_rank_0(cluster.options(lossy), |world, board| {
@@ -52,7 +52,7 @@ fn a_request_lost_with_its_connection_appears_at_every_use(cluster: Cluster) {
 fn a_request_lost_with_its_sender_appears_at_every_use(cluster: Cluster) {
     let lossy = |options: &mut Options| {
         if options.rank == Some(2) {
-            options.link_layer = Some(losing_requests_of("Counter::slowly"));
+            options.link_layer = Some(dropping_requests_of("Counter::slowly"));
         }
     };
     failure::on_rank_0_with_victim(cluster.options(lossy), 2, |world, board| {

@@ -16,7 +16,7 @@ mod leaks;
 use std::time::{Duration, Instant};
 
 use telegrad_rpc::{RRef, Result, World, remote};
-use telegrad_testkit::{Board, Cluster, Left, RaiseOnDrop};
+use telegrad_testkit::{Board, Cluster, RaiseOnDrop, ReferenceCounts};
 use telegrad_wire::{Decoder, Encoder, Wire, WireError};
 
 /// Long enough for anything that should happen at once.
@@ -116,7 +116,7 @@ fn on_rank_0(cluster: Cluster, body: impl Fn(World, Board) + Send + Sync + 'stat
 fn wait_for_no_references(world: &World) {
     // Checked together: a message delayed by a broken connection may still bring a reference, which is dropped again.
     wait_until(world, || {
-        Left::on(world) == Left::default() && world.references().is_empty()
+        ReferenceCounts::on(world) == ReferenceCounts::default() && world.references().is_empty()
     });
 }
 

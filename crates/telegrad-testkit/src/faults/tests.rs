@@ -70,8 +70,8 @@ fn message(number: u64, flags: u8) -> Outgoing {
 /// Sends many messages and returns the numbers of those that arrive, in order of arrival.
 fn arrivals(faults: Faults, flags: u8) -> Vec<u64> {
     let (link, received) = ChannelLink::link();
-    let chance = Arc::new(Chance::new(faults));
-    let faulty = chance.around(link);
+    let injector = Arc::new(FaultInjector::new(faults));
+    let faulty = injector.around(link);
     for number in 0..MESSAGES {
         faulty.send(message(number, flags), Flush::Now, None).unwrap();
     }
@@ -138,7 +138,7 @@ fn delays_are_bounded() {
         delay: 1.0,
         ..Faults::default()
     };
-    let faulty = Arc::new(Chance::new(faults)).around(link);
+    let faulty = Arc::new(FaultInjector::new(faults)).around(link);
     let mut delays: Vec<_> = (0..50)
         .map(|number| {
             let sent = Instant::now();
@@ -190,10 +190,10 @@ fn a_repaired_network_has_no_faults() {
         lose: 1.0,
         ..Faults::default()
     };
-    let chance = Arc::new(Chance::new(faults));
-    let faulty = chance.around(link);
+    let injector = Arc::new(FaultInjector::new(faults));
+    let faulty = injector.around(link);
     faulty.send(message(1, IS_CONTROL), Flush::Now, None).unwrap();
-    chance.repair();
+    injector.repair();
     faulty.send(message(2, IS_CONTROL), Flush::Now, None).unwrap();
     assert_eq!(received.recv().unwrap().1, 2);
 }
@@ -201,7 +201,7 @@ fn a_repaired_network_has_no_faults() {
 #[test]
 #[should_panic(expected = "the shares of faults exceed 1")]
 fn shares_above_one_are_rejected() {
-    let _ = Chance::new(Faults {
+    let _ = FaultInjector::new(Faults {
         lose: 0.6,
         delay: 0.6,
         ..Faults::default()

@@ -8,7 +8,7 @@ use candle_core::Tensor;
 use telegrad_rpc::{Error, Result};
 use telegrad_trace::{Kind, Scope, is_recorded};
 use telegrad_wire::{
-    Arrived, Buffer, DType, Decoder, Encoder, Layouts, RawTensor, TypeNumber, Wire, WireError,
+    Buffer, DType, Decoder, Encoder, Layouts, RawTensor, ReceivedTensor, TypeNumber, Wire, WireError,
 };
 
 /// A tensor with the same encoding as candle's.
@@ -28,9 +28,9 @@ impl Wire for Operand {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        match decoder.arrived()? {
-            Arrived::Raw(raw) => Ok(Self::Raw(raw)),
-            tensor @ Arrived::Made(_) => Ok(Self::Tensor(tensor.try_into()?)),
+        match decoder.received_tensor()? {
+            ReceivedTensor::Raw(raw) => Ok(Self::Raw(raw)),
+            tensor @ ReceivedTensor::Tracked(_) => Ok(Self::Tensor(tensor.try_into()?)),
         }
     }
 

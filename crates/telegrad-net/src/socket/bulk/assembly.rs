@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use telegrad_wire::{FrameHeader, RawTensor, TensorMeta, TensorTable, Unfilled, WireError};
+use telegrad_wire::{FrameHeader, RawTensor, TensorMeta, TensorTable, UninitBuffer, WireError};
 
 use crate::message::{Incoming, byte_len};
 use crate::stream::{Stream, StreamError};
@@ -29,7 +29,7 @@ struct Progress {
     body: Vec<u8>,
     metas: Vec<TensorMeta>,
     /// One for each tensor, from the first claim until all chunks are filled.
-    memory: Vec<Unfilled>,
+    memory: Vec<UninitBuffer>,
     /// There is no memory for the tensors: their bytes are discarded.
     is_refused: bool,
     /// A bit for each chunk; none before the first claim.
@@ -153,7 +153,7 @@ impl Assembly {
             let body = std::mem::take(&mut progress.body);
             return Ok(Incoming::lacking(self.header, body, self.data()));
         }
-        let tensor = |(meta, unfilled): (_, Unfilled)| {
+        let tensor = |(meta, unfilled): (_, UninitBuffer)| {
             // SAFETY: passed on from this function's own contract.
             RawTensor::new(meta, unsafe { unfilled.assume_filled() })
         };
@@ -185,10 +185,10 @@ impl Progress {
     }
 }
 
-fn reserve(metas: &[TensorMeta]) -> Option<Vec<Unfilled>> {
+fn reserve(metas: &[TensorMeta]) -> Option<Vec<UninitBuffer>> {
     metas
         .iter()
-        .map(|meta| Unfilled::new(meta.dtype, byte_len(meta) / meta.dtype.size()))
+        .map(|meta| UninitBuffer::new(meta.dtype, byte_len(meta) / meta.dtype.size()))
         .collect()
 }
 

@@ -9,7 +9,7 @@ use crate::types::{ForkId, RefId};
 pub(in crate::reference) struct Handover {
     pub(crate) reference: RefId,
     pub(crate) owner: Incarnation,
-    pub(in crate::reference) fork: ForkId,
+    pub(crate) fork: ForkId,
 }
 
 /// What a reference that arrives is worth.
@@ -63,7 +63,7 @@ pub(in crate::reference) enum Urgency {
 
 /// Numbers for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::reference) struct Count {
+pub(crate) struct Count {
     pub(crate) owned: usize,
     pub(crate) held: usize,
     pub(crate) unconfirmed: usize,

@@ -14,7 +14,7 @@ const SHOWN: usize = 8;
 
 /// A worker's counters of references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct ReferenceCounts {
     /// Values of this worker that have references.
     pub owned: usize,
     /// References on this worker.
@@ -27,7 +27,7 @@ pub struct Left {
     pub untold: usize,
 }
 
-impl Left {
+impl ReferenceCounts {
     /// The current counts of a worker.
     pub fn on(world: &World) -> Self {
         let info = world.debug_info();
