@@ -101,7 +101,8 @@ pub(crate) fn missing(number: u64) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Options, init_with};
+    use crate::worker::Options;
+    use crate::world::init_with;
 
     #[test]
     fn all_members_get_what_each_brings() {
