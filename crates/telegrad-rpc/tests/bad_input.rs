@@ -273,7 +273,7 @@ fn a_fallback_from_shared_memory_is_logged() {
             world.rpc_sync(1 - world.rank(), nothing, ()).unwrap();
         });
     Log::wait_for(&[
-        "no memory is shared",
+        "the peer declined shared memory",
         "does-not",
         "its transport is Unix sockets alone",
     ]);
