@@ -1,4 +1,4 @@
-//! Links to other members, and the calls under way over each: those made here and those served here.
+//! Links to other members, and the calls under way over each, made and served.
 
 mod call;
 mod call_table;
@@ -12,9 +12,9 @@ mod running;
 
 pub(crate) use call::{Call, NewCall, Purpose, Reply};
 pub(crate) use callers::Callers;
-pub(crate) use calls::{CallParts, Calls, LinkEvents, next_look};
+pub(crate) use calls::{CallServices, Calls, LinkEvents, next_poll};
 pub use link_layer::{LinkLayer, Transport};
-pub(crate) use member::{Absent, Member};
+pub(crate) use member::{ConnectError, Member};
 pub(crate) use members::Members;
 pub(crate) use outbound::Outbound;
 pub(crate) use running::Running;

@@ -1,4 +1,4 @@
-//! The members of a world, as the cards that they left at the rendezvous.
+//! The members of a world: their cards, as exchanged at the rendezvous.
 
 mod card;
 mod roster;

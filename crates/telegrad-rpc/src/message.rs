@@ -1,4 +1,4 @@
-//! What rides on messages beside their bodies.
+//! Riders of messages: references, tracked tensors and trace origins that travel beside a body.
 
 mod hook;
 mod riders;

@@ -1,4 +1,4 @@
-//! What can be observed of calls: recordings, counters and latencies.
+//! Observation of calls: recordings, counters and latencies.
 
 pub(crate) mod recording;
 mod activity;

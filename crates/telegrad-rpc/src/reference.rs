@@ -1,24 +1,24 @@
-//! References to values that live on other workers, as one worker keeps them (S26 to S33).
+//! References to remote values, on one worker (S26 to S33).
 //!
-//! A value stays with its owner, the worker that made it. Read it in this order: `protocol` decides which workers have to exchange
-//! which messages, and nothing else; `references` carries that out for one worker, with `table` and what follows from its
-//! changes; `handle` is one reference, `value` the value of one, `slot_pin` keeps a value in place for a request.
+//! A value stays on its owner, the worker that created it. Reading order: `protocol` is the state machine that decides which
+//! messages workers exchange; `references` runs it for one worker, with `table` for its state and `delivery` for its messages;
+//! `handle` is one reference, `value` one value, `slot_pin` keeps a value for a request, `drop_queue` drops freed values.
 
-mod bin;
-mod fetch;
-mod handed;
-mod handle;
 mod protocol;
 mod references;
-mod slot_pin;
 mod table;
-mod telling;
+mod delivery;
+mod drop_queue;
+mod handle;
+mod sent_reference;
 mod value;
+mod slot_pin;
+mod fetch;
 
 pub(crate) use fetch::{check_expected, fetch};
-pub(crate) use handed::Handed;
 pub(crate) use handle::{AnyReference, Handle};
 pub(crate) use protocol::{Answer, Batch};
-pub(crate) use references::{Listed, ReferenceHost, References};
+pub(crate) use references::{OwnedValue, ReferenceHost, References};
+pub(crate) use sent_reference::SentReference;
 pub(crate) use slot_pin::SlotPin;
 pub(crate) use value::{Value, ValueGuard};

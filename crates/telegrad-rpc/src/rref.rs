@@ -23,12 +23,11 @@ use crate::reference::{AnyReference, Handle, ValueGuard, fetch};
 use crate::types::{ReferenceInfo, ReferenceState, To, WorkerInfo};
 use crate::worker::{CallLimit, CallOptions, Worker, World};
 
-/// A reference to a value of type `T` that lives on some worker of the world, its owner.
+/// A reference to a value of type `T` that lives on one worker, its owner.
 ///
-/// [`World::remote`] makes one: the function runs on the owner, and its value stays there. It can be
-/// used at once, before the value is there: what is asked of it is done when it is. It can be cloned,
-/// and sent to any worker, in arguments and results, inside whatever structure. The value is freed
-/// soon after the last reference to it, wherever that is, has been dropped.
+/// [`World::remote`] returns one: the function runs on the owner, and its value stays there. The reference can be used before
+/// the value exists; calls on it then wait at the owner. References can be cloned, and sent to any worker in arguments and
+/// results, inside any structure. The value is freed soon after its last reference, on any worker, is dropped.
 ///
 /// ```
 /// use telegrad_rpc::{Options, RRef, init_with, remote};
@@ -97,12 +96,12 @@ impl<T> RRef<T> {
         })
     }
 
-    /// The worker that has the value.
+    /// Returns the worker that has the value.
     pub fn owner(&self) -> WorkerInfo {
         self.handle.owner.info()
     }
 
-    /// The name of the worker that has the value.
+    /// Returns the name of the worker that has the value.
     pub fn owner_name(&self) -> &str {
         &self.handle.owner.identity.name
     }
@@ -112,7 +111,7 @@ impl<T> RRef<T> {
         self.handle.is_here()
     }
 
-    /// Whether the owner is known to know of this reference. The reference can be used before.
+    /// Whether the owner has confirmed this reference. The reference can be used before.
     pub fn confirmed_by_owner(&self) -> bool {
         self.handle.state() == ReferenceState::Confirmed
     }
@@ -134,7 +133,7 @@ impl<T> RRef<T> {
     /// When the worker has ended, or the value is lost.
     fn worker(&self) -> Result<Arc<Worker>> {
         if self.handle.is_refused() {
-            // It has no worker, and an error of its own.
+            // A refused reference has no worker, and an error of its own.
             self.handle.check()?;
         }
         let worker = self.worker.upgrade().filter(|worker| !worker.is_closed());
@@ -145,12 +144,13 @@ impl<T> RRef<T> {
 }
 
 impl World {
-    /// Runs `function` on worker `to` and leaves its value there; returns at once with a reference to
-    /// it. The function's time limit is the world's: when it is reached, and when the function fails,
-    /// that shows when the reference is used.
+    /// Runs `function` on worker `to` and keeps its value there; returns a reference to it at once.
+    ///
+    /// The time limit of the function is that of this handle. A timeout or an error of the function is the error of using the
+    /// reference.
     ///
     /// # Errors
-    /// When the worker cannot be asked.
+    /// When the request cannot be sent.
     pub fn remote<'a, M, F>(
         &self,
         to: impl Into<To<'a>>,
@@ -167,17 +167,16 @@ impl World {
         Ok(RRef::new_on(Arc::downgrade(self.worker()), handle))
     }
 
-    /// The references that this worker knows of, for people to look at: to its own values, with all who
-    /// hold them, and its own to values elsewhere.
+    /// Lists the references that this worker knows: its own values with their holders, and its references to values elsewhere.
     pub fn references(&self) -> Vec<ReferenceInfo> {
         listing::references(self.worker())
     }
 }
 
 impl<T: Send + Sync + 'static> RRef<T> {
-    /// Keeps a value on this worker, for references to it.
+    /// Keeps a value on this worker; returns a reference to it.
     ///
-    /// What cannot travel is kept with [`hold`](Self::hold).
+    /// For a value that does not implement `Wire`, use [`hold`](Self::hold).
     ///
     /// # Errors
     /// When the world has been shut down.
@@ -188,8 +187,9 @@ impl<T: Send + Sync + 'static> RRef<T> {
         Self::keep(world, LocalOnly::wire(value))
     }
 
-    /// Keeps a value on this worker that cannot travel: a model, a file, a connection. References to
-    /// it can go anywhere and its methods can be called from there, but it cannot be fetched.
+    /// Keeps a value on this worker that cannot be sent: a model, a file, a connection.
+    ///
+    /// References to it can be sent to any worker, which can call its methods. The value cannot be fetched.
     ///
     /// # Errors
     /// When the world has been shut down.
@@ -206,12 +206,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
         Ok(Self::new_on(Arc::downgrade(worker), handle))
     }
 
-    /// The value, for shared use, on its owner. Waits until it is there, and until no
-    /// other user has it exclusively.
+    /// Locks the value for shared use, on its owner. Waits until the value exists and is not locked exclusively.
     ///
     /// # Errors
-    /// [`Error::NotOwner`] elsewhere; whatever making the value failed with; [`Error::Timeout`] at the
-    /// time limit.
+    /// [`Error::NotOwner`] on another worker; the error of creating the value; [`Error::Timeout`] at the time limit.
     pub fn local_value(&self) -> Result<LocalValue<T>> {
         let guard = self.enter(Access::Shared, "local_value")?;
         let local = match guard {
@@ -221,8 +219,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         local.ok_or_else(|| self.other_type())
     }
 
-    /// The value, for exclusive use, on its owner. Waits until it is there, and until no
-    /// other user has it.
+    /// Locks the value for exclusive use, on its owner. Waits until the value exists and is not locked.
     ///
     /// # Errors
     /// As [`local_value`](Self::local_value).
@@ -254,7 +251,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
         Executor::may_wait()?;
         let started = Instant::now();
         let (limit, deadline) = worker.limit(self.options, started);
-        let _waits = recording::waits(&worker.recorder, 0, || format!("wait in {function}").into());
+        let _wait = recording::wait_scope(&worker.recorder, 0, || format!("wait in {function}").into());
         let entering = async {
             match slot.wait().await {
                 Ok(value) => Ok(value.enter(access).await),
@@ -272,14 +269,14 @@ impl<T: Send + Sync + 'static> RRef<T> {
     }
 
     fn other_type(&self) -> Error {
-        // References are made with their values, and their types are checked when they arrive.
+        // Unreachable: references are made with their values, and decoding checks their types.
         Error::other(format!("the value is not a `{}`", std::any::type_name::<T>()))
     }
 
-    /// Fetches the value: a copy of it. Waits until it is there.
+    /// Fetches a copy of the value. Waits until the value exists.
     ///
     /// # Errors
-    /// Whatever making the value failed with; [`Error::OwnerLost`]; [`Error::Timeout`] at the time limit.
+    /// The error of creating the value; [`Error::OwnerLost`]; [`Error::Timeout`] at the time limit.
     pub fn to_here(&self) -> Result<T>
     where
         T: Wire,
@@ -288,10 +285,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
         self.fetch("to_here")?.wait()
     }
 
-    /// Fetches the value; returns at once with a future of it.
+    /// Fetches a copy of the value; returns a future of it at once.
     ///
     /// # Errors
-    /// When the owner cannot be asked. What happens later is the future's.
+    /// When the request cannot be sent. Later errors are those of the future.
     pub fn to_here_async(&self) -> Result<RpcFuture<T>>
     where
         T: Wire,
@@ -310,10 +307,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
         self.worker()?.rpc(request, &())
     }
 
-    /// Runs a method of the value, on its owner, and waits for what it gives.
+    /// Runs a method of the value on its owner, and waits for the result.
     ///
-    /// `&self` methods run side by side, `&mut self` methods alone. A method that waits for another
-    /// call on the same value, which needs it to end first, waits until its time limit.
+    /// `&self` methods run concurrently, `&mut self` methods exclusively. A method that waits for a call on the same value which its
+    /// own lock excludes is blocked until its time limit.
     ///
     /// # Errors
     /// As [`to_here`](Self::to_here), and the method's own error as [`Error::Remote`].
@@ -325,15 +322,15 @@ impl<T: Send + Sync + 'static> RRef<T> {
         Executor::may_wait()?;
         let request = self.request("rpc_sync", Registry::get().of::<F>()?);
         let future = self.worker()?.rpc(request, &args)?;
-        // They have been sent, and may be large.
+        // The arguments are sent, and may be large.
         drop(args);
         future.wait()
     }
 
-    /// Runs a method of the value, on its owner; returns at once with a future of what it gives.
+    /// Runs a method of the value on its owner; returns a future of the result at once.
     ///
     /// # Errors
-    /// When the owner cannot be asked. What happens later is the future's.
+    /// When the request cannot be sent. Later errors are those of the future.
     pub fn rpc_async<M, F>(&self, _method: F, args: F::Args) -> Result<RpcFuture<F::Value>>
     where
         F: Method<M, Object = T, Value: Wire>,
@@ -343,11 +340,10 @@ impl<T: Send + Sync + 'static> RRef<T> {
         self.worker()?.rpc(request, &args)
     }
 
-    /// Runs a method of the value, on its owner, and leaves what it gives there; returns at once with a
-    /// reference to that.
+    /// Runs a method of the value on its owner, and keeps the result there; returns a reference to it at once.
     ///
     /// # Errors
-    /// When the owner cannot be asked. What happens later shows when the new reference is used.
+    /// When the request cannot be sent. Later errors are those of using the new reference.
     pub fn remote<M, F>(&self, _method: F, args: F::Args) -> Result<RRef<F::Value>>
     where
         F: Method<M, Object = T>,
@@ -360,7 +356,7 @@ impl<T: Send + Sync + 'static> RRef<T> {
     }
 }
 
-/// On the wire a reference is an index; what it refers to travels beside the body.
+/// On the wire a reference is an index into the references in the section of the message.
 impl<T: 'static> Wire for RRef<T> {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.reference(self.handle.clone());
@@ -369,7 +365,7 @@ impl<T: 'static> Wire for RRef<T> {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         let wanted = std::any::type_name::<T>();
         let AnyReference(handle) = AnyReference::decode(decoder)?;
-        // A peer in another language does not know how Rust names its types.
+        // A peer in another language sends no Rust type name.
         if handle.type_name != wanted && !handle.type_name.is_empty() {
             return Err(WireError::mismatch(
                 format!("a reference to a `{wanted}`"),
@@ -379,7 +375,7 @@ impl<T: 'static> Wire for RRef<T> {
         Ok(Self::new_on(worker_of(&handle), handle))
     }
 
-    /// By the name of the type that decoding compares: the value need not travel, so it may have no layout.
+    /// The layout is the type name that decoding compares: the value may have no layout.
     fn layout(layouts: &mut Layouts) -> TypeNumber {
         layouts.named(format!("RRef<{}>", std::any::type_name::<T>()))
     }
@@ -392,7 +388,7 @@ impl<T> fmt::Debug for RRef<T> {
     }
 }
 
-/// Returns the worker that holds a reference which has arrived.
+/// Returns the worker that holds a received reference.
 fn worker_of(handle: &Handle) -> Weak<Worker> {
     let host = handle.references().and_then(|references| references.host());
     let worker = host.and_then(|host| (host as Arc<dyn Any + Send + Sync>).downcast::<Worker>().ok());

@@ -5,6 +5,6 @@ mod reference_id;
 mod to;
 
 pub use class::Class;
-pub(crate) use reference_id::{ForkId, RefId, Unique};
+pub(crate) use reference_id::{ForkId, RefId, UniqueId};
 pub use telegrad_error::{ReferenceInfo, ReferenceState, WorkerInfo};
 pub use to::To;

@@ -23,7 +23,7 @@ use telegrad_wire::{Incarnation, Rank};
 use crate::context::{CallContext, Home};
 use crate::error::{Error, Result};
 use crate::exec::Executor;
-use crate::link::{Call, CallParts, Callers, LinkLayer, Members, Outbound, Running, Transport};
+use crate::link::{Call, CallServices, Callers, LinkLayer, Members, Outbound, Running, Transport};
 use crate::message::MessageHook;
 use crate::observe::{Activity, Latency};
 use crate::reference::References;
@@ -231,8 +231,8 @@ impl Worker {
     }
 
     /// The parts that calls use.
-    fn call_parts(&self) -> CallParts {
-        CallParts {
+    fn call_services(&self) -> CallServices {
+        CallServices {
             events: self.weak.clone(),
             references: self.references.clone(),
             activity: self.activity.clone(),
@@ -345,7 +345,7 @@ impl Worker {
 
     /// Calls that were given up, and whose answers have not come yet.
     pub(crate) fn calls_given_up(&self) -> usize {
-        self.outbounds().map(|outbound| outbound.calls.given_up()).sum()
+        self.outbounds().map(|outbound| outbound.calls.abandoned()).sum()
     }
 
     fn outbounds(&self) -> impl Iterator<Item = Arc<Outbound>> {

@@ -12,7 +12,7 @@ use super::Request;
 use crate::context::{Inherited, inherited};
 use crate::error::{Error, Result};
 use crate::exec::Executor;
-use crate::link::{Absent, Call, Member, NewCall, Outbound, Purpose, next_look};
+use crate::link::{Call, ConnectError, Member, NewCall, Outbound, Purpose, next_poll};
 use crate::message::{Crossing, Riders, Route, Section};
 use crate::observe::recording;
 use crate::worker::Worker;
@@ -142,7 +142,7 @@ impl<'a> Attempts<'a> {
             return Err(self.timeout());
         }
         let _waits = match self.request.function.class.is_recorded() {
-            true => recording::waits(&self.worker.recorder, 0, || {
+            true => recording::wait_scope(&self.worker.recorder, 0, || {
                 format!("wait for a link to {}", self.callee.info.name).into()
             }),
             false => Scope::none(),
@@ -173,7 +173,7 @@ impl<'a> Attempts<'a> {
             references: &self.worker.references,
             hook: self.worker.hook(),
             to: self.callee.identity().incarnation,
-            over: outbound.calls.number,
+            connection: outbound.calls.number,
             crossing: self.inherited.context.map(|context| Crossing {
                 context,
                 peer: self.callee.info.rank,
@@ -245,7 +245,7 @@ impl<'a> Attempts<'a> {
             within: self.inherited.within,
         }));
         if let Some(span) = self.span {
-            recording::leaves(span, message);
+            recording::request_sent(span, message);
         }
         outbound.calls.insert(call.clone());
         if !self.purpose.is_for_result() {
@@ -253,7 +253,7 @@ impl<'a> Attempts<'a> {
             outbound.link.watch(true);
         }
         // After it is in the table, so that the timer does not miss it.
-        self.worker.sweep_at(next_look(times.deadline, times.started));
+        self.worker.sweep_at(next_poll(times.deadline, times.started));
         call
     }
 
@@ -294,12 +294,12 @@ impl<'a> Attempts<'a> {
     ) -> Result<(), NotSent> {
         Executor::may_wait().map_err(|_| NotSent::Inline)?;
         let name = || format!("wait for room at {}", outbound.calls.peer).into();
-        let waits = recording::waits(&self.worker.recorder, span, name);
+        let waits = recording::wait_scope(&self.worker.recorder, span, name);
         let wait = || Executor::blocking(|| outbound.link.wait_for_credit(deadline));
         let has_credit = call.waiting_for_credit(wait);
         drop(waits);
         if let Some(span) = &call.span {
-            recording::leaves_late(span);
+            recording::request_sent_after_wait(span);
         }
         match has_credit {
             Ok(true) => Ok(()),
@@ -373,11 +373,11 @@ impl<'a> Attempts<'a> {
     }
 
     /// Returns why the callee cannot be called. An owner that is lost takes its values with it.
-    fn unreachable(&self, absent: Absent) -> Error {
+    fn unreachable(&self, absent: ConnectError) -> Error {
         match (absent, self.request.object) {
-            (Absent::NotTried(error), _) => error,
-            (Absent::Unreachable { why, certain: true }, Some(handle)) => handle.owner_lost(why),
-            (Absent::Unreachable { why, .. }, _) => Error::Unreachable {
+            (ConnectError::NotTried(error), _) => error,
+            (ConnectError::Unreachable { why, certain: true }, Some(handle)) => handle.owner_lost(why),
+            (ConnectError::Unreachable { why, .. }, _) => Error::Unreachable {
                 worker: self.callee.info.name.clone(),
                 why,
             },

@@ -147,7 +147,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             if let Some(span) = &span {
                 span.finish(|event| {
                     if let Err(error) = &value {
-                        event.status = recording::status(error);
+                        event.status = recording::status_of(error);
                     }
                 });
             }
@@ -276,8 +276,8 @@ impl<T: Wire> RpcFuture<T> {
     fn is_awaited(&mut self) {
         if self.awaited_since == 0 {
             self.awaited_since = match &self.state {
-                State::Call(pending, _) => recording::awaits(&pending.worker.recorder),
-                State::Callback(callback) => recording::awaits(&callback.worker.recorder),
+                State::Call(pending, _) => recording::await_started(&pending.worker.recorder),
+                State::Callback(callback) => recording::await_started(&callback.worker.recorder),
                 State::Over => 0,
             };
         }
@@ -292,10 +292,10 @@ impl<T: Wire> RpcFuture<T> {
         match &self.state {
             State::Call(Pending { worker, call, .. }, _) => {
                 let name = || format!("wait for {}", call.function);
-                recording::awaited(&worker.recorder, call.number(), name, since);
+                recording::await_finished(&worker.recorder, call.number(), name, since);
             }
             State::Callback(callback) => {
-                recording::awaited(
+                recording::await_finished(
                     &callback.worker.recorder,
                     callback.span,
                     || "wait for then".into(),
@@ -382,7 +382,7 @@ impl<T> Drop for Callback<T> {
 
 impl<T> Callback<T> {
     fn block(&self, until: Option<Instant>) {
-        let _waits = recording::waits(&self.worker.recorder, self.span, || "wait for then".into());
+        let _waits = recording::wait_scope(&self.worker.recorder, self.span, || "wait for then".into());
         let park = || Executor::blocking(|| self.promise.park(until));
         self.call.upgrade().map_or_else(park, |call| call.awaited(park));
     }
@@ -396,7 +396,7 @@ impl Pending {
             (until, deadline) => until.or(deadline),
         };
         let name = || format!("wait for {}", call.function).into();
-        let _waits = recording::waits(&self.worker.recorder, call.number(), name);
+        let _waits = recording::wait_scope(&self.worker.recorder, call.number(), name);
         let wait = || {
             self.outbound.link.wait(&call.promise, until);
             // A link that has ended does not wait, but it may still be telling the calls of it.
@@ -418,7 +418,7 @@ impl Pending {
         }
         let (recorder, function) = (&self.worker.recorder, self.call.function);
         let (size, _) = reply.size();
-        recording::decoding(recorder, function, size, || self.decode_reply(reply))
+        recording::decode_result(recorder, function, size, || self.decode_reply(reply))
     }
 
     fn decode_reply<T: Wire>(&self, reply: Reply) -> Result<T> {

@@ -79,7 +79,7 @@ impl Worker {
         (to, number): (Incarnation, u64),
         args: &impl Wire,
     ) -> Result<()> {
-        self.call(request, Purpose::Telling { to, number }, &|e| args.encode(e))
+        self.call(request, Purpose::Control { to, number }, &|e| args.encode(e))
             .map(drop)
     }
 
@@ -94,11 +94,11 @@ impl Worker {
         encode: &dyn Fn(&mut Encoder),
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let span = self.span_of(request);
-        let if_panics = span.as_deref().map(recording::IfPanics);
+        let if_panics = span.as_deref().map(recording::FailOnPanic);
         let made = Attempts::new(self, request, &purpose, encode, span.as_ref()).and_then(Attempts::make);
         std::mem::forget(if_panics);
         if let (Some(span), Err(error)) = (&span, &made) {
-            span.finish(|event| event.status = recording::status(error));
+            span.finish(|event| event.status = recording::status_of(error));
         }
         made
     }
@@ -107,7 +107,7 @@ impl Worker {
     fn span_of(&self, request: &Request<'_>) -> Option<Arc<Span>> {
         let at = self.recorder.here()?;
         let callee = self.members().ok()?.find(request.to).ok()?.info.rank;
-        recording::of_call(&self.recorder, at, (request.verb, callee), request.function)
+        recording::call_span(&self.recorder, at, (request.verb, callee), request.function)
     }
 
     /// The limit of a call that this thread makes, and when it ends.

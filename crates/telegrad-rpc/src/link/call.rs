@@ -1,4 +1,4 @@
-//! One call under way.
+//! A call under way and its reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use crate::message::Tracked;
 use crate::reference::Handle;
 use crate::types::{Class, ForkId, RefId};
 
-/// One call under way.
+/// A call under way, on the caller.
 pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) function: &'static str,
@@ -23,15 +23,15 @@ pub(crate) struct Call {
     pub(crate) deadline: Option<Instant>,
     pub(crate) promise: Promise<Result<Reply, Error>>,
     pub(crate) purpose: Purpose,
-    /// The context that it belongs to.
+    /// The context of the call.
     pub(crate) context: Option<ContextId>,
     /// The tracked tensors of the request.
     pub(crate) tracked: Option<Tracked>,
-    /// Its span, if it is recorded.
+    /// The span of the call, if it is recorded.
     pub(crate) span: Option<Arc<Span>>,
-    /// The call that made it, if one did: who made that, under which number.
+    /// The caller and the id of the call that this one is nested in, if any.
     pub(crate) within: Option<(Rank, CallId)>,
-    /// The result is not wanted any more, but the call runs to its end.
+    /// Whether the result is discarded; the call runs to its end.
     pub(crate) detached: AtomicBool,
     /// Whether a thread or task waits for the result, for the value of a callback, or for send credit. Shown in the status.
     pub(crate) awaited: AtomicBool,
@@ -39,33 +39,32 @@ pub(crate) struct Call {
     pub(crate) waits_for_credit: AtomicBool,
 }
 
-/// What a call is made for.
+/// The purpose of a call.
 #[derive(Clone)]
 pub(crate) enum Purpose {
-    /// Its result. The reference that it is made on stays until then, so that the value does.
-    Result(#[expect(dead_code, reason = "kept, not used")] Option<Arc<Handle>>),
-    /// A value, on the callee. The reply says that the request is there; the reference that it is made on
-    /// stays until then.
+    /// A call for its result. The reference that it is made on is kept until then, and with it the value.
+    Result(#[expect(dead_code, reason = "keeps the value alive")] Option<Arc<Handle>>),
+    /// A call that creates a value on the callee. The reply acknowledges the request; the reference that it is made on is kept until
+    /// then.
     Creation {
         ids: (RefId, ForkId),
-        #[expect(dead_code, reason = "kept, not used")]
+        #[expect(dead_code, reason = "keeps the value alive")]
         object: Option<Arc<Handle>>,
     },
-    /// To tell the callee something about references.
-    Telling { to: Incarnation, number: u64 },
+    /// A call that carries a batch of reference messages, with its number.
+    Control { to: Incarnation, number: u64 },
 }
 
 impl Purpose {
-    /// The value that the call makes.
+    /// Returns the value that the call creates.
     pub(crate) fn creates(&self) -> Option<RefId> {
         match self {
             Self::Creation { ids, .. } => Some(ids.0),
-            Self::Result(_) | Self::Telling { .. } => None,
+            Self::Result(_) | Self::Control { .. } => None,
         }
     }
 
-    /// Whether it is made for its result. Otherwise no thread waits for the reply, and the link is watched
-    /// for it from the start.
+    /// Whether the call is made for its result. Otherwise no thread waits for the reply, and the link is watched from the start.
     pub(crate) fn is_for_result(&self) -> bool {
         matches!(self, Self::Result(_))
     }
@@ -88,7 +87,7 @@ pub(crate) struct NewCall<'a> {
 
 impl Call {
     pub(crate) fn new(new: NewCall<'_>) -> Self {
-        // The owner watches over the time that making a value may take.
+        // The owner enforces the time limit of a creation (S30).
         let deadline = new.deadline.filter(|_| new.purpose.creates().is_none());
         Self {
             id: new.id,
@@ -109,7 +108,7 @@ impl Call {
         }
     }
 
-    /// The number of what is recorded of it; 0 if nothing is.
+    /// Returns the number of the call's span; 0 without one.
     pub(crate) fn number(&self) -> u64 {
         self.span.as_ref().map_or(0, |span| span.position().span)
     }
@@ -130,33 +129,33 @@ impl Call {
         result
     }
 
-    /// Whether its time has run out.
+    /// Whether the deadline has passed.
     pub(crate) fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
-/// A result as it came.
+/// A reply that has not been decoded.
 pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
-    /// Where in the body the value starts.
+    /// The offset of the value in the body.
     pub(crate) offset: usize,
     pub(crate) tensors: Vec<RawTensor>,
     pub(crate) references: Vec<Reference>,
-    /// The context that it belongs to, 0 for none.
+    /// The context of the reply, 0 for none.
     pub(crate) context: u64,
     /// The tracked tensors.
     pub(crate) tracked: Option<Tracked>,
 }
 
 impl Reply {
-    /// Its bytes, and those of tensors among them.
+    /// Returns the size of the reply and of the tensors in it, in bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         let tensors = self.tensors.iter().map(|tensor| tensor.bytes().len()).sum();
         (self.body.len() + tensors, tensors)
     }
 
-    /// Decodes it, with what `arrived` makes of its tensors.
+    /// Decodes the reply, with its tensors passed through `arrived`.
     pub(crate) fn decode<T: Wire>(
         self,
         function: &str,

@@ -1,4 +1,4 @@
-//! Who has connected to a worker in order to call it.
+//! The links that callers have made to a worker.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use rustc_hash::FxHashMap;
 use telegrad_net::Link;
 use telegrad_wire::Rank;
 
-/// The links that others have made to call a worker, kept alive here. By caller, so that the end of
-/// one does not look at those of all others.
+/// The links of callers, kept alive here. By caller, so that the end of one link does not scan those of other callers.
 #[derive(Default)]
 pub(crate) struct Callers(FxHashMap<Rank, Vec<Arc<dyn Link>>>);
 
@@ -16,8 +15,7 @@ impl Callers {
         self.0.entry(link.peer().rank).or_default().push(link);
     }
 
-    /// Takes out the links of a caller that have ended. To be dropped outside of any lock: the end of
-    /// an in-memory link is felt at once at its other end.
+    /// Removes the closed links of a caller. Drop them outside of any lock: dropping an in-memory link runs code of its other end.
     #[must_use]
     pub(crate) fn take_ended(&mut self, caller: Rank) -> Vec<Arc<dyn Link>> {
         let Some(links) = self.0.get_mut(&caller) else {
@@ -30,17 +28,17 @@ impl Callers {
         ended
     }
 
-    /// The links of a caller.
+    /// Returns the links of a caller.
     pub(crate) fn of(&self, caller: Rank) -> &[Arc<dyn Link>] {
         self.0.get(&caller).map_or(&[], Vec::as_slice)
     }
 
-    /// How many there are besides this one.
+    /// Returns the number of other callers.
     pub(crate) fn others_than(&self, caller: Rank) -> usize {
         self.0.len() - usize::from(self.0.contains_key(&caller))
     }
 
-    /// How many links there are.
+    /// Returns the number of links.
     pub(crate) fn links(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }

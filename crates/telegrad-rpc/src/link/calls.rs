@@ -1,4 +1,4 @@
-//! The calls under way to one worker.
+//! The calls under way over one link, and the receiver of their replies.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,54 +16,54 @@ use crate::observe::{Activity, Histogram, recording};
 use crate::reference::References;
 use crate::types::WorkerInfo;
 
-/// How often replies are received for calls without a waiting thread.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which replies are polled for calls without a waiting thread.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time left of a call below which it is looked at once more, at its end. A reply that comes unread within it counts as late.
-const LAST_LOOK: Duration = Duration::from_millis(1);
+/// The remaining time of a call below which the next poll is at its deadline. A reply that arrives unread within it counts as late.
+const FINAL_POLL: Duration = Duration::from_millis(1);
 
-/// What calls need of their worker, whose layer is above.
+/// The worker that calls belong to, as this layer sees it.
 pub(crate) trait LinkEvents: Send + Sync {
     /// Notes that a link between this worker and `peer` has ended.
     fn link_ended(self: Arc<Self>, peer: &WorkerInfo, number: u64, closed: &Closed);
 }
 
-/// The parts of a worker that its calls use.
+/// The services of a worker that its calls use.
 #[derive(Clone)]
-pub(crate) struct CallParts {
+pub(crate) struct CallServices {
     pub(crate) events: Weak<dyn LinkEvents>,
     pub(crate) references: Arc<References>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) executor: Executor,
 }
 
-/// Takes the replies of one worker to the calls that wait for them.
+/// The calls under way over one link; completes them with the replies of the callee.
 pub(crate) struct Calls {
-    worker: CallParts,
+    worker: CallServices,
     callee: WorkerInfo,
     /// The callee's name.
     pub(crate) peer: Arc<str>,
     /// The connection's number.
     pub(crate) number: u64,
     table: Mutex<CallTable>,
-    /// How long calls took, if the worker shows its status.
+    /// The latencies of calls, if the worker shows its status.
     latency: Option<Arc<Histogram>>,
 }
 
-/// When to look for the reply of a call that ends at `deadline`: at half of the time that is left, so that a reply which
-/// has come in time is read in time although no thread waits for it. A call without a limit is looked after all the same.
-pub(crate) fn next_look(deadline: Option<Instant>, now: Instant) -> Instant {
+/// Returns when to poll for the reply of a call with this deadline: after half of the remaining time, at most one interval. A reply that
+/// arrives in time is then read in time, although no thread waits for it. Calls without a limit are polled, too.
+pub(crate) fn next_poll(deadline: Option<Instant>, now: Instant) -> Instant {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
     now + match left {
-        Some(left) if left < LAST_LOOK => left,
-        Some(left) if left < 2 * LOOK => left / 2,
-        _ => LOOK,
+        Some(left) if left < FINAL_POLL => left,
+        Some(left) if left < 2 * POLL_INTERVAL => left / 2,
+        _ => POLL_INTERVAL,
     }
 }
 
 impl Calls {
     pub(crate) fn new(
-        worker: CallParts,
+        worker: CallServices,
         callee: WorkerInfo,
         number: u64,
         latency: Option<Arc<Histogram>>,
@@ -78,7 +78,7 @@ impl Calls {
         }
     }
 
-    /// The calls under way, for [`Outbound`](super::Outbound).
+    /// Returns the table, for [`Outbound`](super::Outbound).
     pub(super) fn table(&self) -> &Mutex<CallTable> {
         &self.table
     }
@@ -87,12 +87,12 @@ impl Calls {
         self.table.lock().pending.insert(call.id.0, call);
     }
 
-    /// Gives a call up, whose answer is still received; false when the answer was there already.
-    pub(super) fn give_up(&self, id: CallId) -> bool {
+    /// Abandons a call, whose reply is still received; returns false if the reply has arrived already.
+    pub(super) fn abandon(&self, id: CallId) -> bool {
         let mut table = self.table.lock();
         let call = table.pending.remove(&id.0);
         if call.is_some() {
-            table.given_up.insert(id.0);
+            table.abandoned.insert(id.0);
         }
         drop(table);
         self.changed();
@@ -103,26 +103,26 @@ impl Calls {
         self.worker.activity.changed();
     }
 
-    /// The calls whose time has run out, and the earliest end of the others; `None` when there are no others.
+    /// Returns the calls past their deadline, and the time of the next poll for the others; `None` without others.
     pub(super) fn due(&self, now: Instant) -> (Vec<Arc<Call>>, Option<Instant>) {
         let table = self.table.lock();
         let expired = |call: &&Arc<Call>| call.deadline.is_some_and(|deadline| deadline <= now);
         let (expired, rest): (Vec<_>, Vec<_>) = table.pending.values().partition(expired);
-        let looks = rest.iter().map(|call| next_look(call.deadline, now));
-        (expired.into_iter().cloned().collect(), looks.min())
+        let polls = rest.iter().map(|call| next_poll(call.deadline, now));
+        (expired.into_iter().cloned().collect(), polls.min())
     }
 
-    /// Calls that were given up, and whose answers have not come yet.
-    pub(crate) fn given_up(&self) -> usize {
-        self.table.lock().given_up.len()
+    /// Returns the number of abandoned calls without a reply yet.
+    pub(crate) fn abandoned(&self) -> usize {
+        self.table.lock().abandoned.len()
     }
 
-    /// The calls without a result yet.
+    /// Returns the calls without a result yet.
     pub(crate) fn pending(&self) -> Vec<Arc<Call>> {
         self.table.lock().pending.values().cloned().collect()
     }
 
-    /// How many calls have no result yet.
+    /// Returns the number of calls without a result yet.
     pub(crate) fn len(&self) -> usize {
         self.table.lock().pending.len()
     }
@@ -136,10 +136,10 @@ impl Calls {
         }
     }
 
-    /// Ends a call with its reply, or with why there is none.
+    /// Completes a call with its reply or an error.
     pub(super) fn finish(&self, call: &Call, result: Result<Reply, Error>) {
         if let Some(span) = &call.span {
-            recording::answered(span, result.as_ref().map(Reply::size));
+            recording::call_finished(span, result.as_ref().map(Reply::size));
         }
         if let Some(latency) = &self.latency
             && call.class.is_work()
@@ -156,21 +156,20 @@ impl Calls {
                 }
                 return self.changed();
             }
-            Purpose::Telling { to, number } => {
+            Purpose::Control { to, number } => {
                 let plain = |tensors: Vec<RawTensor>, _| Ok(tensors.into());
                 let answers = result.and_then(|reply| reply.decode(call.function, &self.peer, plain));
-                return references.concluded(*to, *number, answers);
+                return references.batch_answered(*to, *number, answers);
             }
         }
-        let place = || recording::enter(call.span.as_ref());
+        let place = || recording::enter_span(call.span.as_ref());
         if let Some(callback) = call.promise.set(result, place) {
             self.worker.executor.spawn(callback);
         }
         self.changed();
     }
 
-    /// Takes a result as it came. Its references are taken also when the result is not wanted any more, because the callee waits
-    /// to hear of them.
+    /// Takes a reply with its riders. References of unwanted replies are taken, too, because the callee waits for their acceptance.
     fn reply(&self, link: &Arc<dyn Link>, message: Incoming<'_>) -> Result<Reply, Error> {
         let unreadable = |source: WireError| Error::Receive {
             function: "a call".into(),
@@ -201,14 +200,14 @@ impl Sink for Calls {
             FrameKind::Reply => self.reply(link, message),
             FrameKind::Failure => Err(failure(&message.body, &self.peer)),
             other => {
-                tracing::warn!(peer = %self.peer, kind = ?other, "an unexpected frame was ignored");
+                tracing::warn!(peer = %self.peer, kind = ?other, "ignored an unexpected frame");
                 return;
             }
         };
         let mut table = self.table.lock();
-        let is_unwanted = table.given_up.remove(&call.0);
+        let is_unwanted = table.abandoned.remove(&call.0);
         let call = table.pending.remove(&call.0);
-        table.let_go();
+        table.shrink_if_empty();
         drop(table);
         if is_unwanted || call.as_ref().is_some_and(|call| !call.purpose.is_for_result()) {
             link.watch(false);
@@ -222,11 +221,11 @@ impl Sink for Calls {
                 bytes,
             }),
         };
-        // Its time had run out at the callee; then it has here, too.
+        // The callee cancels a call at its deadline, so it has passed here, too.
         let is_cancelled =
             matches!(&result, Err(Error::Remote(error)) if error.kind == RemoteErrorKind::Cancelled);
-        // The one place where a reply meets its call: a late one is dropped here, with its references (S15). What workers
-        // tell each other about references has no limit, only a time after which it is told again.
+        // All replies pass here: a late one is dropped with its references (S15). Batches of reference messages have no limit,
+        // only a resend interval.
         let is_limited = call.purpose.is_for_result() || is_cancelled;
         if is_limited && call.is_late() {
             drop(result);

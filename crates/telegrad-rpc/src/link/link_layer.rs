@@ -1,14 +1,14 @@
-//! Which links a worker uses, and what tests put around them.
+//! The transport of a worker, and the wrapper that tests put around its links.
 
 use std::sync::Arc;
 
 use telegrad_net::Link;
 
-/// Which links a worker uses.
+/// The kind of links that a worker uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
-    /// The fastest that reaches the peer: memory within a process, shared memory within a host, else TCP.
+    /// The fastest that reaches the peer: memory within a process, shared memory within a host, otherwise TCP.
     #[default]
     Auto,
     /// Memory only: all members in one process.
@@ -21,7 +21,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// Puts something around a link.
+/// A wrapper around each link, for tests.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct LinkLayer(Arc<Wrap>);
@@ -29,12 +29,12 @@ pub struct LinkLayer(Arc<Wrap>);
 type Wrap = dyn Fn(Arc<dyn Link>) -> Arc<dyn Link> + Send + Sync;
 
 impl LinkLayer {
-    /// One that puts this around each link.
+    /// Returns a layer that wraps each link with `wrap`.
     pub fn new(wrap: impl Fn(Arc<dyn Link>) -> Arc<dyn Link> + Send + Sync + 'static) -> Self {
         Self(Arc::new(wrap))
     }
 
-    /// The link to use instead of `link`.
+    /// Wraps a link, if there is a layer.
     pub(crate) fn around(layer: Option<&Self>, link: Arc<dyn Link>) -> Arc<dyn Link> {
         match layer {
             Some(Self(wrap)) => wrap(link),

@@ -1,4 +1,4 @@
-//! A member of the world, as one worker deals with it.
+//! A member of the world as a callee, and the link to it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -12,28 +12,27 @@ use crate::membership::Card;
 use crate::observe::{Histogram, Latency};
 use crate::types::WorkerInfo;
 
-/// Why there is no link to a worker.
-pub(crate) enum Absent {
-    /// It cannot be reached.
+/// Why a worker was not connected.
+pub(crate) enum ConnectError {
+    /// The worker cannot be reached.
     Unreachable {
         why: String,
-        /// No listener was there, or that of another worker; not only none in time.
+        /// Whether no listener was found, or that of another worker; false after a timeout.
         certain: bool,
     },
-    /// That is not tried.
+    /// No connection was tried.
     NotTried(Error),
 }
 
-/// Another worker, or this one, as a callee.
+/// A member as a callee; this worker is one, too.
 pub(crate) struct Member {
     pub(crate) info: WorkerInfo,
     card: Arc<Card>,
-    /// The link for calls to it, once there is one. Never locked for long: receiving threads and
-    /// the timer look at it.
+    /// The link for calls to the member, once made. Locked only briefly: receiving threads and the timer use it.
     outbound: Mutex<Option<Arc<Outbound>>>,
-    /// How long calls to it took, over all links, if the worker shows its status.
+    /// The latencies of calls over all links, if the worker shows its status.
     latency: OnceLock<Arc<Histogram>>,
-    /// Held while a link is being made, so that threads that call at the same time share it.
+    /// Locked while a link is made, so that concurrent callers share it.
     connecting: Mutex<()>,
 }
 
@@ -57,24 +56,24 @@ impl Member {
         &self.card
     }
 
-    /// The link for calls, if there is one that has not ended.
+    /// Returns the link for calls, if it is open.
     pub(crate) fn open(&self) -> Option<Arc<Outbound>> {
         self.outbound()
             .filter(|outbound| outbound.link.closed().is_none())
     }
 
-    /// The link for calls, if there is one.
+    /// Returns the link for calls, open or closed.
     pub(crate) fn outbound(&self) -> Option<Arc<Outbound>> {
         self.outbound.lock().clone()
     }
 
-    /// Returns how long calls to it took since the start; nothing if that is not counted, or there were none.
+    /// Returns the latencies of calls since the start; `None` if they are not counted.
     pub(crate) fn latency(&self) -> Option<Latency> {
-        let counted = self.latency.get()?;
-        Some(counted.counted(&self.info))
+        let histogram = self.latency.get()?;
+        Some(histogram.snapshot(&self.info))
     }
 
-    /// Makes this the link for calls.
+    /// Sets the link for calls.
     pub(crate) fn connected(&self, outbound: Arc<Outbound>) {
         *self.outbound.lock() = Some(outbound);
     }
@@ -84,12 +83,12 @@ impl Member {
         self.connecting.try_lock_until(deadline)
     }
 
-    /// Returns where latencies of calls to it are counted.
+    /// Returns the histogram of call latencies.
     pub(crate) fn histogram(&self) -> Arc<Histogram> {
         self.latency.get_or_init(Arc::default).clone()
     }
 
-    /// Its addresses, the fastest first.
+    /// Returns the addresses usable with a transport, the fastest first.
     pub(crate) fn addresses(&self, transport: Transport) -> Vec<Address> {
         let same_host = !self.card.host.is_empty() && self.card.host == host_id();
         let same_process = same_host && self.card.process == std::process::id();

@@ -1,4 +1,4 @@
-//! The members of a world, as one worker deals with them.
+//! The members of a world as callees.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::types::{To, WorkerInfo};
 /// The members of a world.
 pub(crate) struct Members {
     pub(crate) roster: Arc<Roster>,
-    /// By rank. Made when they are first needed, since most workers of a large world deal with few.
+    /// By rank. Created at first use, since most workers of a large world call few others.
     made: Vec<OnceLock<Arc<Member>>>,
 }
 
@@ -22,17 +22,17 @@ impl Members {
         Self { roster, made }
     }
 
-    /// The world's number.
+    /// Returns the id of the world.
     pub(crate) fn world(&self) -> u64 {
         self.roster.world.0
     }
 
-    /// How many there are.
+    /// Returns the number of members.
     pub(crate) fn count(&self) -> usize {
         self.made.len()
     }
 
-    /// The member of a rank.
+    /// Returns the member of a rank.
     pub(crate) fn get(&self, rank: Rank) -> Option<&Arc<Member>> {
         let (slot, card) = (self.made.get(rank as usize)?, self.roster.card(rank)?);
         Some(slot.get_or_init(|| Arc::new(Member::new(card.clone()))))
@@ -43,16 +43,20 @@ impl Members {
         self.get(self.roster.rank_of(incarnation)?)
     }
 
-    /// Those that this worker has dealt with.
+    /// Returns the members that this worker has used.
     pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.made.iter().filter_map(OnceLock::get)
     }
 
-    /// All of them, by rank.
+    /// Returns all members, by rank.
     pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
         self.roster.cards.iter().map(|card| card.info()).collect()
     }
 
+    /// Finds a callee.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`] if it is not a member.
     pub(crate) fn find(&self, to: To<'_>) -> Result<&Arc<Member>> {
         let rank = match to {
             To::Name(name) => self.roster.named(name),

@@ -1,4 +1,4 @@
-//! A link to another worker for calls to it.
+//! A link for calls to another worker.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::function::OtherProgram;
 pub(crate) struct Outbound {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) calls: Arc<Calls>,
-    /// Set when the callee runs another program.
+    /// The functions of the callee, if it runs another program.
     pub(crate) other_program: Option<OtherProgram>,
 }
 
@@ -26,17 +26,16 @@ impl Outbound {
         }
     }
 
-    /// Gives up a call and tells the callee, which may not have started on it.
-    /// False when it was not there any more.
+    /// Abandons a call and sends a cancellation to the callee. Returns false if the call has completed already.
     pub(crate) fn cancel(&self, call: &Call) -> bool {
         let is_watched = !call.purpose.is_for_result();
         if !is_watched {
-            // No thread waits for the answer from now on.
+            // No thread waits for the reply from now on.
             self.link.watch(true);
         }
-        let found = self.calls.give_up(call.id);
+        let found = self.calls.abandon(call.id);
         if found {
-            // An error needs no handling: a link that has ended has cancelled everything.
+            // Errors are ignored: a closed link has cancelled all its calls.
             let _ = self
                 .link
                 .send(Outgoing::bare(FrameKind::Cancel, call.id), Flush::Now, None);
@@ -46,12 +45,12 @@ impl Outbound {
         found
     }
 
-    /// Removes a call that was not made after all; returns whether it was in the table.
+    /// Removes a call that was not sent; returns whether it was in the table.
     pub(crate) fn withdraw(&self, call: &Call) -> bool {
         let (is_pending, is_given_up) = {
             let mut table = self.calls.table().lock();
             let is_pending = table.pending.remove(&call.id.0).is_some();
-            (is_pending, table.given_up.remove(&call.id.0))
+            (is_pending, table.abandoned.remove(&call.id.0))
         };
         if is_given_up || is_pending && !call.purpose.is_for_result() {
             self.link.watch(false);
@@ -60,7 +59,7 @@ impl Outbound {
         is_pending
     }
 
-    /// Fails a call whose time has run out.
+    /// Fails a call at its deadline.
     pub(crate) fn expire(&self, call: &Call) {
         let found = self.cancel(call);
         if !found && !call.purpose.is_for_result() {
@@ -70,14 +69,12 @@ impl Outbound {
         self.link.interrupt();
     }
 
-    /// Receives replies without a waiting thread and fails the calls whose time has run out; returns when to do
-    /// so next.
+    /// Receives replies without a waiting thread and fails calls past their deadline; returns when to sweep next.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
         if self.calls.len() == 0 {
             return None;
         }
-        // Replies without a waiting thread are read here: they must not fill the socket, which
-        // would look as if this worker were gone, nor lie there until they are late.
+        // Unread replies would fill the socket, which looks like a lost worker to the peer, or would become late.
         self.link.poll();
         let (expired, next) = self.calls.due(now);
         for call in expired {

@@ -1,4 +1,4 @@
-//! The requests of one caller that are accepted and not finished.
+//! The requests of one caller under way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,28 +9,26 @@ use telegrad_wire::CallId;
 
 use crate::context::CallContext;
 
-/// Cancellations of unknown requests that are remembered. Most are of requests that have been
-/// answered already; the few that matter are for a large request still on its way, and there are
-/// never many of those.
+/// The number of cancellations of unknown requests that are kept. Most belong to requests that are answered already; the others
+/// belong to large requests in transit, which are few.
 const MAX_EARLY: usize = 256;
 
-/// Room for requests that is kept when there are none.
-const KEEP: usize = 1024;
+/// The capacity that an empty table keeps.
+const RETAINED_CAPACITY: usize = 1024;
 
-/// Finds a request that is to be cancelled.
+/// The requests of one caller that are accepted and not finished, by call, for cancellation.
 #[derive(Default)]
 pub(crate) struct Running(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     calls: FxHashMap<u64, Arc<CallContext>>,
-    /// Requests that were cancelled before they were here: a cancellation is small and overtakes a
-    /// request with a large tensor.
+    /// Requests that were cancelled before they arrived: a cancellation overtakes a request with a large tensor.
     early: VecDeque<u64>,
 }
 
 impl Running {
-    /// Enters a request; false when it has been cancelled already.
+    /// Enters a request; returns false if it was cancelled already.
     pub(crate) fn insert(&self, call: CallId, context: Arc<CallContext>) -> bool {
         let mut state = self.0.lock();
         if let Some(at) = state.early.iter().position(|early| *early == call.0) {
@@ -45,15 +43,15 @@ impl Running {
     pub(crate) fn remove(&self, call: CallId) {
         let mut state = self.0.lock();
         let context = state.calls.remove(&call.0);
-        if state.calls.is_empty() && state.calls.capacity() > 2 * KEEP {
-            // It was a flood, and it is over.
-            state.calls.shrink_to(KEEP);
+        if state.calls.is_empty() && state.calls.capacity() > 2 * RETAINED_CAPACITY {
+            // Release the capacity of a past burst.
+            state.calls.shrink_to(RETAINED_CAPACITY);
         }
         drop(state);
         drop(context);
     }
 
-    /// Cancels a request, here or still on its way.
+    /// Cancels a request, arrived or still in transit.
     pub(crate) fn cancel(&self, call: CallId) {
         let mut state = self.0.lock();
         let found = state.calls.get(&call.0).cloned();
@@ -69,12 +67,12 @@ impl Running {
         }
     }
 
-    /// All of them.
+    /// Returns all requests.
     pub(crate) fn all(&self) -> Vec<Arc<CallContext>> {
         self.0.lock().calls.values().cloned().collect()
     }
 
-    /// Cancels all of them.
+    /// Cancels all requests.
     pub(crate) fn cancel_all(&self) {
         for context in self.all() {
             context.cancel();

@@ -1,4 +1,4 @@
-//! The roster of a world, as all its members know it.
+//! The roster of a world: the cards of all members.
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -19,15 +19,15 @@ pub(crate) struct Roster {
     by_incarnation: FxHashMap<Incarnation, Rank>,
 }
 
-/// The rosters in use. Workers of one world that live in one process share theirs: were each of n to
-/// have its own, they would read and keep n² cards.
+/// The rosters in use. The workers of a world in one process share one: n workers with a roster each would read and keep
+/// n² cards.
 static ROSTERS: LazyLock<Mutex<FxHashMap<WorldId, Weak<Roster>>>> = LazyLock::new(Mutex::default);
 
 impl Roster {
-    /// What a sheet says, on which are the cards of all members, by rank.
+    /// Reads a sheet: the cards of all members, by rank.
     ///
     /// # Errors
-    /// When it cannot be read, and when two members have the same name.
+    /// When a card cannot be read, a name is invalid, or two members have the same name.
     pub(crate) fn read(sheet: &[u8], store: &str) -> Result<Arc<Self>> {
         let broken =
             |error: WireError| Error::Init(format!("the store at {store} has a broken card: {error}"));
@@ -75,11 +75,12 @@ impl Roster {
         })
     }
 
-    /// The card of a rank.
+    /// Returns the card of a rank.
     pub(crate) fn card(&self, rank: Rank) -> Option<&Arc<Card>> {
         self.cards.get(rank as usize)
     }
 
+    /// Returns the rank of a name.
     pub(crate) fn named(&self, name: &str) -> Option<Rank> {
         self.by_name.get(name).copied()
     }

@@ -1,28 +1,27 @@
-//! The hook of an extension on messages: autograd's.
+//! The hook of an extension, such as autograd, on messages.
 
 use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource, Wire};
 
 use crate::error::Result;
 
-/// Sees the tensors of every message that belongs to a context, on both sides.
+/// Handles the tensors of every message that belongs to a context, on both sides.
 ///
-/// It may track some of the tensors, and tell the receiver which. The context of a message travels in its header; calls made while
-/// a call is served belong to the same context.
+/// The hook may track some of the tensors; the receiver gets their indices. The context of a message travels in its header; nested
+/// calls belong to the same context.
 pub trait MessageHook: Send + Sync + 'static {
-    /// Takes note of a message with these tensors that is about to leave.
+    /// Handles the tensors of a message before it is sent.
     ///
     /// # Errors
-    /// When it must not leave: it then counts as not sent.
+    /// When the message must not be sent.
     fn leaving(&self, crossing: &Crossing<'_>, tensors: &[Box<dyn TensorSource>]) -> Result<Departure>;
 
-    /// Withdraws the tracked tensors of a message that was not sent after all, or that is the request of a call without a
-    /// result.
+    /// Withdraws the tracked tensors of a message that was not sent, or of the request of a call without a result.
     fn stayed(&self, context: ContextId, tracked: &Tracked);
 
-    /// Takes note of a message with these tensors that has arrived; returns what its receiver gets for them.
+    /// Handles the tensors of a message that has arrived; returns the tensors that its receiver decodes.
     ///
     /// # Errors
-    /// When it must not be received.
+    /// When the message must not be received.
     fn arrived(
         &self,
         crossing: &Crossing<'_>,
@@ -31,36 +30,36 @@ pub trait MessageHook: Send + Sync + 'static {
     ) -> Result<Vec<ReceivedTensor>>;
 }
 
-/// A message of a context on its way from one worker to another.
+/// A message of a context, sent or received.
 #[derive(Clone, Copy, Debug)]
 pub struct Crossing<'a> {
-    /// The context that it belongs to.
+    /// The context.
     pub context: ContextId,
     /// The worker at the other end.
     pub peer: Rank,
     /// The function of the call.
     pub function: &'a str,
-    /// Whether it is the reply of the call.
+    /// Whether the message is the reply of the call.
     pub is_reply: bool,
-    /// Whether the worker at the other end has said that it belongs to the context.
+    /// Whether the worker at the other end is known to belong to the context.
     pub is_known: bool,
 }
 
-/// What becomes of a message that leaves.
+/// The decision of the hook about a message that leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Its context is closed: the message leaves without one.
+    /// The context is closed: the message leaves without it.
     ContextClosed,
-    /// It belongs to the context, and none of its tensors is tracked.
+    /// The message belongs to the context, without tracked tensors.
     Untracked,
-    /// These tensors are tracked.
+    /// The message belongs to the context, with these tracked tensors.
     Tracked(Tracked),
 }
 
 /// The tracked tensors of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Tracked {
-    /// The sender's number for it.
+    /// The number of the message, assigned by its sender.
     pub number: u64,
     /// The indices of the tensors in the message.
     pub tensors: Vec<u32>,

@@ -1,8 +1,8 @@
-//! What rides on a message: references, tracked tensors and the origin of a trace.
+//! Riders of a message: references, tracked tensors and the origin of a trace.
 //!
-//! The same hook serves requests and replies. The sender calls [`Riders::leaving`], and [`Riders::stayed`] if the message was not
-//! sent after all; the receiver calls [`Riders::arrived`] on the thread that has read the message, and [`tensors_arrived`] when
-//! the body is decoded.
+//! Requests and replies share this code. The sender calls [`Riders::leaving`], and [`Riders::stayed`] if the message was not
+//! sent; the receiver calls [`Riders::arrived`] on the thread that has read the message, and [`tensors_arrived`] before the
+//! body is decoded.
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ use crate::error::Result;
 use crate::reference::{Handle, References};
 use crate::types::RefId;
 
-/// The way of a message to its receiver.
+/// The receiver of a message, and the connection to it.
 pub(crate) struct Route<'a> {
     pub(crate) references: &'a References,
     pub(crate) hook: Option<&'a dyn MessageHook>,
     /// The receiver.
     pub(crate) to: Incarnation,
     /// The connection's number.
-    pub(crate) over: u64,
+    pub(crate) connection: u64,
     /// The context of the message, if it belongs to one.
     pub(crate) crossing: Option<Crossing<'a>>,
 }
 
-/// What rides on a message that leaves.
+/// The riders of a message that leaves.
 pub(crate) struct Riders {
     context: Option<ContextId>,
     section: Section,
 }
 
-/// What rode on a message that has arrived.
+/// The riders of a message that has arrived.
 #[derive(Default)]
 pub(crate) struct Arrival {
     /// The value that the function is called on.
@@ -43,26 +43,26 @@ pub(crate) struct Arrival {
     /// The value that the function's result becomes.
     pub(crate) creates: Option<RefId>,
     pub(crate) references: Vec<Arc<Handle>>,
-    /// Why the references cannot be taken, if they cannot.
+    /// Why the references were refused, if they were.
     pub(crate) refused: Option<WireError>,
     pub(crate) tracked: Option<Tracked>,
     pub(crate) origin: Option<Origin>,
-    /// Where the body proper starts.
+    /// The offset of the body after the section.
     pub(crate) start: usize,
 }
 
 impl Riders {
-    /// Puts on a message what rides on it, with the rest of its section: makes its references the receiver's, tracks its tensors.
+    /// Transfers the references of a message, tracks its tensors, and puts both with the rest of its section before the body.
     ///
     /// # Errors
-    /// Those of the hook, and what `unsendable` makes of a reference that cannot leave. Then nothing rides anywhere.
+    /// Those of the hook, and the result of `unsendable` for a reference that cannot be transferred. Then no rider leaves.
     pub(crate) fn leaving(
         route: &Route<'_>,
         mut section: Section,
         message: &mut Outgoing,
         unsendable: impl Fn(WireError) -> crate::error::Error,
     ) -> Result<Self> {
-        let (told, tracked) = track(route, &message.payload.tensors)?;
+        let (context, tracked) = track(route, &message.payload.tensors)?;
         section.tracked = tracked;
         let mut riders = Self {
             context: route.crossing.map(|crossing| crossing.context),
@@ -70,15 +70,15 @@ impl Riders {
         };
         match route
             .references
-            .hand_over(&mut message.payload, route.to, route.over)
+            .transfer(&mut message.payload, route.to, route.connection)
         {
-            Ok(handed) => riders.section.handed = handed,
+            Ok(references) => riders.section.references = references,
             Err(error) => {
                 riders.stayed(route.references, route.hook);
                 return Err(unsendable(error));
             }
         }
-        message.header.context = told.map_or(0, |context| context.0);
+        message.header.context = context.map_or(0, |context| context.0);
         if !riders.section.is_empty() {
             message.header.flags |= HAS_SECTION;
             match riders.section.prepend(std::mem::take(&mut message.payload)) {
@@ -92,18 +92,18 @@ impl Riders {
         Ok(riders)
     }
 
-    /// Takes back what rides on a message that was not sent.
+    /// Takes back the riders of a message that was not sent.
     pub(crate) fn stayed(&self, references: &References, hook: Option<&dyn MessageHook>) {
-        references.not_given(&self.section.handed);
+        references.cancel_transfers(&self.section.references);
         tensors_stayed(hook, self.context, self.tracked());
     }
 
-    /// The tracked tensors.
+    /// Returns the tracked tensors.
     pub(crate) fn tracked(&self) -> Option<&Tracked> {
         self.section.tracked.as_ref()
     }
 
-    /// Takes what rides on a message: its references at once, because the sender waits to hear of them.
+    /// Takes the riders of a message. References are taken at once, because the sender waits for them to be accepted.
     ///
     /// # Errors
     /// When the section cannot be read.
@@ -117,7 +117,7 @@ impl Riders {
             return Ok(Arrival::default());
         }
         let (section, start) = Section::split(body)?;
-        let (references, refused) = match references.receive(section.handed, from) {
+        let (references, refused) = match references.receive(section.references, from) {
             Ok(references) => (references, None),
             Err(error) => (Vec::new(), Some(error)),
         };
@@ -133,7 +133,7 @@ impl Riders {
     }
 }
 
-/// Has the hook track the tensors of a message, if it belongs to a context; returns the context that the receiver is told.
+/// Tracks the tensors of a message that belongs to a context; returns the context for its header.
 fn track(
     route: &Route<'_>,
     tensors: &[Box<dyn TensorSource>],
@@ -148,7 +148,7 @@ fn track(
     })
 }
 
-/// Withdraws the tracked tensors of a message that was not sent, or that nothing came of.
+/// Withdraws the tracked tensors of a message that was not sent, or of a call without a result.
 pub(crate) fn tensors_stayed(
     hook: Option<&dyn MessageHook>,
     context: Option<ContextId>,
@@ -159,7 +159,7 @@ pub(crate) fn tensors_stayed(
     }
 }
 
-/// Returns what the receiver gets for the tensors of a message: what the hook makes of them, if it belongs to a context.
+/// Returns the tensors that the receiver decodes: those of the hook, if the message belongs to a context.
 ///
 /// # Errors
 /// Those of the hook.
@@ -175,7 +175,7 @@ pub(crate) fn tensors_arrived(
     }
 }
 
-/// Returns references as a decoder takes them.
+/// Converts handles to the references that a decoder takes.
 pub(crate) fn as_references(handles: Vec<Arc<Handle>>) -> Vec<Reference> {
     handles.into_iter().map(|handle| handle as Reference).collect()
 }

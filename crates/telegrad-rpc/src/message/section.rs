@@ -1,10 +1,10 @@
-//! The section in front of a body: what the message brings beside it.
+//! The section before a body, which carries the riders of a message.
 
 use telegrad_trace::Origin;
 use telegrad_wire::{Decoder, Encoder, Payload, Wire, WireError};
 
 use super::Tracked;
-use crate::reference::Handed;
+use crate::reference::SentReference;
 use crate::types::RefId;
 
 /// The start of a body whose frame is flagged [`HAS_SECTION`](telegrad_wire::HAS_SECTION).
@@ -15,7 +15,7 @@ pub(crate) struct Section {
     /// The value that the function's result becomes.
     pub(crate) creates: Option<RefId>,
     /// The references that the body refers to by index.
-    pub(crate) handed: Vec<Handed>,
+    pub(crate) references: Vec<SentReference>,
     /// The tracked tensors.
     pub(crate) tracked: Option<Tracked>,
     /// The span of the call, for subscribers of the callee.
@@ -23,15 +23,16 @@ pub(crate) struct Section {
 }
 
 impl Section {
+    /// Whether the message needs no section.
     pub(super) fn is_empty(&self) -> bool {
         self.object.is_none()
             && self.creates.is_none()
-            && self.handed.is_empty()
+            && self.references.is_empty()
             && self.tracked.is_none()
             && self.origin.is_none()
     }
 
-    /// Puts the section in front of a body.
+    /// Puts the section before a body.
     pub(super) fn prepend(&self, payload: Payload) -> Result<Payload, WireError> {
         let mut encoder = Encoder::new();
         self.encode(&mut encoder);
@@ -40,7 +41,7 @@ impl Section {
         Ok(Payload { body, ..payload })
     }
 
-    /// Takes the section off a body; returns it, and where the body proper starts.
+    /// Reads the section of a body; returns it with the offset of the body after it.
     pub(super) fn split(body: &[u8]) -> Result<(Self, usize), WireError> {
         let mut decoder = Decoder::new(body);
         let section = Self::decode(&mut decoder)?;

@@ -1,20 +1,20 @@
-//! Counts what a worker has under way, and lets a shutdown wait for it to end.
+//! Counters of the calls of a worker, which a shutdown waits on.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Calls made and served, since the start and now.
+/// Counters of calls made and served.
 #[derive(Default)]
 pub(crate) struct Activity {
-    /// Calls this worker has made.
+    /// Calls made since the start.
     pub(crate) made: AtomicU64,
-    /// Requests this worker has finished.
+    /// Requests finished since the start.
     pub(crate) served: AtomicU64,
-    /// Requests this worker has accepted and not finished.
+    /// Requests accepted and not finished.
     pub(crate) serving: AtomicUsize,
-    /// Threads in `wait_until`; so that counting need not lock when there are none.
+    /// Threads in `wait_until`; without any, counting takes no lock.
     waiters: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
@@ -31,12 +31,12 @@ impl Activity {
         self.changed();
     }
 
-    /// How many calls were made and served since the start.
+    /// Returns the number of calls made and served since the start.
     pub(crate) fn total(&self) -> u64 {
         self.made.load(SeqCst) + self.served.load(SeqCst)
     }
 
-    /// Notes that a condition of [`wait_until`](Self::wait_until) may hold now.
+    /// Wakes the threads in [`wait_until`](Self::wait_until), whose conditions may hold now.
     pub(crate) fn changed(&self) {
         if self.waiters.load(SeqCst) > 0 {
             let _guard = self.lock.lock();
@@ -44,8 +44,7 @@ impl Activity {
         }
     }
 
-    /// Waits until `condition` holds or the deadline; whether it has held. It may not any more when
-    /// this returns.
+    /// Waits until `condition` holds or the deadline passes; returns whether it held. The condition may have ended since.
     pub(crate) fn wait_until(&self, deadline: Instant, condition: impl Fn() -> bool) -> bool {
         self.waiters.fetch_add(1, SeqCst);
         let mut guard = self.lock.lock();

@@ -1,4 +1,4 @@
-//! How long calls take, counted.
+//! Latency histograms of calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,16 +8,16 @@ use telegrad_wire::{Rank, Wire};
 
 use crate::types::WorkerInfo;
 
-/// Four buckets for every doubling, from a quarter of a microsecond to a minute.
+/// Four buckets per doubling, from a quarter of a microsecond to a minute.
 const BUCKETS: usize = 4 * (LAST - FIRST) as usize;
 const FIRST: u32 = 8;
 const LAST: u32 = 36;
 
-/// Counts calls by how long they took.
+/// Counts calls by latency.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],
-    /// Nanoseconds.
+    /// The sum of all latencies in nanoseconds.
     sum: AtomicU64,
 }
 
@@ -37,8 +37,8 @@ impl Histogram {
         self.sum.fetch_add(nanoseconds, Relaxed);
     }
 
-    /// What was counted so far, of calls to this worker.
-    pub(crate) fn counted(&self, to: &WorkerInfo) -> Latency {
+    /// Returns the counts so far, as those of calls to this worker.
+    pub(crate) fn snapshot(&self, to: &WorkerInfo) -> Latency {
         let counts = self.counts.iter().map(|count| count.load(Relaxed)).enumerate();
         let counts = counts.filter(|(_, count)| *count > 0);
         Latency {
@@ -50,49 +50,49 @@ impl Histogram {
     }
 }
 
-/// The bucket of a time; what is too short or too long is in the first or the last.
+/// Returns the bucket of a latency, clamped to the first and the last.
 fn bucket_of(taken: Duration) -> usize {
     let nanoseconds = u64::try_from(taken.as_nanos())
         .unwrap_or(u64::MAX)
         .max(1 << FIRST);
     let octave = nanoseconds.ilog2();
-    // The two bits after the first.
+    // The two bits after the leading one.
     let quarter = (nanoseconds >> (octave - 2)) & 3;
     ((octave - FIRST) as usize * 4 + quarter as usize).min(BUCKETS - 1)
 }
 
-/// How long calls to one worker took.
+/// The latencies of calls to one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Wire)]
 pub struct Latency {
     /// The worker.
     pub to: Rank,
     /// Its name.
     pub name: String,
-    /// How many there were since this worker's start, by bucket. Those without any are left out.
+    /// The calls since this worker's start, by bucket, without empty buckets.
     pub counts: Vec<(u32, u64)>,
-    /// All of their times together.
+    /// The sum of all latencies.
     pub sum: Duration,
 }
 
 impl Latency {
-    /// The longest time that is in a bucket.
+    /// Returns the longest latency of a bucket.
     pub fn longest(bucket: u32) -> Duration {
         let (octave, quarter) = (FIRST + bucket / 4, u64::from(bucket % 4));
         let start = 1_u64.checked_shl(octave).unwrap_or(u64::MAX);
         Duration::from_nanos(start.saturating_add((start >> 2).saturating_mul(quarter + 1)))
     }
 
-    /// The last bucket of each doubling, but for the last doubling: it also has everything that took longer.
+    /// Returns the last bucket of each doubling except the last, which also counts all longer latencies.
     pub fn doublings() -> impl Iterator<Item = u32> {
         (0..BUCKETS as u32 - 4).filter(|bucket| bucket % 4 == 3)
     }
 
-    /// How many calls were counted.
+    /// Returns the number of calls.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns the sum of these, over all callees.
+    /// Merges the latencies of several callees.
     #[must_use]
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
@@ -107,7 +107,7 @@ impl Latency {
         merged
     }
 
-    /// Those that were not there before; `None` when some are missing that were, for then they were counted anew.
+    /// Returns the calls counted since `before`; `None` if some of those are missing, because the count was restarted.
     #[must_use]
     pub fn since(&self, before: &Self) -> Option<Self> {
         let earlier = |bucket: u32| {
@@ -133,7 +133,7 @@ impl Latency {
         })
     }
 
-    /// A time that this share of the calls did not exceed; nothing when there were none.
+    /// Returns the latency that this share of the calls did not exceed; `None` without calls.
     pub fn percentile(&self, share: f64) -> Option<Duration> {
         let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_in_a_bucket_that_is_at_most_a_quarter_longer() {
+    fn a_bucket_exceeds_its_latencies_by_at_most_a_quarter() {
         for nanoseconds in [256, 300, 1_000, 12_345, 1_000_000, 59_000_000_000_u64] {
             let taken = Duration::from_nanos(nanoseconds);
             let longest = Latency::longest(bucket_of(taken) as u32);
@@ -171,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_all_is_not_the_middle_of_the_worst() {
-        let counted = |to, times: u64, taken| {
+    fn merged_percentiles_weigh_all_calls() {
+        let latency = |to, times: u64, taken| {
             let histogram = Histogram::default();
             (0..times).for_each(|_| histogram.count(taken));
-            histogram.counted(&worker(to))
+            histogram.snapshot(&worker(to))
         };
         let (many, one) = (
-            counted(1, 999, Duration::from_micros(10)),
-            counted(2, 1, Duration::from_secs(1)),
+            latency(1, 999, Duration::from_micros(10)),
+            latency(2, 1, Duration::from_secs(1)),
         );
         let all = Latency::merged([&many, &one]);
         assert_eq!((all.count(), all.sum), (1000, many.sum + one.sum));
@@ -188,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_counted_since() {
+    fn percentiles_count_calls_since_a_snapshot() {
         let histogram = Histogram::default();
         for _ in 0..100 {
             histogram.count(Duration::from_millis(100));
         }
-        let before = histogram.counted(&worker(1));
+        let before = histogram.snapshot(&worker(1));
         for _ in 0..98 {
             histogram.count(Duration::from_micros(10));
         }
         for _ in 0..2 {
             histogram.count(Duration::from_millis(1));
         }
-        let since = histogram.counted(&worker(1)).since(&before).unwrap();
+        let since = histogram.snapshot(&worker(1)).since(&before).unwrap();
         assert_eq!((since.to, since.count()), (1, 100));
         assert_eq!(since.sum, Duration::from_micros(98 * 10 + 2 * 1000));
         let near = |share: f64, expected: Duration| {
@@ -214,8 +214,8 @@ mod tests {
         near(0.98, Duration::from_micros(10));
         near(0.99, Duration::from_millis(1));
         assert!(since.since(&since).unwrap().percentile(0.5).is_none());
-        // A worker that was started anew has counted less, or elsewhere.
-        assert_eq!(before.since(&histogram.counted(&worker(1))), None);
+        // A restarted worker has lower counts, or other buckets.
+        assert_eq!(before.since(&histogram.snapshot(&worker(1))), None);
         assert_eq!(Latency::default().since(&before), None);
     }
 }

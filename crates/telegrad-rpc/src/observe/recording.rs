@@ -1,4 +1,4 @@
-//! What calls leave in recordings (S42).
+//! Recording of calls as spans and events (S42).
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +13,11 @@ use crate::error::{Error, RemoteErrorKind};
 use crate::function::{Registration, Trouble};
 use crate::types::{Class, WorkerInfo};
 
-/// Bytes from which decoding is shown as an event.
+/// The size in bytes from which decoding gets an event of its own.
 const LARGE: usize = 64 << 10;
 
-/// Returns the span of a call that is about to be made, if such calls are recorded.
-pub(crate) fn of_call(
+/// Returns the span of a new call, if its class is recorded.
+pub(crate) fn call_span(
     recorder: &Arc<Recorder>,
     at: Position,
     (verb, callee): (&'static str, Rank),
@@ -39,22 +39,22 @@ pub(crate) fn of_call(
     Some(Arc::new(span))
 }
 
-/// Marks a call as failed if making it panics, as encoding its arguments may. Forgotten otherwise.
-pub(crate) struct IfPanics<'a>(pub(crate) &'a Span);
+/// Marks a call as failed when dropped. Guards the encoding of arguments, which may panic; forgotten after it.
+pub(crate) struct FailOnPanic<'a>(pub(crate) &'a Span);
 
-impl Drop for IfPanics<'_> {
+impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         self.0
             .finish(|event| event.status = Status::Failed("it panicked".into()));
     }
 }
 
-/// Notes that the request is about to be handed over to the link.
-pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
+/// Notes that a request is about to be sent, and puts the span into its header.
+pub(crate) fn request_sent(span: &Span, message: &mut Outgoing) {
     let Position { trace, span: number } = span.position();
     (message.header.trace, message.header.span) = (trace, number);
     let payload = &message.payload;
-    let tensors = bytes(payload);
+    let tensors = tensor_bytes(payload);
     let shapes = || {
         let metas = payload.tensors.iter().map(|tensor| tensor.meta().to_string());
         metas.collect()
@@ -71,8 +71,8 @@ pub(crate) fn leaves(span: &Span, message: &mut Outgoing) {
     });
 }
 
-/// Notes that the request leaves only now: it waited for credit before.
-pub(crate) fn leaves_late(span: &Span) {
+/// Corrects the send time of a request that has waited for credit.
+pub(crate) fn request_sent_after_wait(span: &Span) {
     span.update(|event| {
         if let Kind::Call(call) = &mut event.kind {
             call.sent = span.now();
@@ -80,8 +80,8 @@ pub(crate) fn leaves_late(span: &Span) {
     });
 }
 
-/// Notes that a call is over: with a reply of this size, and of tensors in it, or with an error.
-pub(crate) fn answered(span: &Span, result: Result<(usize, usize), &Error>) {
+/// Ends the span of a call, with the size of the reply and of the tensors in it, or with an error.
+pub(crate) fn call_finished(span: &Span, result: Result<(usize, usize), &Error>) {
     span.finish(|event| {
         let now = span.now();
         event.end = now;
@@ -97,14 +97,14 @@ pub(crate) fn answered(span: &Span, result: Result<(usize, usize), &Error>) {
             }
         }
         if let Err(error) = result {
-            event.status = status(error);
+            event.status = status_of(error);
         }
     });
 }
 
-/// Decodes the result of a recorded call. The call itself was over when the reply came, so decoding is an event of its own if the
-/// reply of this size is large, or if it fails.
-pub(crate) fn decoding<T>(
+/// Decodes the result of a recorded call. The call's span ended when the reply arrived, so decoding is an event of its own if the
+/// reply is large or decoding fails.
+pub(crate) fn decode_result<T>(
     recorder: &Arc<Recorder>,
     function: &str,
     size: usize,
@@ -127,15 +127,17 @@ pub(crate) fn decoding<T>(
 }
 
 /// Returns the status of a call that ended with this error.
-pub(crate) fn status(error: &Error) -> Status {
+pub(crate) fn status_of(error: &Error) -> Status {
     match error {
         Error::Timeout { .. } => Status::TimedOut,
-        Error::Remote(remote) => of_kind(remote.kind).unwrap_or_else(|| Status::Failed(remote.to_string())),
+        Error::Remote(remote) => {
+            status_of_kind(remote.kind).unwrap_or_else(|| Status::Failed(remote.to_string()))
+        }
         other => Status::Failed(other.to_string()),
     }
 }
 
-fn of_kind(kind: RemoteErrorKind) -> Option<Status> {
+fn status_of_kind(kind: RemoteErrorKind) -> Option<Status> {
     match kind {
         RemoteErrorKind::TimedOut => Some(Status::TimedOut),
         RemoteErrorKind::Cancelled => Some(Status::Cancelled),
@@ -143,7 +145,7 @@ fn of_kind(kind: RemoteErrorKind) -> Option<Status> {
     }
 }
 
-/// Returns the position and the arrival time of a request that has just come, if it is to be recorded.
+/// Returns the position and the arrival time of a request that has just arrived, if it is recorded.
 #[inline]
 pub(crate) fn arrival(
     recorder: &Recorder,
@@ -162,7 +164,7 @@ fn recorded_arrival(
     header: &FrameHeader,
     is_member: impl FnOnce(Rank) -> bool,
 ) -> Option<(Position, u64)> {
-    // A trace that no member can have opened is none.
+    // Ignore the trace if its opener is not a member.
     let trace = match Position::opener(header.trace) {
         Some(opener) if !is_member(opener) => 0,
         _ => header.trace,
@@ -171,8 +173,8 @@ fn recorded_arrival(
     Some((at, recorder.clock().now()))
 }
 
-/// Returns the span of an execution that has yet to begin, if such calls are recorded.
-pub(crate) fn of_execution(
+/// Returns the span of an execution that has not begun, if its class is recorded.
+pub(crate) fn execution_span(
     recorder: &Arc<Recorder>,
     (at, arrived): (Position, u64),
     origin: Option<Origin>,
@@ -202,83 +204,91 @@ pub(crate) fn of_execution(
     Some(Arc::new(span))
 }
 
-/// Notes that the request is about to be acknowledged.
-pub(crate) fn acknowledges(context: &CallContext) {
+/// Notes that a request is about to be acknowledged.
+pub(crate) fn request_acknowledged(context: &CallContext) {
     if let Some(span) = &context.span {
-        note_reply(span);
+        note_reply_time(span);
     }
 }
 
-/// Puts this thread at a call in recordings.
-pub(crate) fn enter(span: Option<&Arc<Span>>) -> Entered {
+/// Enters the span of a call on this thread; without a span, hides the thread from recordings.
+pub(crate) fn enter_span(span: Option<&Arc<Span>>) -> Entered {
     match span {
         Some(span) => span.enter(),
         None => telegrad_trace::hide(),
     }
 }
 
-/// This thread is about to wait, for the call or callback with this span or for something else: recorded until the scope is
-/// dropped. That it may is known: [`Executor::may_wait`](crate::exec::Executor::may_wait).
+/// Records a wait of this thread until the scope is dropped: for the call or callback with this span, or 0 for something else. The
+/// caller has checked [`Executor::may_wait`](crate::exec::Executor::may_wait).
 #[inline]
-pub(crate) fn waits(recorder: &Arc<Recorder>, call: u64, name: impl FnOnce() -> Cow<'static, str>) -> Scope {
-    // One look, as long as nothing is recorded.
+pub(crate) fn wait_scope(
+    recorder: &Arc<Recorder>,
+    call: u64,
+    name: impl FnOnce() -> Cow<'static, str>,
+) -> Scope {
+    // One check while nothing is recorded.
     if recorder.here().is_none() {
         return Scope::none();
     }
     telegrad_trace::scope_of(recorder, Kind::Wait { call }, name)
 }
 
-/// What this thread waits for has been waited for since then, without a thread: the result of the call or callback with this
-/// span. A task of this worker notes that itself.
-pub(crate) fn awaited(recorder: &Arc<Recorder>, call: u64, name: impl FnOnce() -> String, since: u64) {
+/// Records an await since `since` for the result of the call or callback with this span. Tasks of this worker record their
+/// awaits themselves.
+pub(crate) fn await_finished(recorder: &Arc<Recorder>, call: u64, name: impl FnOnce() -> String, since: u64) {
     if let Some(at) = recorder.here() {
-        // Subscribers see what goes on, not what is past.
+        // Pending, because subscribers see only current spans.
         let kind = Kind::Wait { call };
         let wait = Span::pending(recorder, at, name(), kind, Cause::Current);
         wait.finish(|event| event.start = since);
     }
 }
 
-/// Returns the time of an await that begins now; 0 where it is not recorded, or recorded by a task.
-pub(crate) fn awaits(recorder: &Arc<Recorder>) -> u64 {
-    let is_ours = recorder.here().is_some();
-    if is_ours && CallContext::of_current(CallContext::is_task) != Some(true) {
+/// Returns the start time of an await that begins now; 0 if it is not recorded, or recorded by its task.
+pub(crate) fn await_started(recorder: &Arc<Recorder>) -> u64 {
+    let is_recorded = recorder.here().is_some();
+    if is_recorded && CallContext::of_current(CallContext::is_task) != Some(true) {
         recorder.clock().now()
     } else {
         0
     }
 }
 
-/// Notes that a cancelled call was not run, or not to its end.
-pub(crate) fn not_run(context: &CallContext) {
-    not_made(context, context.cancellation_kind(), "");
+/// Ends the execution of a cancelled call that has not run, or not to its end.
+pub(crate) fn execution_cancelled(context: &CallContext) {
+    creation_failed(context, context.cancellation_kind(), "");
 }
 
-/// Notes that the value which the call was to make is not made.
-pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str) {
+/// Ends the execution of a call that has not created its value.
+pub(crate) fn creation_failed(context: &CallContext, kind: RemoteErrorKind, text: &str) {
     if let Some(span) = &context.span {
-        ends(span, context, || {
-            of_kind(kind).unwrap_or_else(|| Status::Failed(text.into()))
+        end_execution(span, context, || {
+            status_of_kind(kind).unwrap_or_else(|| Status::Failed(text.into()))
         });
         span.finish(|_| ());
     }
 }
 
-/// Notes that the function has returned; the answer comes next.
-pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
-    ends(span, context, || match trouble {
-        None if context.is_cancelled_by_caller() => of_kind(context.cancellation_kind()).unwrap_or_default(),
+/// Notes that the function has returned; its reply follows.
+pub(crate) fn function_returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
+    end_execution(span, context, || match trouble {
+        None if context.is_cancelled_by_caller() => {
+            status_of_kind(context.cancellation_kind()).unwrap_or_default()
+        }
         None => Status::Ok,
-        Some(Trouble::User(error)) => Status::Failed(shown(error)),
-        Some(Trouble::Around(kind, text)) => of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone())),
+        Some(Trouble::User(error)) => Status::Failed(error_text(error)),
+        Some(Trouble::Around(kind, text)) => {
+            status_of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone()))
+        }
         Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
     });
 }
 
-/// Ends the execution now, with this status. One that has not begun takes no time.
-fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
+/// Sets the end and the status of an execution. An execution that has not begun gets no duration.
+fn end_execution(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     let end = span.now();
-    // Before the span is changed: the text may be the user's.
+    // Before the span is locked: the text may come from user code.
     let status = status();
     span.update(|event| {
         if !context.stage.get().has_begun() {
@@ -288,30 +298,30 @@ fn ends(span: &Span, context: &CallContext, status: impl FnOnce() -> Status) {
     });
 }
 
-/// Returns the text of a user's error, which may panic. Sending the error meets the same panic.
-fn shown(error: &telegrad_wire::BoxError) -> String {
+/// Returns the text of a user's error, whose formatting may panic. Sending the error panics again.
+fn error_text(error: &telegrad_wire::BoxError) -> String {
     let text = catch_unwind(AssertUnwindSafe(|| error.to_string()));
-    text.unwrap_or_else(|_| "its error panicked when it was to be shown".into())
+    text.unwrap_or_else(|_| "the text of its error panicked".into())
 }
 
-/// Notes that the result cannot be sent.
-pub(crate) fn unsendable(span: &Span, why: &str) {
+/// Marks an execution as failed: its result cannot be sent.
+pub(crate) fn result_unsendable(span: &Span, why: &str) {
     span.update(|event| event.status = Status::Failed(why.into()));
 }
 
-/// Notes that the answer is about to be handed over to the link. Before that, so that the next request of the caller finds this
+/// Notes that a reply is about to be sent. Called before sending, so that the caller's next request finds the execution
 /// recorded.
-pub(crate) fn replies(span: &Span, answer: &Payload) {
-    note_reply(span);
-    span.finish(|event| event.tensor_bytes += bytes(answer) as u64);
+pub(crate) fn reply_sent(span: &Span, answer: &Payload) {
+    note_reply_time(span);
+    span.finish(|event| event.tensor_bytes += tensor_bytes(answer) as u64);
 }
 
 /// Returns the bytes of the tensors in a message.
-fn bytes(payload: &Payload) -> usize {
+fn tensor_bytes(payload: &Payload) -> usize {
     let tensors = payload.tensors.iter();
     tensors.filter_map(|tensor| tensor.byte_len()).sum()
 }
 
-fn note_reply(span: &Span) {
+fn note_reply_time(span: &Span) {
     context::note(span, |execution, now| execution.replied = now);
 }

@@ -1,4 +1,4 @@
-//! Fetching a value.
+//! The built-in function that fetches a value.
 
 use telegrad_macros::remote;
 use telegrad_wire::{Decoder, TypeLayout, Wire};
@@ -7,18 +7,18 @@ use super::Value;
 use crate::error::RemoteErrorKind;
 use crate::function::Trouble;
 
-/// The value that a reference refers to: stands for it in requests, and is served without being run.
+/// Names the fetch of a value in requests; the owner sends the value without running this function.
 ///
-/// A caller that runs another program sends the layout that it expects in place of the arguments, which are nil.
+/// A caller that runs another program sends the expected layout in place of the arguments, of which there are none.
 #[remote(name = "telegrad::fetch", inline, class = Fetch)]
 pub(crate) fn fetch() {}
 
-/// Refuses to send a value with another layout than the caller expects (S9).
+/// Refuses to send a value whose layout differs from the one that the caller expects (S9).
 pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<(), Trouble> {
     let expected = Option::<TypeLayout>::decode(args);
     let expected =
         expected.map_err(|error| Trouble::Around(RemoteErrorKind::BadArguments, error.to_string()))?;
-    // Both, because what cannot travel has no layout, and is refused as that.
+    // A value without a layout cannot be sent, and is refused with that error.
     let (Some(expected), Some(layout)) = (expected, value.layout) else {
         return Ok(());
     };
@@ -47,8 +47,8 @@ mod tests {
         steps: u64,
     }
 
-    /// What the owner of a `Cfg` says to a request with these arguments.
-    fn asked_with(args: &impl Wire) -> Result<(), String> {
+    /// Returns the answer of the owner of a `Cfg` to a request with these arguments.
+    fn check_request(args: &impl Wire) -> Result<(), String> {
         let value = Value::new(LocalOnly::wire(Cfg { lr: 0.1, steps: 3 }));
         let mut encoder = Encoder::new();
         args.encode(&mut encoder);
@@ -60,8 +60,8 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_sent_only_to_a_caller_that_knows_it_with_the_same_layout() {
-        mod there {
+    fn a_value_is_sent_only_to_callers_with_the_same_layout() {
+        mod caller {
             use super::*;
             #[derive(Wire)]
             pub(super) struct Cfg {
@@ -69,18 +69,18 @@ mod tests {
                 lr: u64,
             }
         }
-        assert_eq!(asked_with(&()), Ok(()), "the caller runs the same program");
-        assert_eq!(asked_with(&TypeLayout::of::<Cfg>()), Ok(()));
+        assert_eq!(check_request(&()), Ok(()), "the caller runs the same program");
+        assert_eq!(check_request(&TypeLayout::of::<Cfg>()), Ok(()));
         let name = std::any::type_name::<Cfg>();
         let difference = "field 0 of `Cfg` is `lr` there and `steps` here";
         assert_eq!(
-            asked_with(&TypeLayout::of::<there::Cfg>()),
+            check_request(&TypeLayout::of::<caller::Cfg>()),
             Err(format!(
                 "BadResult: the caller knows `{name}` with another layout: {difference}"
             ))
         );
         assert!(
-            asked_with(&"nonsense".to_owned())
+            check_request(&"nonsense".to_owned())
                 .unwrap_err()
                 .starts_with("BadArguments: ")
         );

@@ -1,4 +1,4 @@
-//! One reference, as it is held by a worker.
+//! One reference held by a worker.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,18 +13,18 @@ use crate::error::{Error, Result};
 use crate::membership::Card;
 use crate::types::{ForkId, RefId, ReferenceState};
 
-/// What clones of an [`RRef`](crate::RRef) share. Dropping it tells the owner, in time.
+/// The state that clones of an [`RRef`](crate::RRef) share. Dropping it releases the fork at the owner.
 pub(crate) struct Handle {
-    /// Dangling for a reference that was refused, which is in no table.
+    /// Dangling for a refused reference, which is in no table.
     pub(super) references: Weak<References>,
     pub(crate) reference: RefId,
     pub(super) fork: ForkId,
     pub(crate) owner: Arc<Card>,
-    /// The type of the value, as the compiler names it.
+    /// The Rust name of the value's type.
     pub(crate) type_name: Cow<'static, str>,
-    /// Set when the owner knows of it, or never will.
-    settled: OnceCell<()>,
-    /// Why it is of no use.
+    /// Set once the owner has listed the reference, or it is lost.
+    resolved: OnceCell<()>,
+    /// Why the reference is lost, if it is.
     lost: OnceLock<Loss>,
 }
 
@@ -41,17 +41,17 @@ impl Handle {
             fork,
             owner,
             type_name,
-            settled: OnceCell::new(),
+            resolved: OnceCell::new(),
             lost: OnceLock::new(),
         }
     }
 
-    /// The value's number and its own.
+    /// Returns the numbers of the value and of this fork.
     pub(crate) fn ids(&self) -> (RefId, ForkId) {
         (self.reference, self.fork)
     }
 
-    /// Whether the value is on this worker.
+    /// Whether this worker owns the value.
     pub(crate) fn is_here(&self) -> bool {
         let references = self.references.upgrade();
         references.is_some_and(|references| references.incarnation == self.owner.identity.incarnation)
@@ -60,14 +60,14 @@ impl Handle {
     pub(crate) fn state(&self) -> ReferenceState {
         if self.lost.get().is_some() {
             ReferenceState::Lost
-        } else if self.is_settled() {
+        } else if self.is_resolved() {
             ReferenceState::Confirmed
         } else {
             ReferenceState::Unconfirmed
         }
     }
 
-    /// Whether it was refused when it arrived: it is in no table, and has no worker.
+    /// Whether the reference was refused on arrival: then it is in no table and has no worker.
     pub(crate) fn is_refused(&self) -> bool {
         self.references.ptr_eq(&Weak::new())
     }
@@ -77,49 +77,49 @@ impl Handle {
         self.references.upgrade()
     }
 
-    /// Fails when the reference is known to be of no use.
+    /// Fails if the reference is lost.
     pub(crate) fn check(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |loss| Err(self.error(*loss)))
     }
 
-    /// Whether the owner knows of it, or never will.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.is_initialized()
+    /// Whether the reference is confirmed or lost.
+    pub(crate) fn is_resolved(&self) -> bool {
+        self.resolved.is_initialized()
     }
 
-    /// Waits until the owner knows of it.
+    /// Waits until the owner has listed the reference.
     pub(crate) async fn confirmed(&self) -> Result<()> {
-        self.settled.wait().await;
+        self.resolved.wait().await;
         self.check()
     }
 
-    /// The owner knows of it.
+    /// Marks the reference as confirmed.
     pub(super) fn confirm(&self) {
-        let _ = self.settled.set_blocking(());
+        let _ = self.resolved.set_blocking(());
     }
 
-    /// It is of no use, whatever was known of it before.
+    /// Marks the reference as lost, even if it was confirmed.
     pub(super) fn lose(&self, loss: Loss) {
         let _ = self.lost.set(loss);
         self.confirm();
     }
 
-    /// The error of using it in spite of that.
+    /// Returns the error of using a lost reference.
     pub(super) fn error(&self, loss: Loss) -> Error {
         match loss {
             Loss::Owner => {
                 let references = self.references.upgrade();
-                let why = references.map(|references| references.obituary(&self.owner));
+                let why = references.map(|references| references.loss_reason(&self.owner));
                 self.owner_lost(why.unwrap_or_else(|| "its world has ended".into()))
             }
-            Loss::Gone | Loss::Creator | Loss::Request => Error::ReferenceLost {
+            Loss::Value | Loss::Creator | Loss::Request => Error::ReferenceLost {
                 what: self.type_name.to_string(),
                 owner: self.owner.identity.name.clone(),
             },
         }
     }
 
-    /// The error that the owner is gone, and its values with it.
+    /// Returns the error of a lost owner.
     pub(crate) fn owner_lost(&self, why: String) -> Error {
         Error::OwnerLost {
             what: self.type_name.to_string(),
@@ -137,7 +137,7 @@ impl Drop for Handle {
     }
 }
 
-/// A reference to a value of any type, inside something that is passed on as it is.
+/// A reference to a value of any type, as it appears on the wire.
 #[derive(Clone)]
 pub(crate) struct AnyReference(pub(crate) Arc<Handle>);
 
@@ -148,7 +148,7 @@ impl Wire for AnyReference {
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
         let handle = decoder.reference()?.downcast::<Handle>();
-        let foreign = |_| WireError::mismatch("a reference", "something else in its place");
+        let foreign = |_| WireError::mismatch("a reference", "another kind of object");
         handle.map(Self).map_err(foreign)
     }
 }

@@ -1,38 +1,37 @@
-//! Who holds references to what (S28): the protocol, without anything else.
+//! The reference protocol (S28): which worker holds references to which value.
 //!
-//! A value lives with its *owner*. Each reference to it, wherever it is, is a *fork* with a number of
-//! its own, and the owner keeps the list of them. A worker that hands a reference on makes a new fork
-//! for the receiver and stands surety for it: its own reference stays, even if the program drops it,
-//! until the receiver says that the owner knows of the new one. So there is at every moment a chain of
-//! references that the owner knows of:
+//! A value lives on its *owner*. Each reference to it is a *fork* with its own number; the owner keeps the fork list of the value.
+//! A *borrower* that passes a reference on makes a new fork for the receiver and vouches for it: its own fork stays, even after
+//! the program drops it, until the receiver has reported that the owner lists the new fork. The owner can therefore always reach
+//! a fork through a chain of listed ones:
 //!
-//! - from user to user, the receiver tells the owner (`Hold`), then the giver (`Accept`);
-//! - from the owner, the fork is on the list before it leaves;
-//! - to the owner, it is on the list when it arrives.
+//! - from borrower to borrower, the receiver notifies the owner (`Hold`), then the sender (`Accept`);
+//! - from the owner, the fork is listed before it leaves;
+//! - to the owner, the fork is listed when it arrives.
 //!
-//! A reference can be handed on before the request to make its value has come. An owner that is told of a
-//! value that it does not have asks the creator whether it is still to come (`Expect`): the chain may have
-//! been broken by a death, and the value be gone.
+//! A reference can be passed on before the request to create its value arrives. An owner that receives a `Hold` for an
+//! unknown value asks the creator whether the request is still under way (`Expect`): the chain may have broken with a lost
+//! worker, and the value may be freed.
 //!
-//! The two halves are `owner` and `user`; what goes to and fro between workers is `telling`. All of it is events in, effects
-//! out: no I/O, no clock, no threads. What it promises, as long as
-//! the workers named live, and what the tests beside it check in every interleaving:
+//! The two halves are `owner` and `borrower`; `exchange` handles the messages between workers. The protocol is a state machine:
+//! events in, effects out, without I/O, clock or threads. The model beside it checks these rules in every interleaving, for
+//! workers that are not lost:
 //!
-//! - **R1** A value is not freed while a confirmed reference to it exists anywhere.
-//! - **R2** Nor while an unconfirmed one exists whose giver lives, or the request to make it is under way.
-//! - **R3** It is freed, once, after no reference to it exists.
-//! - **R4** Then nothing about it remains with anybody, but notes of what was lost on its way and is not to
-//!   be taken should it come after all.
-//! - **R5** A request to make a value is carried out at most once, and never after it has been settled
-//!   that it was lost.
-//! - **R6** After a worker's end the others have nothing of it: not its references, not what was on its
-//!   way to or from it. References to its values are lost, all of them.
-//! - **R7** All this whatever messages are lost, repeated, delayed or reordered; what was handed over
-//!   may be lost with a connection, but does not come twice.
+//! - **R1** A value is not freed while a confirmed reference to it exists.
+//! - **R2** A value is not freed while an unconfirmed reference exists whose sender lives, or while the request to create it
+//!   is under way.
+//! - **R3** A value is freed exactly once, after its last reference ends.
+//! - **R4** A freed value leaves no state on any worker, except tombstones of what was lost in transit and must be
+//!   refused if it arrives later.
+//! - **R5** A request to create a value runs at most once, and never after it was declared lost.
+//! - **R6** Nothing of a lost worker remains on the others: neither its references nor transfers to or from it. All references
+//!   to its values are lost.
+//! - **R7** R1 to R6 hold whichever messages are lost, repeated, delayed or reordered. A transfer may be lost with its
+//!   connection; it never arrives twice.
 
 mod owner;
-mod user;
-mod telling;
+mod borrower;
+mod exchange;
 mod channel;
 mod event;
 mod message;
@@ -42,34 +41,34 @@ mod model;
 use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::Incarnation;
 
+use borrower::{Held, PendingTransfer};
 use channel::Channel;
-pub(super) use event::{Count, Effect, Handover, Loss, Received, Urgency};
+pub(super) use event::{Effect, Loss, ProtocolCounts, Received, Transfer, Urgency};
 pub(crate) use message::{Answer, Batch, Message};
-use owner::{Made, Owned};
-use user::{Given, Held};
+use owner::{Creation, Owned};
 
-use crate::types::{ForkId, RefId, Unique};
+use crate::types::{ForkId, RefId, UniqueId};
 
-/// What one worker knows of references.
+/// The state of the reference protocol on one worker.
 #[derive(Clone, Debug)]
 pub(super) struct ProtocolState {
     me: Incarnation,
     next: u64,
-    /// The values that live here.
+    /// The values that this worker owns.
     owned: FxHashMap<RefId, Owned>,
-    /// The references that are here.
+    /// The references that this worker holds.
     held: FxHashMap<ForkId, Held>,
-    /// How many of them their owners do not know of yet.
+    /// The number of held references that their owners have not listed yet.
     unconfirmed: usize,
-    /// The references that were given to others, who have not accepted them yet.
-    given: FxHashMap<ForkId, Given>,
-    /// What was asked about, had not come, and is not to be taken when it comes: references, and requests
-    /// to make a value, by the first reference to it.
+    /// References sent to other workers and not accepted yet.
+    transfers: FxHashMap<ForkId, PendingTransfer>,
+    /// Tombstones: transfers, and creation requests by their first fork, that were declared lost before they arrived and are
+    /// refused if they still do.
     refused: FxHashSet<ForkId>,
-    /// What others gave to this worker and have not heard yet that it arrived.
+    /// Forks that have arrived here, while their `Accept` is unanswered.
     accepting: FxHashSet<ForkId>,
     channels: FxHashMap<Incarnation, Channel>,
-    dead: FxHashSet<Incarnation>,
+    lost_workers: FxHashSet<Incarnation>,
     effects: Vec<Effect>,
 }
 
@@ -81,84 +80,86 @@ impl ProtocolState {
             owned: FxHashMap::default(),
             held: FxHashMap::default(),
             unconfirmed: 0,
-            given: FxHashMap::default(),
+            transfers: FxHashMap::default(),
             refused: FxHashSet::default(),
             accepting: FxHashSet::default(),
             channels: FxHashMap::default(),
-            dead: FxHashSet::default(),
+            lost_workers: FxHashSet::default(),
             effects: Vec::new(),
         }
     }
 
-    /// What has to happen since this was last asked.
+    /// Takes the effects since the last call.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// The connection `over` to a worker that may well live has ended.
-    pub(crate) fn connection_lost(&mut self, to: Incarnation, over: u64) {
-        let given = self.given.iter();
-        for fork in sorted(given.filter(|(_, given)| given.to == to && given.over == over)) {
-            self.tell(to, Message::Ask { fork });
+    /// Asks about transfers over a connection that has ended, to a worker that may still live.
+    pub(crate) fn connection_lost(&mut self, to: Incarnation, connection: u64) {
+        let pending = self.transfers.iter();
+        for fork in
+            sorted(pending.filter(|(_, pending)| pending.to == to && pending.connection == connection))
+        {
+            self.send(to, Message::Ask { fork });
         }
     }
 
-    /// A worker is gone and will not be back.
-    pub(in crate::reference) fn died(&mut self, worker: Incarnation) {
-        if worker == self.me || !self.dead.insert(worker) {
+    /// Ends everything that involves a lost worker. A lost worker stays lost.
+    pub(in crate::reference) fn worker_lost(&mut self, worker: Incarnation) {
+        if worker == self.me || !self.lost_workers.insert(worker) {
             return;
         }
         self.channels.remove(&worker);
         self.refused.retain(|fork| fork.0.by != worker);
-        // Forks are numbered by those who give them.
+        // The sender numbers a fork.
         self.accepting.retain(|fork| fork.0.by != worker);
-        for fork in sorted(self.given.iter().filter(|(_, given)| given.to == worker)) {
-            self.not_given(fork);
+        for fork in sorted(self.transfers.iter().filter(|(_, pending)| pending.to == worker)) {
+            self.cancel_transfer(fork);
         }
         for fork in sorted(self.held.iter().filter(|(_, held)| held.owner == worker)) {
             self.lose(fork, Loss::Owner);
         }
         for reference in sorted(self.owned.iter()) {
-            self.release_of(reference, worker);
+            self.release_all_of(reference, worker);
         }
     }
 
-    /// Whether a worker counts as gone.
-    pub(crate) fn is_dead(&self, worker: Incarnation) -> bool {
-        self.dead.contains(&worker)
+    /// Whether a worker counts as lost.
+    pub(crate) fn is_lost(&self, worker: Incarnation) -> bool {
+        self.lost_workers.contains(&worker)
     }
 
-    /// Whether anything is to be told to, or expected from, this worker.
+    /// Whether a message to or from this worker is outstanding.
     pub(crate) fn concerns(&self, worker: Incarnation) -> bool {
-        self.untold(worker) > 0
-            || self.given.values().any(|given| given.to == worker)
+        self.unanswered(worker) > 0
+            || self.transfers.values().any(|pending| pending.to == worker)
             || self.held.values().any(|held| held.owner == worker)
             || self.owned.iter().any(|(reference, owned)| {
-                reference.creator() == worker && owned.made == Made::Awaited
+                reference.creator() == worker && owned.creation == Creation::Awaited
                     || owned.forks.values().any(|holder| *holder == worker)
             })
     }
 
-    pub(crate) fn count(&self) -> Count {
-        Count {
+    pub(crate) fn counts(&self) -> ProtocolCounts {
+        ProtocolCounts {
             owned: self.owned.len(),
             held: self.held.len(),
             unconfirmed: self.unconfirmed,
-            given: self.given.len(),
-            untold: self.channels.values().map(Channel::len).sum(),
+            transfers: self.transfers.len(),
+            unanswered: self.channels.values().map(Channel::len).sum(),
         }
     }
 
-    fn unique(&mut self) -> Unique {
+    fn unique(&mut self) -> UniqueId {
         self.next += 1;
-        Unique {
+        UniqueId {
             by: self.me,
             number: self.next,
         }
     }
 }
 
-/// In an order that does not depend on the map.
+/// Returns the keys in order, so that effects do not depend on the order of the map.
 fn sorted<'a, K: Copy + Ord + 'a, V: 'a>(entries: impl Iterator<Item = (&'a K, &'a V)>) -> Vec<K> {
     let mut keys: Vec<_> = entries.map(|(key, _)| *key).collect();
     keys.sort_unstable();

@@ -1,4 +1,4 @@
-//! The references of one worker: the table, and everything that has to happen for it.
+//! The references of one worker: runs the protocol and carries out its effects.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use telegrad_wire::{Incarnation, Payload, Reference, WireError, peer_text};
 
-use super::bin::Bin;
-use super::handed::Handed;
+use super::drop_queue::DropQueue;
 use super::handle::Handle;
-use super::protocol::{Batch, Count, Loss, Received};
+use super::protocol::{Batch, Loss, ProtocolCounts, Received};
+use super::sent_reference::SentReference;
 use super::slot_pin::SlotPin;
-use super::table::{After, ReferenceTable};
+use super::table::{DeferredEffects, ReferenceTable};
 use super::value::{Slot, Value, last_of};
 use crate::context::CallContext;
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
@@ -23,15 +23,15 @@ use crate::membership::{Card, Roster};
 use crate::observe::Activity;
 use crate::types::{ForkId, RefId, ReferenceState};
 
-/// What references need of their worker, whose layer is above.
+/// The worker that references belong to, as this layer sees it.
 pub(crate) trait ReferenceHost: Any + Send + Sync {
-    /// Sends messages about references; [`References::concluded`] takes the answers, within `limit`.
+    /// Sends a batch; [`References::batch_answered`] takes the answers, or an error at `limit`.
     ///
     /// # Errors
-    /// When they cannot be sent.
+    /// When the batch cannot be sent.
     fn send_batch(self: Arc<Self>, to: Incarnation, batch: Batch, limit: Duration) -> Result<()>;
 
-    /// Finds out whether a worker that could not be reached is lost.
+    /// Checks whether an unreachable worker is lost.
     fn suspect(self: Arc<Self>, worker: Incarnation, why: String);
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct References {
     pub(super) host: Weak<dyn ReferenceHost>,
     pub(super) executor: Executor,
     pub(super) activity: Arc<Activity>,
-    /// Set once, when the members have met.
+    /// Set once, when all members have joined.
     roster: OnceLock<Arc<Roster>>,
     pub(super) table: Mutex<ReferenceTable>,
-    /// How long to wait for an answer before a message is sent again.
+    /// The time after which an unanswered batch is resent.
     pub(super) retry: Duration,
-    pub(super) bin: Bin,
-    /// When the timer sweeps next, if it is scheduled.
+    pub(super) drop_queue: DropQueue,
+    /// The time of the next sweep, if one is scheduled.
     pub(super) next_sweep: Mutex<Option<Instant>>,
 }
 
@@ -71,9 +71,9 @@ impl References {
             activity,
             roster: OnceLock::new(),
             table: Mutex::new(ReferenceTable::new(incarnation)),
-            // Without a pause nothing would ever be sent again.
+            // Resends need a positive interval.
             retry: retry.max(Duration::from_millis(1)),
-            bin: Bin::default(),
+            drop_queue: DropQueue::default(),
             next_sweep: Mutex::new(None),
         })
     }
@@ -94,24 +94,24 @@ impl References {
         roster.ok_or_else(|| Error::Init("the members have not met yet".into()))
     }
 
-    /// Changes the table, then does what follows from it.
+    /// Changes the table, then carries out the effects of the change.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut ReferenceTable) -> R) -> R {
         let mut table = self.table.lock();
         let result = change(&mut table);
         let effects = table.protocol.take_effects();
         if !effects.is_empty() {
-            let mut after = After::default();
+            let mut after = DeferredEffects::default();
             for effect in effects {
                 table.apply(effect, &self.name, &mut after);
             }
-            // Nothing of what follows may happen under the lock: it runs users' code.
+            // Effects run user code, so the lock is released first.
             drop(table);
-            after.happen(self);
+            after.run(self);
         }
         result
     }
 
-    /// Keeps a value here, for references to it.
+    /// Stores a local value; returns the first reference to it.
     pub(crate) fn own(&self, value: LocalOnly) -> Result<Arc<Handle>> {
         let me = self.roster()?.of_incarnation(self.incarnation);
         let me = me.cloned().ok_or(Error::ShutDown)?;
@@ -126,35 +126,35 @@ impl References {
         Ok(handle)
     }
 
-    /// A reference to a value that `owner` is about to be asked to make.
+    /// Returns a reference to a value that `owner` is about to be asked for.
     pub(crate) fn create(&self, owner: &Arc<Card>, type_name: &'static str) -> Result<Arc<Handle>> {
         let mut table = self.table.lock();
         let Some(ids) = table.protocol.create(owner.identity.incarnation) else {
             drop(table);
-            let (worker, why) = (owner.identity.name.clone(), self.obituary(owner));
+            let (worker, why) = (owner.identity.name.clone(), self.loss_reason(owner));
             return Err(Error::Unreachable { worker, why });
         };
         Ok(table.enter(Handle::new(self.me.clone(), ids, owner.clone(), type_name.into())))
     }
 
-    /// The owner was not asked.
+    /// Withdraws a creation whose request was not sent.
     pub(crate) fn not_created(&self, handle: &Handle) {
         let mut table = self.table.lock();
         table.protocol.not_created(handle.fork);
         table.handles.remove(&handle.fork);
     }
 
-    /// The owner has the request.
+    /// Confirms a creation: the owner has the request.
     pub(crate) fn created(&self, fork: ForkId) {
         self.change(|table| table.protocol.created(fork));
     }
 
-    /// It is not known whether the owner has the request.
+    /// Settles a creation whose request may be lost.
     pub(crate) fn creation_in_doubt(&self, fork: ForkId) {
         self.change(|table| table.protocol.creation_in_doubt(fork));
     }
 
-    /// Takes a request to make a value; returns a pin of the value, unless the request comes too late.
+    /// Takes a request to create a value; returns a pin of its slot, or `None` if the request must not run (S32).
     pub(crate) fn make(
         &self,
         reference: RefId,
@@ -172,7 +172,7 @@ impl References {
         Some(SlotPin::new(self.me.upgrade()?, reference, slot?))
     }
 
-    /// The values that are being made, and what makes them.
+    /// Returns the values under creation, with the calls that create them.
     pub(crate) fn making(&self) -> Vec<(RefId, Arc<CallContext>)> {
         let table = self.table.lock();
         let making = table.making.iter();
@@ -181,13 +181,13 @@ impl References {
             .collect()
     }
 
-    /// The function that was to make a value has ended.
+    /// Notes that the function which creates a value has ended.
     pub(crate) fn made(&self, reference: RefId) {
         let context = self.table.lock().making.remove(&reference);
         drop(context);
     }
 
-    /// Where a value is, or is going to be; nothing when it is not to be expected.
+    /// Returns the slot of a value that exists or may still be created.
     pub(crate) fn slot(&self, reference: RefId) -> Option<Arc<Slot>> {
         self.change(|table| {
             if let Some(known) = table.slots.get(&reference) {
@@ -200,25 +200,25 @@ impl References {
         })
     }
 
-    /// Pins a value that is here, or may still come.
+    /// Pins a value that exists or may still be created.
     pub(crate) fn pin(&self, reference: RefId) -> Option<SlotPin> {
         let slot = self.slot(reference)?;
         Some(SlotPin::new(self.me.upgrade()?, reference, slot))
     }
 
-    /// Notes that a request does not wait for the value of this slot any more.
-    pub(super) fn stopped_waiting(&self, reference: RefId, slot: Arc<Slot>) {
+    /// Notes that a request no longer waits for the value of this slot.
+    pub(super) fn stop_waiting(&self, reference: RefId, slot: Arc<Slot>) {
         let orphan = self.change(|table| {
-            // This one, and either the one in the table or the one of the function that makes it.
+            // Two holders: this one, and either the table or the function that creates the value.
             if slot.is_initialized() || Arc::strong_count(&slot) > 2 {
                 return None;
             }
             if table.slots.contains_key(&reference) {
-                table.protocol.is_not_waited_for(reference);
+                table.protocol.stop_waiting(reference);
                 return None;
             }
-            // It was kept going for this one alone.
-            let orphaned = table.protocol.is_dead(reference.creator());
+            // The function ran for this request alone.
+            let orphaned = table.protocol.is_lost(reference.creator());
             table.making.get(&reference).filter(|_| orphaned).cloned()
         });
         if let Some(context) = orphan {
@@ -226,34 +226,41 @@ impl References {
         }
     }
 
-    /// Takes the references out of a payload; returns what their receiver needs to know of them.
+    /// Takes the references out of a payload and transfers them to `to`; returns their entries for the message's section.
     ///
     /// # Errors
-    /// When one of them cannot be handed over: then none is.
-    pub(crate) fn hand_over(
+    /// When one of them cannot be transferred; then none is.
+    pub(crate) fn transfer(
         &self,
         payload: &mut Payload,
         to: Incarnation,
-        over: u64,
-    ) -> Result<Vec<Handed>, WireError> {
+        connection: u64,
+    ) -> Result<Vec<SentReference>, WireError> {
         let references = std::mem::take(&mut payload.references);
         if references.is_empty() {
             return Ok(Vec::new());
         }
-        self.give(&references, to, over)
+        self.begin_transfers(&references, to, connection)
     }
 
-    /// Hands the references of a message over to `to`, on the connection `over`.
-    fn give(&self, references: &[Reference], to: Incarnation, over: u64) -> Result<Vec<Handed>, WireError> {
-        let mut given = Vec::with_capacity(references.len());
+    /// Starts the transfers of a message that leaves over this connection.
+    fn begin_transfers(
+        &self,
+        references: &[Reference],
+        to: Incarnation,
+        connection: u64,
+    ) -> Result<Vec<SentReference>, WireError> {
+        let mut sent = Vec::with_capacity(references.len());
         let mut problem = None;
         let mut table = self.table.lock();
         for reference in references {
             let handle = reference.downcast_ref::<Handle>();
             let handle = handle.filter(|handle| handle.references.ptr_eq(&self.me));
-            match handle.and_then(|handle| Some((handle, table.protocol.give(handle.fork, to, over)?))) {
-                Some((handle, handover)) => {
-                    given.push(Handed::new(handover, handle.type_name.clone()));
+            match handle
+                .and_then(|handle| Some((handle, table.protocol.transfer(handle.fork, to, connection)?)))
+            {
+                Some((handle, transfer)) => {
+                    sent.push(SentReference::new(transfer, handle.type_name.clone()));
                 }
                 None => {
                     problem = Some(handle);
@@ -262,19 +269,19 @@ impl References {
             }
         }
         let Some(handle) = problem else {
-            return Ok(given);
+            return Ok(sent);
         };
-        // Without consequences: the handles are still here.
-        for handed in given {
-            table.protocol.not_given(handed.handover().fork);
+        // This has no effects: the handles still exist.
+        for reference in sent {
+            table.protocol.cancel_transfer(reference.transfer().fork);
         }
-        // The handle may not have heard yet.
+        // The handle may not be marked as lost yet.
         let loss = handle.and_then(|handle| table.protocol.loss(handle.fork));
         drop(table);
         let why = match (handle, loss) {
             (None, _) => "it belongs to another world".into(),
             (Some(handle), Some(loss)) => handle.error(loss).to_string(),
-            (Some(_), None) => "its receiver is gone".into(),
+            (Some(_), None) => "its receiver is lost".into(),
         };
         Err(WireError::Unencodable {
             what: "a reference".into(),
@@ -282,49 +289,52 @@ impl References {
         })
     }
 
-    /// What was handed over was not sent.
-    pub(crate) fn not_given(&self, handed: &[Handed]) {
-        if !handed.is_empty() {
+    /// Cancels the transfers of a message that was not sent.
+    pub(crate) fn cancel_transfers(&self, references: &[SentReference]) {
+        if !references.is_empty() {
             self.change(|table| {
-                for handed in handed {
-                    table.protocol.not_given(handed.handover().fork);
+                for reference in references {
+                    table.protocol.cancel_transfer(reference.transfer().fork);
                 }
             });
         }
     }
 
-    /// Takes the references that came with a message.
+    /// Takes the references of a message that has arrived.
+    ///
+    /// # Errors
+    /// When an owner is not a member of this world.
     pub(crate) fn receive(
         &self,
-        handed: Vec<Handed>,
-        giver: Incarnation,
+        received: Vec<SentReference>,
+        sender: Incarnation,
     ) -> Result<Vec<Arc<Handle>>, WireError> {
-        if handed.is_empty() {
+        if received.is_empty() {
             return Ok(Vec::new());
         }
         let roster = self.roster().map_err(|error| {
             let (what, why) = ("a reference".into(), error.to_string());
             WireError::Unencodable { what, why }
         })?;
-        let mut handles = Vec::with_capacity(handed.len());
-        let mut strange = None;
+        let mut handles = Vec::with_capacity(received.len());
+        let mut unknown_owner = None;
         self.change(|table| {
-            for handed in handed {
-                let handover = handed.handover();
-                let Some(owner) = roster.of_incarnation(handover.owner) else {
-                    strange = Some(handover.owner);
+            for reference in received {
+                let transfer = reference.transfer();
+                let Some(owner) = roster.of_incarnation(transfer.owner) else {
+                    unknown_owner = Some(transfer.owner);
                     continue;
                 };
-                let received = table.protocol.receive(handover, giver);
-                let ids = (handover.reference, handover.fork);
-                let shown = match peer_text(&handed.type_name) {
+                let received = table.protocol.receive(transfer, sender);
+                let ids = (transfer.reference, transfer.fork);
+                let shown = match peer_text(&reference.type_name) {
                     Cow::Borrowed(_) => None,
                     Cow::Owned(changed) => Some(changed),
                 };
-                let type_name = shown.map_or(handed.type_name, Cow::Owned);
+                let type_name = shown.map_or(reference.type_name, Cow::Owned);
                 let handle = |references| Handle::new(references, ids, owner.clone(), type_name);
                 let handle = if received == Received::Refused {
-                    // In no book, and nothing to give up: there may be another of this number.
+                    // Not entered into the table, where another fork may have this number.
                     Arc::new(handle(Weak::new()))
                 } else {
                     table.enter(handle(self.me.clone()))
@@ -333,12 +343,12 @@ impl References {
                     Received::Unconfirmed => {}
                     Received::Confirmed => handle.confirm(),
                     Received::Lost(loss) => handle.lose(loss),
-                    Received::Refused => handle.lose(Loss::Gone),
+                    Received::Refused => handle.lose(Loss::Value),
                 }
                 handles.push(handle);
             }
         });
-        match strange {
+        match unknown_owner {
             None => Ok(handles),
             Some(owner) => Err(WireError::mismatch(
                 "a reference to a value in this world",
@@ -347,7 +357,7 @@ impl References {
         }
     }
 
-    /// The program has dropped a reference.
+    /// Notes that the program has dropped a reference.
     pub(super) fn dropped(&self, fork: ForkId) {
         self.change(|table| {
             table.handles.remove(&fork);
@@ -355,32 +365,32 @@ impl References {
         });
     }
 
-    /// Notes that a connection has ended, to a worker that may well be there.
-    pub(crate) fn connection_lost(&self, to: Incarnation, over: u64) {
-        self.change(|table| table.protocol.connection_lost(to, over));
+    /// Notes that a connection has ended, to a worker that may still live.
+    pub(crate) fn connection_lost(&self, to: Incarnation, connection: u64) {
+        self.change(|table| table.protocol.connection_lost(to, connection));
     }
 
-    /// Whether a message to a worker is due, or one of it expected.
+    /// Whether a message to or from a worker is outstanding.
     pub(crate) fn concerns(&self, worker: Incarnation) -> bool {
         self.table.lock().protocol.concerns(worker)
     }
 
-    /// Gives up everything that a lost worker held or owned.
+    /// Releases everything that a lost worker held or owned.
     pub(crate) fn peer_lost(&self, peer: Incarnation, why: &str) {
         let orphans = self.change(|table| {
-            table.later.remove(&peer);
-            table.obituaries.entry(peer).or_insert_with(|| why.into());
-            // A value that only the lost worker asked for need not be made to its end.
+            table.scheduled.remove(&peer);
+            table.loss_reasons.entry(peer).or_insert_with(|| why.into());
+            // The creation of a value that only the lost worker held is cancelled.
             let orphaned = |reference: &RefId| {
                 let holders = table.protocol.holders(*reference);
-                let is_its = !holders.is_empty() && holders.iter().all(|holder| *holder == peer);
-                // One in the table, one of the function that makes it; any other waits for it.
+                let is_sole_holder = !holders.is_empty() && holders.iter().all(|holder| *holder == peer);
+                // Two holders: the table, and the function that creates the value. Any other waits for it.
                 let slot = table.slots.get(reference);
-                is_its && slot.is_none_or(|slot| Arc::strong_count(slot) <= 2)
+                is_sole_holder && slot.is_none_or(|slot| Arc::strong_count(slot) <= 2)
             };
             let orphans = table.making.iter().filter(|(reference, _)| orphaned(reference));
             let orphans: Vec<_> = orphans.map(|(_, context)| context.clone()).collect();
-            table.protocol.died(peer);
+            table.protocol.worker_lost(peer);
             orphans
         });
         for context in orphans {
@@ -389,22 +399,22 @@ impl References {
     }
 
     /// Whether a worker counts as lost.
-    pub(crate) fn is_dead(&self, worker: Incarnation) -> bool {
-        self.table.lock().protocol.is_dead(worker)
+    pub(crate) fn is_lost(&self, worker: Incarnation) -> bool {
+        self.table.lock().protocol.is_lost(worker)
     }
 
-    /// Returns how a worker ended.
-    pub(crate) fn obituary(&self, worker: &Card) -> String {
+    /// Returns how a worker was lost.
+    pub(crate) fn loss_reason(&self, worker: &Card) -> String {
         let known = self
             .table
             .lock()
-            .obituaries
+            .loss_reasons
             .get(&worker.identity.incarnation)
             .cloned();
         known.unwrap_or_else(|| "it has ended".into())
     }
 
-    /// Closes the table: fails values that are not there, and drops the others.
+    /// Closes the table: fails values that do not exist yet, and drops the others.
     pub(crate) fn close(&self) {
         let (making, slots) = {
             let mut table = self.table.lock();
@@ -420,23 +430,23 @@ impl References {
             let error = RemoteError::new(RemoteErrorKind::ShuttingDown, "", &self.name, "remote");
             let _ = slot.set_blocking(Err(error));
         }
-        self.throw_away_here(slots.into_values().filter_map(last_of));
+        self.drop_now(slots.into_values().filter_map(last_of));
     }
 
-    /// Whether nothing about references is under way.
+    /// Whether the protocol is idle and all freed values are dropped.
     pub(crate) fn is_idle(&self) -> bool {
         let table = self.table.lock();
-        let count = table.protocol.count();
-        let settled = count.untold == 0 && count.unconfirmed == 0 && count.given == 0;
-        settled && table.making.is_empty() && self.bin.is_empty()
+        let counts = table.protocol.counts();
+        let is_idle = counts.unanswered == 0 && counts.unconfirmed == 0 && counts.transfers == 0;
+        is_idle && table.making.is_empty() && self.drop_queue.is_empty()
     }
 
-    pub(crate) fn count(&self) -> Count {
-        self.table.lock().protocol.count()
+    pub(crate) fn counts(&self) -> ProtocolCounts {
+        self.table.lock().protocol.counts()
     }
 
-    /// The values here, with those who refer to them, and the references here to values elsewhere.
-    pub(crate) fn list(&self) -> (Vec<Listed>, Vec<Arc<Handle>>) {
+    /// Returns the values of this worker with their holders, and the references that it holds.
+    pub(crate) fn list(&self) -> (Vec<OwnedValue>, Vec<Arc<Handle>>) {
         let table = self.table.lock();
         let owned = table.protocol.owned().map(|reference| {
             let value = table.slots.get(&reference).and_then(|slot| slot.get());
@@ -445,7 +455,7 @@ impl References {
                 Some(Ok(value)) => (ReferenceState::Ready, Some(value.type_name)),
                 Some(Err(_)) => (ReferenceState::Failed, None),
             };
-            Listed {
+            OwnedValue {
                 reference,
                 state,
                 type_name,
@@ -457,11 +467,11 @@ impl References {
     }
 }
 
-/// A value that lives here.
-pub(crate) struct Listed {
+/// A value of this worker, for listings.
+pub(crate) struct OwnedValue {
     pub(crate) reference: RefId,
     pub(crate) state: ReferenceState,
-    /// Of a value that is there.
+    /// The type of an existing value.
     pub(crate) type_name: Option<&'static str>,
     pub(crate) holders: Vec<Incarnation>,
 }

@@ -1,4 +1,4 @@
-//! Keeping a value in place for a request.
+//! Pins of value slots.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use super::value::{Slot, Value, last_of};
 use crate::error::RemoteError;
 use crate::types::RefId;
 
-/// Keeps a value in place for a request: the value that the request is made on, or that it makes.
+/// Keeps the slot of a value for a request that uses the value or creates it.
 ///
-/// All references may be dropped while the pin lasts, and the value may never be made. Dropping the last pin of a value that is not
-/// there says so.
+/// All references may end while the pin exists, and the value may never be created. Dropping the pin of an empty slot ends
+/// the wait for the value.
 pub(crate) struct SlotPin {
     references: Arc<References>,
     reference: RefId,
-    /// Taken when it is dropped.
+    /// `None` only while dropping.
     slot: Option<Arc<Slot>>,
 }
 
@@ -28,12 +28,12 @@ impl SlotPin {
         }
     }
 
-    /// Returns the value, or why there is none, if that is known.
+    /// Returns the value or its error, once either is known.
     pub(crate) fn get(&self) -> Option<&Result<Value, RemoteError>> {
         self.slot.as_ref()?.get()
     }
 
-    /// Waits for the value, without a thread.
+    /// Waits for the value without holding a thread.
     pub(crate) async fn wait(&self) -> &Result<Value, RemoteError> {
         match &self.slot {
             Some(slot) => slot.wait().await,
@@ -41,7 +41,7 @@ impl SlotPin {
         }
     }
 
-    /// Puts the value in place, unless something is there already.
+    /// Fills the slot, unless it is full.
     pub(crate) fn fulfil(&self, value: Result<Value, RemoteError>) {
         if let Some(slot) = &self.slot {
             let _ = slot.set_blocking(value);
@@ -54,10 +54,10 @@ impl Drop for SlotPin {
         match self.slot.take() {
             Some(slot) if slot.is_initialized() => {
                 if let Some(last) = last_of(slot) {
-                    self.references.throw_away([last]);
+                    self.references.drop_later([last]);
                 }
             }
-            Some(slot) => self.references.stopped_waiting(self.reference, slot),
+            Some(slot) => self.references.stop_waiting(self.reference, slot),
             None => {}
         }
     }

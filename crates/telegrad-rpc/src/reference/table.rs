@@ -1,4 +1,4 @@
-//! The table of references, and what follows from its changes.
+//! The table of references, and the effects of its changes.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -8,40 +8,40 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use telegrad_wire::Incarnation;
 
 use super::References;
+use super::delivery::{BATCH_DELAY, FULL_BATCH};
 use super::handle::Handle;
 use super::protocol::{Effect, Loss, ProtocolState, Urgency};
-use super::telling::{MANY, SOON};
 use super::value::{Slot, last_of};
 use crate::context::CallContext;
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::types::{ForkId, RefId};
 
-/// The references and values that one worker knows, with the state of the protocol.
+/// The references and values of one worker, with the state of the protocol.
 pub(super) struct ReferenceTable {
     pub(super) protocol: ProtocolState,
-    /// The values that live here, and those that are waited for.
+    /// The values that exist here, and those that are awaited.
     pub(super) slots: FxHashMap<RefId, Arc<Slot>>,
-    /// The references that are here.
+    /// The references that this worker holds.
     pub(super) handles: FxHashMap<ForkId, Weak<Handle>>,
-    /// The functions whose results are to become values here.
+    /// The calls whose results become values here.
     pub(super) making: FxHashMap<RefId, Arc<CallContext>>,
-    /// Workers that are being told something.
-    pub(super) telling: FxHashSet<Incarnation>,
-    /// Workers to be told something, and when.
-    pub(super) later: FxHashMap<Incarnation, Instant>,
-    /// How workers ended that are gone.
-    pub(super) obituaries: FxHashMap<Incarnation, String>,
+    /// Workers with a batch in flight.
+    pub(super) sending: FxHashSet<Incarnation>,
+    /// Workers with queued messages, and when to send them.
+    pub(super) scheduled: FxHashMap<Incarnation, Instant>,
+    /// Why workers are lost.
+    pub(super) loss_reasons: FxHashMap<Incarnation, String>,
 }
 
-/// What has to happen once the lock of the table is released.
+/// Effects to carry out once the lock of the table is released.
 #[derive(Default)]
-pub(super) struct After {
+pub(super) struct DeferredEffects {
     freed: Vec<Arc<Slot>>,
     failed: Vec<(Arc<Slot>, RemoteError)>,
     confirmed: Vec<Arc<Handle>>,
     lost: Vec<(Arc<Handle>, Loss)>,
-    tell: Vec<Incarnation>,
-    tell_at: Option<Instant>,
+    send: Vec<Incarnation>,
+    send_at: Option<Instant>,
 }
 
 impl ReferenceTable {
@@ -51,27 +51,30 @@ impl ReferenceTable {
             slots: FxHashMap::default(),
             handles: FxHashMap::default(),
             making: FxHashMap::default(),
-            telling: FxHashSet::default(),
-            later: FxHashMap::default(),
-            obituaries: FxHashMap::default(),
+            sending: FxHashSet::default(),
+            scheduled: FxHashMap::default(),
+            loss_reasons: FxHashMap::default(),
         }
     }
 
+    /// Returns the slot of a value, a new one if there is none.
     pub(super) fn slot(&mut self, reference: RefId) -> Arc<Slot> {
         self.slots.entry(reference).or_default().clone()
     }
 
+    /// Enters a reference.
     pub(super) fn enter(&mut self, handle: Handle) -> Arc<Handle> {
         let handle = Arc::new(handle);
         self.handles.insert(handle.fork, Arc::downgrade(&handle));
         handle
     }
 
-    pub(super) fn apply(&mut self, effect: Effect, here: &str, after: &mut After) {
+    /// Applies an effect to the table, and adds to `after` what needs the lock released.
+    pub(super) fn apply(&mut self, effect: Effect, here: &str, after: &mut DeferredEffects) {
         match effect {
             Effect::Free(reference) => after.freed.extend(self.slots.remove(&reference)),
             Effect::Fail(reference, loss) => {
-                let error = never_made(loss, here);
+                let error = not_created_error(loss, here);
                 after.failed.push((self.slot(reference), error));
             }
             Effect::Confirmed(fork) => {
@@ -83,42 +86,43 @@ impl ReferenceTable {
                 let handle = self.handles.get(&fork).and_then(Weak::upgrade);
                 after.lost.extend(handle.map(|handle| (handle, loss)));
             }
-            Effect::Tell(incarnation, _) if self.telling.contains(&incarnation) => {}
-            Effect::Tell(incarnation, urgency) => {
-                if urgency == Urgency::Now || self.protocol.untold(incarnation) >= MANY {
-                    self.later.remove(&incarnation);
-                    self.telling.insert(incarnation);
-                    after.tell.push(incarnation);
+            Effect::Send(incarnation, _) if self.sending.contains(&incarnation) => {}
+            Effect::Send(incarnation, urgency) => {
+                if urgency == Urgency::Now || self.protocol.unanswered(incarnation) >= FULL_BATCH {
+                    self.scheduled.remove(&incarnation);
+                    self.sending.insert(incarnation);
+                    after.send.push(incarnation);
                 } else if let std::collections::hash_map::Entry::Vacant(vacant) =
-                    self.later.entry(incarnation)
+                    self.scheduled.entry(incarnation)
                 {
-                    let at = *vacant.insert(Instant::now() + SOON);
-                    after.tell_at = Some(at);
+                    let at = *vacant.insert(Instant::now() + BATCH_DELAY);
+                    after.send_at = Some(at);
                 }
             }
         }
     }
 }
 
-/// Why a value was never made.
-fn never_made(loss: Loss, here: &str) -> RemoteError {
+/// Returns the error of a value that is never created.
+fn not_created_error(loss: Loss, here: &str) -> RemoteError {
     let text = match loss {
         Loss::Request => "the request to make it was lost with the connection",
         Loss::Creator => "the worker that asked for it was lost before the request arrived",
-        Loss::Owner | Loss::Gone => "it is gone",
+        Loss::Owner | Loss::Value => "it was freed before",
     };
     RemoteError::new(RemoteErrorKind::NoValue, text, here, "remote")
 }
 
-impl After {
-    pub(super) fn happen(self, references: &References) {
+impl DeferredEffects {
+    /// Carries out the effects.
+    pub(super) fn run(self, references: &References) {
         let Self {
             freed,
             failed,
             confirmed,
             lost,
-            tell,
-            tell_at,
+            send,
+            send_at,
         } = self;
         for handle in confirmed {
             handle.confirm();
@@ -130,13 +134,13 @@ impl After {
             let _ = slot.set_blocking(Err(error));
         }
         for incarnation in tell {
-            references.spawn_tell(incarnation);
+            references.spawn_send(incarnation);
         }
-        if let Some(at) = tell_at {
+        if let Some(at) = send_at {
             references.sweep_at(at);
         }
         if !freed.is_empty() {
-            references.throw_away(freed.into_iter().filter_map(last_of));
+            references.drop_later(freed.into_iter().filter_map(last_of));
         }
         references.activity.changed();
     }

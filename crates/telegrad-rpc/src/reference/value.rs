@@ -1,4 +1,4 @@
-//! The values that references refer to.
+//! Values that references refer to, and the slots that hold them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use telegrad_wire::{Payload, TypeLayout};
 use crate::error::RemoteError;
 use crate::function::{Access, Encode, LocalOnly, Receiver, Trouble, cannot_travel};
 
-/// The place of a value that is there or will be. Waiting for it holds no thread.
+/// The slot of a value that exists or is being created. Waiting for the value holds no thread.
 pub(super) type Slot = OnceCell<Result<Value, RemoteError>>;
 
 /// A value behind an async lock: many users at a time for `&self`, one for `&mut self`.
@@ -17,38 +17,38 @@ pub(crate) struct Value {
     cell: Arc<Cell>,
     pub(super) type_name: &'static str,
     encode: Option<Encode>,
-    /// Nothing when it cannot travel.
+    /// `None` if the value cannot be sent.
     pub(crate) layout: Option<fn() -> TypeLayout>,
     is_quick: fn(&(dyn Any + Send + Sync)) -> bool,
 }
 
 type Cell = RwLock<Box<dyn Any + Send + Sync>>;
 
-/// The right to use a value.
+/// A lock guard of a value.
 pub(crate) enum ValueGuard {
     Shared(RwLockReadGuardArc<Box<dyn Any + Send + Sync>>),
     Exclusive(RwLockWriteGuardArc<Box<dyn Any + Send + Sync>>),
 }
 
 impl Value {
-    pub(crate) fn new(kept: LocalOnly) -> Self {
+    pub(crate) fn new(local: LocalOnly) -> Self {
         Self {
-            cell: Arc::new(RwLock::new(kept.value)),
-            type_name: kept.type_name,
-            encode: kept.encode,
-            layout: kept.layout,
-            is_quick: kept.is_quick,
+            cell: Arc::new(RwLock::new(local.value)),
+            type_name: local.type_name,
+            encode: local.encode,
+            layout: local.layout,
+            is_quick: local.is_quick,
         }
     }
 
-    /// Whether it is quick to encode; false while it is locked.
+    /// Whether the value is quick to encode; false while it is locked.
     pub(crate) fn is_quick(&self) -> bool {
         self.cell
             .try_read()
             .is_some_and(|value| (self.is_quick)(&**value))
     }
 
-    /// Locks it if it is free.
+    /// Locks the value if it is free.
     pub(crate) fn try_enter(&self, access: Access) -> Option<ValueGuard> {
         match access {
             Access::Exclusive => self.cell.try_write_arc().map(ValueGuard::Exclusive),
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// Locks it when it is this user's turn.
+    /// Locks the value, waiting in turn.
     pub(crate) async fn enter(&self, access: Access) -> ValueGuard {
         match access {
             Access::Exclusive => ValueGuard::Exclusive(self.cell.write_arc().await),
@@ -64,7 +64,7 @@ impl Value {
         }
     }
 
-    /// The value as a message.
+    /// Encodes the value.
     pub(crate) fn encode(&self, guard: &mut ValueGuard) -> Result<Payload, Trouble> {
         let encode = self.encode.ok_or_else(|| cannot_travel(self.type_name))?;
         match guard.receiver() {
@@ -74,7 +74,7 @@ impl Value {
     }
 }
 
-/// Takes the value out of a slot that nothing else holds.
+/// Takes the value out of a slot that has no other holder.
 pub(super) fn last_of(slot: Arc<Slot>) -> Option<Box<dyn Any + Send + Sync>> {
     let value = Arc::into_inner(slot)?.into_inner()?.ok()?;
     Arc::into_inner(value.cell).map(RwLock::into_inner)

@@ -1,4 +1,4 @@
-//! The control messages about references: sending a batch, and taking one.
+//! The built-in function that carries batches of reference messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,10 @@ use crate::types::To;
 use crate::worker::{CallLimit, CallOptions, Worker};
 
 impl Worker {
-    /// Sends a batch of messages about references.
+    /// Sends a batch of reference messages.
+    ///
+    /// # Errors
+    /// When the batch cannot be sent.
     pub(crate) fn send_references(
         self: &Arc<Self>,
         to: Incarnation,
@@ -26,7 +29,7 @@ impl Worker {
         let request = Request {
             verb: "tell",
             to: To::Rank(member.info.rank),
-            function: Registry::get().entry(&told)?,
+            function: Registry::get().entry(&receive_batch)?,
             options: CallOptions {
                 limit: CallLimit::Own(Some(limit)),
                 ..CallOptions::default()
@@ -38,11 +41,11 @@ impl Worker {
     }
 }
 
-/// Takes messages of another worker about its references and those of this one.
+/// Handles a batch of reference messages.
 #[remote(name = "telegrad::references", inline, class = Control)]
-fn told(batch: Batch) -> Result<Vec<Answer>> {
+fn receive_batch(batch: Batch) -> Result<Vec<Answer>> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
     let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;
     let by = worker.members()?.find(To::Rank(call.caller.rank))?;
-    Ok(worker.references.told(by.identity().incarnation, &batch))
+    Ok(worker.references.receive_batch(by.identity().incarnation, &batch))
 }

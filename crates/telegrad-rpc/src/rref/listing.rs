@@ -1,4 +1,4 @@
-//! References for people to look at.
+//! Listing of references, for `World::references`.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use rustc_hash::FxHashMap;
 use telegrad_wire::Incarnation;
 
 use crate::link::Members;
-use crate::reference::Listed;
+use crate::reference::OwnedValue;
 use crate::types::{ReferenceInfo, WorkerInfo};
 use crate::worker::Worker;
 
-/// What this worker knows of references: its own values first, then values elsewhere.
+/// Lists the references of this worker, by owner and type.
 pub(super) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
     let Ok(members) = worker.members() else {
         return Vec::new();
@@ -26,9 +26,9 @@ pub(super) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
         .collect();
     let mut infos: Vec<_> = owned
         .into_iter()
-        .map(|listed| {
-            let known = types.get(&listed.reference).cloned();
-            owned_info(listed, &me, members, known)
+        .map(|value| {
+            let known = types.get(&value.reference).cloned();
+            owned_info(value, &me, members, known)
         })
         .collect();
     let mut elsewhere: FxHashMap<_, ReferenceInfo> = FxHashMap::default();
@@ -47,10 +47,10 @@ pub(super) fn references(worker: &Arc<Worker>) -> Vec<ReferenceInfo> {
     infos
 }
 
-fn owned_info(listed: Listed, me: &WorkerInfo, members: &Members, known: Option<String>) -> ReferenceInfo {
-    let type_name = listed.type_name.map(str::to_owned).or(known);
+fn owned_info(value: OwnedValue, me: &WorkerInfo, members: &Members, known: Option<String>) -> ReferenceInfo {
+    let type_name = value.type_name.map(str::to_owned).or(known);
     let type_name = type_name.unwrap_or_else(|| "?".into());
-    ReferenceInfo::new(type_name, me.clone(), listed.state).holders(holders(&listed.holders, members))
+    ReferenceInfo::new(type_name, me.clone(), value.state).holders(holders(&value.holders, members))
 }
 
 /// Counts the references of each worker.

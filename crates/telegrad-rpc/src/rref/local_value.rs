@@ -1,4 +1,4 @@
-//! The value of a reference, on its owner.
+//! Guards of the value of a reference, on its owner.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -6,23 +6,25 @@ use std::ops::{Deref, DerefMut};
 
 use async_lock::{RwLockReadGuardArc, RwLockWriteGuardArc};
 
-/// Shared use of a reference's value, as in a `&self` method. From
-/// [`RRef::local_value`](crate::RRef::local_value). Methods that want it for themselves wait until this
-/// is dropped.
+/// A guard for shared use of a value, as in a `&self` method; from [`RRef::local_value`](crate::RRef::local_value).
+///
+/// Exclusive uses wait until the guard is dropped.
 pub struct LocalValue<T> {
     guard: RwLockReadGuardArc<Box<dyn Any + Send + Sync>>,
     of: PhantomData<T>,
 }
 
-/// Exclusive use of a reference's value, as in a `&mut self` method. From
-/// [`RRef::local_value_mut`](crate::RRef::local_value_mut). Everybody else waits until this is dropped.
+/// A guard for exclusive use of a value, as in a `&mut self` method; from
+/// [`RRef::local_value_mut`](crate::RRef::local_value_mut).
+///
+/// All other uses wait until the guard is dropped.
 pub struct LocalValueMut<T> {
     guard: RwLockWriteGuardArc<Box<dyn Any + Send + Sync>>,
     of: PhantomData<T>,
 }
 
 impl<T: 'static> LocalValue<T> {
-    /// `None` when the value is of another type.
+    /// Returns `None` if the value is of another type.
     pub(super) fn new(guard: RwLockReadGuardArc<Box<dyn Any + Send + Sync>>) -> Option<Self> {
         guard.is::<T>().then_some(Self {
             guard,
@@ -32,7 +34,7 @@ impl<T: 'static> LocalValue<T> {
 }
 
 impl<T: 'static> LocalValueMut<T> {
-    /// `None` when the value is of another type.
+    /// Returns `None` if the value is of another type.
     pub(super) fn new(guard: RwLockWriteGuardArc<Box<dyn Any + Send + Sync>>) -> Option<Self> {
         guard.is::<T>().then_some(Self {
             guard,
@@ -45,7 +47,9 @@ impl<T: 'static> Deref for LocalValue<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.guard.downcast_ref().expect("checked when it was made")
+        self.guard
+            .downcast_ref()
+            .expect("the constructor checked the type")
     }
 }
 
@@ -53,13 +57,17 @@ impl<T: 'static> Deref for LocalValueMut<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.guard.downcast_ref().expect("checked when it was made")
+        self.guard
+            .downcast_ref()
+            .expect("the constructor checked the type")
     }
 }
 
 impl<T: 'static> DerefMut for LocalValueMut<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.guard.downcast_mut().expect("checked when it was made")
+        self.guard
+            .downcast_mut()
+            .expect("the constructor checked the type")
     }
 }
 

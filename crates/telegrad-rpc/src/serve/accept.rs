@@ -41,7 +41,7 @@ impl Host for Worker {
         if self.is_closed() {
             return Err(format!("worker `{}` has shut down", me.name));
         }
-        if self.references.is_dead(hello.from.incarnation) {
+        if self.references.is_lost(hello.from.incarnation) {
             return Err(format!(
                 "worker `{}` counts `{}` as gone and has given up what it held",
                 me.name, hello.from.name

@@ -97,7 +97,7 @@ impl AsyncTask {
         match result {
             Some(result) => destination.finish(&self.context, result, Flush::Now),
             None => {
-                recording::not_run(&self.context);
+                recording::execution_cancelled(&self.context);
                 // Dropping it says so.
                 drop(destination);
             }

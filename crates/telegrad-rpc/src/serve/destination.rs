@@ -46,7 +46,7 @@ impl Destination {
     pub(super) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
         context.stage.set(Stage::Returned);
         if let Some(span) = &context.span {
-            recording::returned(span, context, result.as_ref().err());
+            recording::function_returned(span, context, result.as_ref().err());
         }
         match self {
             Self::Caller(responder) => responder.respond(context, result, flush),
@@ -145,7 +145,7 @@ impl Drop for Making {
                     kind => (kind, "its value is not wanted any more"),
                 }
             };
-            recording::not_made(&self.context, kind, text);
+            recording::creation_failed(&self.context, kind, text);
             let worker = self.serving.worker.name();
             let error = RemoteError::new(kind, text, worker, self.context.function);
             self.pin.fulfil(Err(error));
@@ -230,7 +230,7 @@ impl Responder {
         outgoing.header.flags |= self.function.class.frame_flags();
         self.answered = true;
         if let Some(span) = span {
-            recording::replies(span, &outgoing.payload);
+            recording::reply_sent(span, &outgoing.payload);
         }
         let sent = self.link.send(outgoing, flush, None);
         // When the link has ended, so has the caller's interest.
@@ -246,7 +246,7 @@ impl Responder {
     /// What a result that cannot be sent becomes.
     fn unsendable(&self, why: &str, span: Option<&Arc<Span>>) -> Outgoing {
         if let Some(span) = span {
-            recording::unsendable(span, why);
+            recording::result_unsendable(span, why);
         }
         self.bad_result(why)
     }
@@ -269,7 +269,7 @@ impl Responder {
             references: &worker.references,
             hook: worker.hook(),
             to: to.incarnation,
-            over: self.over,
+            connection: self.over,
             crossing: self.context.map(|context| Crossing {
                 context,
                 peer: to.rank,
@@ -278,7 +278,7 @@ impl Responder {
                 is_known: true,
             }),
         };
-        let _entered = route.crossing.map(|_| recording::enter(span));
+        let _entered = route.crossing.map(|_| recording::enter_span(span));
         Riders::leaving(&route, Section::default(), outgoing, Error::other).map(Some)
     }
 

@@ -166,7 +166,7 @@ impl Request<'_> {
         let now = Instant::now();
         let span = position.zip(function).and_then(|(position, function)| {
             let from = (&*self.inbound.caller, tensors);
-            recording::of_execution(
+            recording::execution_span(
                 &self.worker.recorder,
                 position,
                 riders.origin.take(),
@@ -211,7 +211,7 @@ impl Request<'_> {
             self.refuse(&RemoteError::new(kind, TOO_LATE, worker, context.function));
             return Err(Refused);
         };
-        recording::acknowledges(context);
+        recording::request_acknowledged(context);
         Responder::acknowledge(self.link, self.header.call, self.flush);
         Ok(Some((reference, pin)))
     }

@@ -97,7 +97,7 @@ impl Job<'_> {
 impl Job<'static> {
     pub(super) fn run(self) {
         if self.context.is_cancelled() {
-            recording::not_run(&self.context);
+            recording::execution_cancelled(&self.context);
             // Dropping it says so to the caller.
             return;
         }
@@ -144,7 +144,7 @@ impl Needs {
     /// Everything at once, if it is there: what the function runs on, or why it cannot run.
     fn now(&mut self, function: &Registration) -> Option<Result<Object, Trouble>> {
         for reference in &self.references {
-            if !reference.is_settled() {
+            if !reference.is_resolved() {
                 return None;
             }
             if let Err(error) = reference.check() {

@@ -1,11 +1,11 @@
-//! Points in time that are given as durations.
+//! Deadlines from durations.
 
 use std::time::{Duration, Instant};
 
-/// Stands for no limit, and for a time beyond the range of the clock.
+/// Replaces no limit, and a duration beyond the range of the clock: ten years.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The time after `limit`, however long that is; `None` is no limit.
+/// Returns the time `limit` from now, saturating at the range of the clock; `None` is no limit.
 pub(crate) fn after(limit: impl Into<Option<Duration>>) -> Instant {
     let now = Instant::now();
     let limited = limit.into().and_then(|limit| now.checked_add(limit));

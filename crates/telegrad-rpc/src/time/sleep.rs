@@ -1,4 +1,4 @@
-//! Time that async functions can await, without a runtime.
+//! Sleeping and timeouts in async functions, without a runtime.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use super::timer::{Sweep, schedule};
 use crate::error::Error;
 
-/// A future that is ready when some time has passed.
+/// Returns a future that is ready after `time`.
 ///
-/// It needs no runtime and holds no thread: the process has one thread for all time limits. A call that is cancelled in the
-/// middle of a sleep ends there (S16).
+/// The future needs no runtime and holds no thread: one thread of the process serves all time limits. A call that is cancelled
+/// during a sleep ends there (S16).
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +38,7 @@ use crate::error::Error;
 /// # Ok::<(), telegrad_rpc::Error>(())
 /// ```
 ///
-/// In a function that is not async, `std::thread::sleep` does the same.
+/// A sync function uses `std::thread::sleep`.
 pub fn sleep(time: Duration) -> Sleep {
     Sleep {
         until: Instant::now().checked_add(time),
@@ -46,18 +46,18 @@ pub fn sleep(time: Duration) -> Sleep {
     }
 }
 
-/// Waits for a future, but not for longer than some time.
+/// Waits for a future, at most for `limit`.
 ///
-/// The future is dropped at the limit, which cancels a call that it waits for (S16). A call has a limit of its own
-/// ([`World::with_timeout`](crate::World::with_timeout)); this is for everything else that can be awaited.
+/// The future is dropped at the limit, which cancels a call that it waits for (S16). Calls have a limit of their own
+/// ([`World::with_timeout`](crate::World::with_timeout)); use this function for other futures.
 ///
 /// # Errors
-/// [`Elapsed`] when the time has passed before the future was ready; it turns into this crate's [`Error`].
+/// [`Elapsed`] if the future was not ready within the limit; it converts into [`Error`].
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
     let mut future = pin!(future);
     let mut sleep = sleep(limit);
     std::future::poll_fn(|cx| {
-        // A future that is ready at the limit has made it.
+        // A future that is ready at the limit still counts.
         if let Poll::Ready(value) = future.as_mut().poll(cx) {
             return Poll::Ready(Ok(value));
         }
@@ -66,7 +66,7 @@ pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output,
     .await
 }
 
-/// A future was not ready within its limit; from [`timeout`].
+/// The error of [`timeout`]: a future was not ready within its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not ready within the limit of {limit:?}")]
 pub struct Elapsed {
@@ -80,12 +80,12 @@ impl From<Elapsed> for Error {
     }
 }
 
-/// See [`sleep()`].
+/// The future of [`sleep()`].
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    /// When it is over; never when the time is longer than clocks can tell.
+    /// When the sleep ends; `None` if that is beyond the range of the clock.
     until: Option<Instant>,
-    /// Its entry with the timer.
+    /// Its alarm, once set.
     alarm: Option<Key>,
 }
 
@@ -107,7 +107,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(key) = self.alarm {
-            ALARMS.set_for.lock().entries.remove(&key);
+            ALARMS.table.lock().entries.remove(&key);
         }
     }
 }
@@ -120,13 +120,13 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// When an alarm goes off, and a number that tells it from others of that moment.
+/// The time of an alarm, and a number that distinguishes alarms of the same time.
 type Key = (Instant, u64);
 
-/// The sleeps of this process.
+/// The alarms of all sleeps of this process.
 #[derive(Default)]
 struct Alarms {
-    set_for: Mutex<Table>,
+    table: Mutex<Table>,
 }
 
 #[derive(Default)]
@@ -138,9 +138,9 @@ struct Table {
 static ALARMS: LazyLock<Arc<Alarms>> = LazyLock::new(Arc::default);
 
 impl Alarms {
-    /// Wakes a task at some time; `key` is its entry, if it has one.
+    /// Sets an alarm that wakes a task at `until`, or updates the alarm `key`; returns its key.
     fn set(self: &Arc<Self>, until: Instant, key: Option<Key>, waker: &Waker) -> Key {
-        let mut table = self.set_for.lock();
+        let mut table = self.table.lock();
         let key = key.unwrap_or_else(|| {
             table.count += 1;
             (until, table.count)
@@ -148,7 +148,7 @@ impl Alarms {
         table.entries.insert(key, waker.clone());
         let is_first = table.entries.keys().next() == Some(&key);
         drop(table);
-        // The timer comes back by itself for the later ones.
+        // Each sweep schedules the next one.
         if is_first {
             let alarms: Arc<dyn Sweep> = self.clone();
             schedule(until, Arc::downgrade(&alarms));
@@ -160,7 +160,7 @@ impl Alarms {
 impl Sweep for Alarms {
     fn sweep(&self, now: Instant) -> Option<Instant> {
         let (due, next) = {
-            let mut table = self.set_for.lock();
+            let mut table = self.table.lock();
             let later = table.entries.split_off(&(now, u64::MAX));
             let due = std::mem::replace(&mut table.entries, later);
             (due, table.entries.keys().next().map(|(until, _)| *until))

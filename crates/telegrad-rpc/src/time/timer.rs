@@ -1,7 +1,7 @@
-//! One thread per process that ends calls at their time limit.
+//! The timer: one thread per process that sweeps everything with deadlines.
 //!
-//! Most calls are answered long before their limit, so nothing is done per call: a worker asks to
-//! be looked at when its earliest limit has come, and is asked then when to look next.
+//! Most calls are answered long before their limit, so the timer does no work per call: a worker schedules a sweep for its earliest
+//! deadline, and each sweep returns the time of the next.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Weak};
@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Something with deadlines.
+/// An object with deadlines.
 pub(crate) trait Sweep: Send + Sync {
-    /// Deals with what is due; when to come back.
+    /// Handles deadlines that have passed; returns the time of the next sweep.
     fn sweep(&self, now: Instant) -> Option<Instant>;
 }
 
@@ -22,13 +22,13 @@ struct Timer {
 
 #[derive(Default)]
 struct State {
-    /// At most one entry for each.
+    /// At most one entry for each object.
     due: Vec<(Instant, Weak<dyn Sweep>)>,
     running: bool,
 }
 
 impl State {
-    /// Has `what` swept at `when`, or earlier if that is planned already.
+    /// Plans a sweep of `what` at `when`, unless an earlier one is planned.
     fn plan(&mut self, when: Instant, what: Weak<dyn Sweep>) {
         match self.due.iter_mut().find(|(_, other)| other.ptr_eq(&what)) {
             Some((planned, _)) => *planned = when.min(*planned),
@@ -42,7 +42,7 @@ static TIMER: LazyLock<Timer> = LazyLock::new(|| Timer {
     changed: Condvar::new(),
 });
 
-/// Has `what` swept at `when`.
+/// Schedules a sweep of `what` at `when`, or earlier.
 pub(crate) fn schedule(when: Instant, what: Weak<dyn Sweep>) {
     let mut state = TIMER.state.lock();
     state.plan(when, what);
@@ -53,8 +53,8 @@ pub(crate) fn schedule(when: Instant, what: Weak<dyn Sweep>) {
     let thread = std::thread::Builder::new().name("telegrad timer".into());
     match thread.spawn(run) {
         Ok(_) => state.running = true,
-        // Waiting threads still notice their own limits; the next schedule tries again.
-        Err(error) => tracing::error!(%error, "cannot start the timer's thread"),
+        // Waiting threads check their own limits; the next `schedule` retries.
+        Err(error) => tracing::error!(%error, "failed to start the timer thread"),
     }
 }
 
@@ -67,11 +67,11 @@ fn run() {
             drop(state);
             for (_, what) in ready {
                 let Some(swept) = what.upgrade() else { continue };
-                // All limits of this process depend on this thread.
+                // A panic must not end this thread: all limits of the process depend on it.
                 match catch_unwind(AssertUnwindSafe(|| swept.sweep(Instant::now()))) {
                     Ok(Some(next)) => TIMER.state.lock().plan(next, what),
                     Ok(None) => {}
-                    Err(_) => tracing::error!("what the timer had to do panicked"),
+                    Err(_) => tracing::error!("a timer sweep panicked"),
                 }
             }
             state = TIMER.state.lock();

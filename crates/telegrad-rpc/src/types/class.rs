@@ -1,6 +1,6 @@
 //! Classes of remote functions.
 
-/// The class of a remote function: how its calls are recorded, counted and sent.
+/// The class of a remote function: decides how its calls are recorded, counted and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// A function of the program.
@@ -19,7 +19,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether calls are recorded. Calls that workers make for their own sake are not.
+    /// Whether calls are recorded. Internal calls of the protocol and of profiles are not.
     pub(crate) fn is_recorded(self) -> bool {
         !matches!(self, Self::Control | Self::Collection)
     }
@@ -29,18 +29,18 @@ impl Class {
         matches!(self, Self::Gathering | Self::Shutdown)
     }
 
-    /// Whether a call counts among those made and served, which a shutdown waits for. A call that waits for all members must not:
-    /// the shutdown itself is made of such calls.
+    /// Whether a call counts among the calls made and served, which a shutdown waits for. Gatherings do not count: the
+    /// shutdown itself consists of them.
     pub(crate) fn is_counted(self) -> bool {
         !self.is_gathering()
     }
 
-    /// Whether a call does work: latencies are measured of such calls, and they stop the clock of a shutdown's time limit.
+    /// Whether a call does work of the program: its latency is measured, and it pauses the time limit of a shutdown.
     pub(crate) fn is_work(self) -> bool {
         self.is_counted() && self != Self::Control
     }
 
-    /// The flags of its requests and replies.
+    /// Returns the frame flags of requests and replies.
     pub(crate) fn frame_flags(self) -> u8 {
         match self {
             Self::Control => telegrad_wire::IS_CONTROL,

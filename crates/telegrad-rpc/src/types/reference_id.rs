@@ -1,27 +1,26 @@
-//! Numbers of values and of references to them.
+//! Ids of values and of references to them.
 
 use std::fmt;
 
 use telegrad_wire::{Incarnation, Wire};
 
-/// A number unique in the world: the incarnation that gave it, and a count.
+/// An id that is unique in the world: the incarnation that assigned it, and a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Wire)]
-pub(crate) struct Unique {
+pub(crate) struct UniqueId {
     pub(crate) by: Incarnation,
     pub(crate) number: u64,
 }
 
-/// The number of a value that references refer to. The worker that asked for the value gives it.
+/// The id of a referenced value. Its creator, the worker that requested the value, assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Wire)]
-pub(crate) struct RefId(pub(crate) Unique);
+pub(crate) struct RefId(pub(crate) UniqueId);
 
-/// The number of one fork of a reference. The creator of the value numbers the first, the worker that hands a
-/// reference on numbers the new one.
+/// The id of one fork of a reference. The creator of the value assigns the first, the sender of a reference each further one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Wire)]
-pub(crate) struct ForkId(pub(crate) Unique);
+pub(crate) struct ForkId(pub(crate) UniqueId);
 
 impl RefId {
-    /// The worker that asked for the value.
+    /// Returns the worker that requested the value.
     pub(crate) fn creator(self) -> Incarnation {
         self.0.by
     }

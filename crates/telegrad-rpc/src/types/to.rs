@@ -1,4 +1,4 @@
-//! How calls name their callee.
+//! Addressing of callees.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use telegrad_wire::Rank;
 /// The callee of a call: a worker's name, its rank, or its [`WorkerInfo`].
 #[derive(Clone, Copy, Debug)]
 pub enum To<'a> {
-    /// The worker of this name.
+    /// The worker with this name.
     Name(&'a str),
-    /// The worker of this rank.
+    /// The worker with this rank.
     Rank(Rank),
 }
 

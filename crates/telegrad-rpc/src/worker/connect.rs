@@ -9,28 +9,32 @@ use super::Worker;
 use crate::error::Error;
 use crate::exec::Executor;
 use crate::function::Registry;
-use crate::link::{Absent, Calls, LinkLayer, Member, Outbound};
+use crate::link::{Calls, ConnectError, LinkLayer, Member, Outbound};
 
 impl Member {
     /// Makes the link for calls, or returns the one that another thread makes meanwhile.
-    pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
+    pub(crate) fn connect(
+        &self,
+        worker: &Arc<Worker>,
+        deadline: Instant,
+    ) -> Result<Arc<Outbound>, ConnectError> {
         // A thread in a role must not wait, so neither for a connection.
-        Executor::may_wait().map_err(Absent::NotTried)?;
+        Executor::may_wait().map_err(ConnectError::NotTried)?;
         Executor::blocking(|| self.make(worker, deadline))
     }
 
     /// Whether it can be reached, now or by `deadline`.
-    pub(crate) fn look_for(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), Absent> {
+    pub(crate) fn look_for(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), ConnectError> {
         match self.open() {
             Some(_) => Ok(()),
             None => self.make(worker, deadline).map(drop),
         }
     }
 
-    fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
-        let shut_down = || Absent::NotTried(Error::ShutDown);
+    fn make(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, ConnectError> {
+        let shut_down = || ConnectError::NotTried(Error::ShutDown);
         let turn = self.turn_to_connect(deadline);
-        let _turn = turn.ok_or_else(|| Absent::Unreachable {
+        let _turn = turn.ok_or_else(|| ConnectError::Unreachable {
             why: "another call was still connecting at the time limit".into(),
             certain: false,
         })?;
@@ -40,9 +44,9 @@ impl Member {
         if worker.is_closed() {
             return Err(shut_down());
         }
-        if worker.references.is_dead(self.identity().incarnation) {
-            return Err(Absent::Unreachable {
-                why: worker.references.obituary(self.card()),
+        if worker.references.is_lost(self.identity().incarnation) {
+            return Err(ConnectError::Unreachable {
+                why: worker.references.loss_reason(self.card()),
                 certain: true,
             });
         }
@@ -78,7 +82,7 @@ impl Member {
             ));
         }
         let why = tried.join("; ");
-        Err(Absent::Unreachable { why, certain })
+        Err(ConnectError::Unreachable { why, certain })
     }
 
     fn dial(
@@ -93,7 +97,7 @@ impl Member {
             .unwrap_or_default();
         let latency = worker.is_shown().then(|| self.histogram());
         let calls = Calls::new(
-            worker.call_parts(),
+            worker.call_services(),
             self.info.clone(),
             worker.link_number(),
             latency,

@@ -8,7 +8,7 @@ use telegrad_wire::Incarnation;
 
 use super::profile;
 use crate::error::Result;
-use crate::link::{Absent, LinkEvents, Member, Members};
+use crate::link::{ConnectError, LinkEvents, Member, Members};
 use crate::reference::{Batch, ReferenceHost};
 use crate::time::after;
 use crate::types::WorkerInfo;
@@ -96,7 +96,7 @@ fn suspect(worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u
 /// for the reason of the suspicion.
 pub(super) fn seek(worker: &Arc<Worker>, peer: &Arc<Member>, why: &str) -> bool {
     let incarnation = peer.identity().incarnation;
-    if worker.references.is_dead(incarnation) {
+    if worker.references.is_lost(incarnation) {
         return false;
     }
     let deadline = after(worker.peer_timeout);
@@ -116,8 +116,8 @@ fn look_for(worker: &Arc<Worker>, peer: &Arc<Member>, deadline: Instant) -> Resu
     loop {
         match peer.look_for(worker, deadline) {
             Ok(()) => return Ok(()),
-            Err(Absent::NotTried(error)) => return Err(error.to_string()),
-            Err(Absent::Unreachable { why, certain }) => {
+            Err(ConnectError::NotTried(error)) => return Err(error.to_string()),
+            Err(ConnectError::Unreachable { why, certain }) => {
                 absences += u32::from(certain);
                 if absences == ABSENCES || Instant::now() >= deadline {
                     return Err(why);

@@ -1,72 +1,73 @@
-//! What goes into the state and comes out of it, beside the messages.
+//! Events and effects of the protocol state, other than messages.
 
 use telegrad_wire::Incarnation;
 
 use crate::types::{ForkId, RefId};
 
-/// A reference on its way to another worker.
+/// A fork in transit to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::reference) struct Handover {
+pub(in crate::reference) struct Transfer {
     pub(crate) reference: RefId,
     pub(crate) owner: Incarnation,
     pub(crate) fork: ForkId,
 }
 
-/// What a reference that arrives is worth.
+/// The state of a reference on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::reference) enum Received {
+    /// The owner has listed it.
     Confirmed,
     /// [`Effect::Confirmed`] or [`Effect::Lost`] will follow.
     Unconfirmed,
-    /// It is here, but useless.
+    /// It has arrived, but cannot be used.
     Lost(Loss),
-    /// It comes too late and is not taken.
+    /// It was declared lost before, and is not taken.
     Refused,
 }
 
-/// Why a reference is useless, or a value will not be made.
+/// Why a reference cannot be used, or a value will not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::reference) enum Loss {
-    /// The owner is gone.
+    /// The owner is lost.
     Owner,
-    /// The owner knows of no such value, or not any more: somebody has died who stood surety for the
-    /// reference.
-    Gone,
-    /// Whoever asked for the value is gone, and the request has not come.
+    /// The owner does not have the value, or has freed it: a worker that vouched for the reference was lost.
+    Value,
+    /// The creator is lost, and its request has not arrived.
     Creator,
     /// The request was lost with a connection.
     Request,
 }
 
-/// What has to happen.
+/// An action that the protocol requires of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::reference) enum Effect {
-    /// Nobody refers to this value any more.
+    /// Free this value: it has no references.
     Free(RefId),
-    /// The request to make this value will not come.
+    /// Fail this value: the request to create it will not arrive.
     Fail(RefId, Loss),
-    /// The owner knows of this reference.
+    /// The owner has listed this fork.
     Confirmed(ForkId),
-    /// This reference is useless.
+    /// This reference cannot be used any more.
     Lost(ForkId, Loss),
-    /// There is something to tell this worker, soon or at once: [`ProtocolState::batch`].
-    Tell(Incarnation, Urgency),
+    /// Send messages to this worker: [`ProtocolState::next_batch`].
+    Send(Incarnation, Urgency),
 }
 
 /// How long a message may wait for others to share a batch with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::reference) enum Urgency {
-    /// Nobody waits for it.
+    /// After a while: no call waits for the message.
     Soon,
+    /// At once.
     Now,
 }
 
-/// Numbers for people.
+/// The sizes of a protocol state, for status and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct ProtocolCounts {
     pub(crate) owned: usize,
     pub(crate) held: usize,
     pub(crate) unconfirmed: usize,
-    pub(crate) given: usize,
-    pub(crate) untold: usize,
+    pub(crate) transfers: usize,
+    pub(crate) unanswered: usize,
 }

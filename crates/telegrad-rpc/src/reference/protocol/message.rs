@@ -1,48 +1,47 @@
-//! What workers tell each other about references.
+//! Messages between workers about references.
 
 use telegrad_wire::{Incarnation, Wire};
 
 use crate::types::{ForkId, RefId};
 
-/// From one worker to another. Told in order and exactly once: see [`Channel`](super::channel::Channel).
+/// A message about references. Delivered in order and exactly once: see [`Channel`](super::channel::Channel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Wire)]
 pub(crate) enum Message {
-    /// To the owner: I have this reference now, from `giver`.
+    /// To the owner: list this fork, which the borrower has received from `sender`.
     Hold {
         reference: RefId,
         fork: ForkId,
-        giver: Incarnation,
+        sender: Incarnation,
     },
-    /// To the owner: I do not know whether my request to make this value has arrived. If it has not,
-    /// it never counts.
+    /// To the owner: the request to create this value may be lost. If it has not arrived, refuse it from now on.
     Settle { reference: RefId, fork: ForkId },
-    /// To the owner: I no longer have this reference.
+    /// To the owner: take this fork off the list.
     Release { reference: RefId, fork: ForkId },
-    /// To the giver: what you gave me is here, and its owner knows.
+    /// To the sender: the fork has arrived, and its owner has listed it.
     Accept { fork: ForkId },
-    /// To the receiver: has what I gave you arrived? If it has not, it never counts.
+    /// To the receiver: has this fork arrived? If not, refuse it from now on.
     Ask { fork: ForkId },
-    /// To the receiver: it has arrived after all, you have accepted it before I asked.
+    /// To the receiver: the fork was accepted before `Ask`; drop its tombstone.
     Forget { fork: ForkId },
-    /// To the creator: others refer to this value, and it is not here. Is your request still under way?
+    /// To the creator: a reference to this unknown value exists. Is the request to create it under way?
     Expect { reference: RefId },
 }
 
-/// What the other side has to say to a message.
+/// The answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Wire)]
 pub(crate) enum Answer {
-    /// So be it.
+    /// Done; to a question, yes.
     Done,
-    /// To a `Hold`: there is no such value, or not any more.
-    Gone,
-    /// To an `Ask`: it has not arrived. To an `Expect`: it is not.
+    /// To a `Hold`: the owner does not have the value, or has freed it.
+    NoValue,
+    /// To an `Ask`: the fork has not arrived. To an `Expect`: no request is under way.
     Never,
 }
 
-/// Messages told together.
+/// Messages that are sent and answered together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Wire)]
 pub(crate) struct Batch {
-    /// Counts the batches from one worker to another.
+    /// The number of the batch, counted from one worker to another.
     pub(crate) number: u64,
     pub(in crate::reference) messages: Vec<Message>,
 }

@@ -56,7 +56,7 @@ pub struct DebugInfo {
 impl DebugInfo {
     pub(crate) fn of(worker: &Worker) -> Self {
         let load = worker.executor.load();
-        let references = worker.references.count();
+        let references = worker.references.counts();
         Self {
             calls_out: worker.calls_under_way(),
             calls_given_up: worker.calls_given_up(),
@@ -72,8 +72,8 @@ impl DebugInfo {
             references_owned: references.owned,
             references_held: references.held,
             references_unconfirmed: references.unconfirmed,
-            references_given: references.given,
-            references_untold: references.untold,
+            references_given: references.transfers,
+            references_untold: references.unanswered,
             contexts: worker
                 .extension
                 .as_ref()

@@ -1,12 +1,12 @@
-//! Random walks through worlds that are too large to see all of.
+//! Random walks through worlds that are too large for an exhaustive search.
 
 use fastrand::Rng;
 
-use super::truth::{ValueLocation, Wrong};
+use super::oracle::{ForkLocation, Violation};
 use super::world::{Limits, Step, World};
 
-/// Steps in which a world must come to rest, once nothing new is begun: some hundred times what it takes.
-const LONG_ENOUGH: usize = 100_000;
+/// The steps within which a world without new actions must become idle: some hundred times the usual number.
+const MAX_STEPS: usize = 100_000;
 
 /// Mixes the bits of a word (splitmix64).
 pub(super) fn mix(word: u64) -> u64 {
@@ -16,27 +16,25 @@ pub(super) fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// One walk. Panics when something is wrong, with all the steps so far and how to take them again.
+/// Takes one walk. Panics on a violation, with the log of all steps and the seed.
 pub(super) fn walk(seed: u64) {
     let Err((wrong, _)) = try_walk(seed, false) else {
         return;
     };
-    let story = match try_walk(seed, true) {
-        Err((_, story)) => story.join("\n"),
-        Ok(()) => "(it does not happen again: the walk depends on more than the seed)".into(),
+    let log = match try_walk(seed, true) {
+        Err((_, log)) => log.join("\n"),
+        Ok(()) => "(not reproducible: the walk depends on more than the seed)".into(),
     };
-    panic!(
-        "{wrong}\n{story}\nto see this again: TELEGRAD_MODEL_SEED={seed} cargo test -p telegrad-rpc walks"
-    );
+    panic!("{wrong}\n{log}\nreproduce with: TELEGRAD_MODEL_SEED={seed} cargo test -p telegrad-rpc walks");
 }
 
-fn try_walk(seed: u64, with_story: bool) -> Result<(), (Wrong, Vec<String>)> {
+fn try_walk(seed: u64, with_log: bool) -> Result<(), (Violation, Vec<String>)> {
     let mut random = Rng::with_seed(seed);
     let mut world = random_world(&mut random);
-    world.story = with_story.then(Vec::new);
+    world.log = with_log.then(Vec::new);
     match walk_through(&mut world, &mut random) {
         Ok(()) => Ok(()),
-        Err(wrong) => Err((wrong, world.story.unwrap_or_default())),
+        Err(wrong) => Err((wrong, world.log.unwrap_or_default())),
     }
 }
 
@@ -45,93 +43,93 @@ fn random_world(random: &mut Rng) -> World {
     let mut up_to = |most: usize| random.usize(..=most) as u32;
     let limits = Limits {
         creations: 1 + up_to(40),
-        gifts: up_to(60),
+        transfers: up_to(60),
         uses: up_to(20),
         losses: up_to(1) * up_to(40),
         repeats: up_to(1) * up_to(40),
-        broken: up_to(1) * up_to(8),
+        disconnects: up_to(1) * up_to(8),
         doubts: up_to(1) * up_to(8),
         crashes: up_to(1) * up_to(3),
     };
     World::new(2 + random.usize(..6), limits)
 }
 
-fn walk_through(world: &mut World, random: &mut Rng) -> Result<(), Wrong> {
+fn walk_through(world: &mut World, random: &mut Rng) -> Result<(), Violation> {
     for _ in 0..100 + random.usize(..400) {
         let Some(step) = random_step(world, random) else {
             continue;
         };
-        world.try_step(step)?;
+        world.step_and_check(step)?;
     }
-    settle(world, random)?;
+    run_to_idle(world, random)?;
     let here = world
-        .truth
+        .oracle
         .forks
         .iter()
-        .filter(|(_, fork)| fork.place == ValueLocation::Here);
+        .filter(|(_, fork)| fork.location == ForkLocation::Held);
     let here: Vec<_> = here.map(|(id, fork)| (*id, fork.holder)).collect();
     for (fork, holder) in here {
-        if world.truth.up[holder] {
-            world.try_step(Step::Drop(fork))?;
+        if world.oracle.up[holder] {
+            world.step_and_check(Step::Drop(fork))?;
         }
     }
-    settle(world, random)?;
-    // The programs hold nothing, so what is settled is empty.
+    run_to_idle(world, random)?;
+    // The programs hold nothing, so idle protocol states are empty.
     for at in 0..world.workers.len() {
         let protocol = &world.workers[at].protocol;
-        if world.truth.up[at] && protocol.count() != super::Count::default() {
-            return Err(format!("w{at} has something left: {:?} (R4)", protocol.count()));
+        if world.oracle.up[at] && protocol.counts() != super::ProtocolCounts::default() {
+            return Err(format!("w{at} has state left: {:?} (R4)", protocol.counts()));
         }
     }
     Ok(())
 }
 
-/// Lets everything arrive, in any order.
-fn settle(world: &mut World, random: &mut Rng) -> Result<(), Wrong> {
+/// Delivers all packets in random order until the world is idle.
+fn run_to_idle(world: &mut World, random: &mut Rng) -> Result<(), Violation> {
     let mut steps = Vec::new();
-    for _ in 0..LONG_ENOUGH {
+    for _ in 0..MAX_STEPS {
         steps.clear();
         world.progress(&mut steps);
         let Some(step) = random.choice(&steps) else {
-            return world.check_settled();
+            return world.check_idle();
         };
-        world.try_step(*step)?;
+        world.step_and_check(*step)?;
     }
-    Err("it does not come to rest".into())
+    Err(format!("the world is not idle after {MAX_STEPS} steps"))
 }
 
 fn random_step(world: &World, random: &mut Rng) -> Option<Step> {
     let mut steps = Vec::new();
-    let (some, other) = (
+    let (one, other) = (
         random.usize(..world.workers.len()),
         random.usize(..world.workers.len()),
     );
     match random.usize(..100) {
         0..10 => {
-            let sendable = world.left.creations > 0 && world.truth.up[some];
+            let may_create = world.left.creations > 0 && world.oracle.up[one];
             let creation = match random.usize(..10) {
-                0..2 => Step::Own(some),
-                _ if world.counts_as_dead(some, other) => return None,
+                0..2 => Step::Own(one),
+                _ if world.counts_as_lost(one, other) => return None,
                 2 => Step::CreateUnsent {
-                    by: some,
+                    by: one,
                     owner: other,
                 },
                 _ => Step::Create {
-                    by: some,
+                    by: one,
                     owner: other,
                 },
             };
-            return sendable.then_some(creation);
+            return may_create.then_some(creation);
         }
-        10..35 => world.deeds(&[], &mut steps),
+        10..35 => world.actions(&[], &mut steps),
         35..45 => world.faults(&mut steps),
         _ => world.progress(&mut steps),
     }
     match *random.choice(&steps)? {
-        // Crashes come late, or there would be nobody to look at.
+        // Crashes are rare, so that workers are left to check.
         Step::Crash(_) if random.usize(..8) > 0 => None,
-        // Most hand-overs are sent.
-        Step::Give { fork, to } if random.usize(..20) == 0 => Some(Step::GiveUnsent { fork, to }),
+        // Most transfers are sent.
+        Step::Transfer { fork, to } if random.usize(..20) == 0 => Some(Step::TransferUnsent { fork, to }),
         step => Some(step),
     }
 }

@@ -1,104 +1,104 @@
-//! Workers, and everything that can happen to them.
+//! The world of the model: workers, and the steps that change them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::network::{Load, Thing};
-use super::story::message;
-use super::truth::{Fork, Status, Truth, Value, ValueLocation, Wrong, f, r, w};
-use super::{Effect, ForkId, Handover, Incarnation, ProtocolState, RefId};
+use super::log::message;
+use super::network::{Content, Packet};
+use super::oracle::{Fork, ForkLocation, Oracle, Status, Value, Violation, f, r, w};
+use super::{Effect, ForkId, Incarnation, ProtocolState, RefId, Transfer};
 
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) workers: Vec<ModelWorker>,
-    /// What is under way. The order means nothing.
-    pub(super) flying: Vec<Thing>,
-    pub(super) truth: Truth,
+    /// The packets in flight, in no order.
+    pub(super) in_flight: Vec<Packet>,
+    pub(super) oracle: Oracle,
     pub(super) left: Limits,
-    /// A line for every step, if anybody wants to read it.
-    pub(super) story: Option<Vec<String>>,
+    /// A line for every step; `None` without a log.
+    pub(super) log: Option<Vec<String>>,
 }
 
 #[derive(Clone)]
 pub(super) struct ModelWorker {
-    /// Shared with the worlds before and after in which it is the same.
+    /// Shared between worlds in which it is equal.
     pub(super) protocol: Rc<ProtocolState>,
-    /// To whom [`Effect::Tell`] said there is something to tell.
+    /// The workers that [`Effect::Send`] has named and that no batch was sent to since.
     pub(super) due: BTreeSet<usize>,
     /// For each other worker, the number of the last batch that was sent to it.
     pub(super) sent: Vec<u64>,
-    /// For each other worker, the number of the last batch that has come from it.
-    pub(super) heard: Vec<u64>,
-    /// For each other worker, the number of the connection that this one uses. The two ends of a
-    /// connection learn of its loss one after the other.
-    pub(super) over: Vec<u64>,
-    /// Connections that have ended, and to whom, of which the protocol state has not been told yet.
+    /// For each other worker, the number of the last batch received from it.
+    pub(super) received: Vec<u64>,
+    /// For each other worker, the number of the connection that this one uses. The two ends of a connection detect its loss
+    /// one after the other.
+    pub(super) connections: Vec<u64>,
+    /// Peers and numbers of ended connections that were not reported to the protocol state yet.
     pub(super) ended: BTreeSet<(usize, u64)>,
 }
 
-/// How often each thing may happen. What is not limited here comes to an end by itself.
+/// How often each action and fault may occur. All other steps end by themselves.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Limits {
     pub(super) creations: u32,
-    pub(super) gifts: u32,
+    pub(super) transfers: u32,
     pub(super) uses: u32,
     pub(super) losses: u32,
     pub(super) repeats: u32,
-    pub(super) broken: u32,
+    pub(super) disconnects: u32,
     pub(super) doubts: u32,
     pub(super) crashes: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A worker makes a value of its own.
+    /// A worker stores a local value.
     Own(usize),
-    /// A worker asks another, or itself, to make a value.
+    /// A worker asks another, or itself, to create a value.
     Create {
         by: usize,
         owner: usize,
     },
-    /// The same, but the request cannot be sent.
+    /// A creation whose request cannot be sent.
     CreateUnsent {
         by: usize,
         owner: usize,
     },
-    Give {
+    Transfer {
         fork: ForkId,
         to: usize,
     },
-    /// The same, but it cannot be sent.
-    GiveUnsent {
+    /// A transfer that cannot be sent.
+    TransferUnsent {
         fork: ForkId,
         to: usize,
     },
     Drop(ForkId),
     Use(ForkId),
-    /// Calls stop waiting for a value to be made.
+    /// Calls stop waiting for a value.
     StopWaiting(RefId),
-    Tell {
+    Send {
         from: usize,
         to: usize,
     },
     Deliver(usize),
     Lose(usize),
     Repeat(usize),
-    /// A worker learns that its connection to another is gone.
+    /// A worker detects the loss of its connection to another.
     Disconnect {
         at: usize,
         from: usize,
     },
-    /// Its protocol state is told, when it may have gone on over the next connection already.
-    Notice {
+    /// Reports that loss to the protocol state, which may use the next connection already.
+    ReportDisconnect {
         at: usize,
         from: usize,
-        over: u64,
+        connection: u64,
     },
-    /// A worker does not want to wait for the reply to its request any longer.
+    /// The request of a worker times out without a reply.
     Doubt(ForkId),
     Crash(usize),
-    /// A worker learns that another has crashed.
-    Learn {
+    /// A worker detects the crash of another.
+    DetectCrash {
         at: usize,
         of: usize,
     },
@@ -118,72 +118,76 @@ impl World {
             protocol: Rc::new(ProtocolState::new(incarnation(number))),
             due: BTreeSet::new(),
             sent: vec![0; workers],
-            heard: vec![0; workers],
-            over: vec![0; workers],
+            received: vec![0; workers],
+            connections: vec![0; workers],
             ended: BTreeSet::new(),
         };
-        let truth = Truth {
+        let oracle = Oracle {
             up: vec![true; workers],
-            ..Truth::default()
+            ..Oracle::default()
         };
         Self {
             workers: (0..workers).map(worker).collect(),
-            flying: Vec::new(),
-            truth,
+            in_flight: Vec::new(),
+            oracle,
             left,
-            story: None,
+            log: None,
         }
     }
 
-    pub(super) fn take(&mut self, step: Step) -> Result<(), Wrong> {
+    pub(super) fn take(&mut self, step: Step) -> Result<(), Violation> {
         match step {
             Step::Own(by) => {
                 self.left.creations -= 1;
                 let (reference, fork) = self.protocol(by).own();
-                self.tell_story(|| format!("{} owns {}", w(by), r(reference)));
-                self.add_value(reference, fork, by, Status::Made);
-                self.truth.confirm(fork)?;
+                self.log_step(|| format!("{} owns {}", w(by), r(reference)));
+                self.add_value(reference, fork, by, Status::Creation);
+                self.oracle.confirm(fork)?;
                 self.effects(by)
             }
             Step::Create { by, owner } => {
                 self.left.creations -= 1;
                 let (reference, fork) = self.create(by, owner)?;
-                self.tell_story(|| format!("{} asks {} to make {}", w(by), w(owner), r(reference)));
+                self.log_step(|| format!("{} asks {} to create {}", w(by), w(owner), r(reference)));
                 self.add_value(reference, fork, owner, Status::Asked);
-                let over = self.workers[by].over[owner];
-                self.send(by, owner, Load::Request(reference, over));
+                let connection = self.workers[by].connections[owner];
+                self.send(by, owner, Content::Request(reference, connection));
                 self.effects(by)
             }
             Step::CreateUnsent { by, owner } => {
                 self.left.creations -= 1;
                 let (reference, fork) = self.create(by, owner)?;
-                self.tell_story(|| format!("{} fails to ask {} for {}", w(by), w(owner), r(reference)));
+                self.log_step(|| format!("{} fails to ask {} for {}", w(by), w(owner), r(reference)));
                 self.protocol(by).not_created(fork);
                 self.effects(by)
             }
-            Step::Give { fork, to } => {
-                self.left.gifts -= 1;
-                let (by, handover) = self.give(fork, to)?;
-                self.tell_story(|| {
-                    let (parent, new, reference) = (f(fork), f(handover.fork), r(handover.reference));
-                    format!("{} gives {parent} of {reference} to {} as {new}", w(by), w(to))
+            Step::Transfer { fork, to } => {
+                self.left.transfers -= 1;
+                let (by, transfer) = self.transfer(fork, to)?;
+                self.log_step(|| {
+                    let (parent, new, reference) = (f(fork), f(transfer.fork), r(transfer.reference));
+                    format!(
+                        "{} transfers {parent} of {reference} to {} as {new}",
+                        w(by),
+                        w(to)
+                    )
                 });
-                let over = self.workers[by].over[to];
-                self.send(by, to, Load::Reference(handover, over));
+                let connection = self.workers[by].connections[to];
+                self.send(by, to, Content::Reference(transfer, connection));
                 self.effects(by)
             }
-            Step::GiveUnsent { fork, to } => {
-                self.left.gifts -= 1;
-                let (by, handover) = self.give(fork, to)?;
-                self.tell_story(|| format!("{} fails to give {} to {}", w(by), f(fork), w(to)));
-                self.fork(handover.fork).place = ValueLocation::Nowhere;
-                self.protocol(by).not_given(handover.fork);
+            Step::TransferUnsent { fork, to } => {
+                self.left.transfers -= 1;
+                let (by, transfer) = self.transfer(fork, to)?;
+                self.log_step(|| format!("{} fails to transfer {} to {}", w(by), f(fork), w(to)));
+                self.fork(transfer.fork).location = ForkLocation::NeverArrived;
+                self.protocol(by).cancel_transfer(transfer.fork);
                 self.effects(by)
             }
             Step::Drop(fork) => {
                 let by = self.fork(fork).holder;
-                self.tell_story(|| format!("{} drops {}", w(by), f(fork)));
-                self.fork(fork).place = ValueLocation::Dropped;
+                self.log_step(|| format!("{} drops {}", w(by), f(fork)));
+                self.fork(fork).location = ForkLocation::Dropped;
                 self.protocol(by).drop_handle(fork);
                 self.effects(by)
             }
@@ -192,20 +196,20 @@ impl World {
                 let Fork {
                     holder, reference, ..
                 } = *self.fork(fork);
-                let owner = self.truth.values[&reference].owner;
-                self.tell_story(|| format!("{} uses {} of {}", w(holder), f(fork), r(reference)));
-                let over = self.workers[holder].over[owner];
-                self.send(holder, owner, Load::Use(fork, over));
+                let owner = self.oracle.values[&reference].owner;
+                self.log_step(|| format!("{} uses {} of {}", w(holder), f(fork), r(reference)));
+                let connection = self.workers[holder].connections[owner];
+                self.send(holder, owner, Content::Use(fork, connection));
                 Ok(())
             }
             Step::StopWaiting(reference) => {
-                let owner = self.truth.values[&reference].owner;
-                self.tell_story(|| format!("{} stops waiting for {}", w(owner), r(reference)));
+                let owner = self.oracle.values[&reference].owner;
+                self.log_step(|| format!("{} stops waiting for {}", w(owner), r(reference)));
                 self.value(reference).waited_for = false;
-                self.protocol(owner).is_not_waited_for(reference);
+                self.protocol(owner).stop_waiting(reference);
                 let status = self.value(reference).status;
                 let effects = self.protocol(owner).take_effects();
-                // Only the place where the value would have been is freed.
+                // Only the empty slot is freed.
                 match effects[..] {
                     [] => Ok(()),
                     [Effect::Free(freed)]
@@ -213,116 +217,124 @@ impl World {
                     {
                         Ok(())
                     }
-                    _ => Err(format!("{effects:?} as {} is not waited for", r(reference))),
+                    _ => Err(format!("{effects:?} at the end of the wait for {}", r(reference))),
                 }
             }
-            Step::Tell { from, to } => {
-                let batch = self.protocol(from).batch(incarnation(to));
-                let batch = batch.ok_or_else(|| format!("{} has nothing to tell {}", w(from), w(to)))?;
+            Step::Send { from, to } => {
+                let batch = self.protocol(from).next_batch(incarnation(to));
+                let batch = batch.ok_or_else(|| format!("{} has no batch for {}", w(from), w(to)))?;
                 self.workers[from].due.remove(&to);
                 self.workers[from].sent[to] = batch.number;
-                self.tell_story(|| {
+                self.log_step(|| {
                     let messages: Vec<_> = batch.messages.iter().map(message).collect();
                     let number = batch.number;
                     format!(
-                        "{} tells {} in batch {number}: {}",
+                        "{} sends {} batch {number}: {}",
                         w(from),
                         w(to),
                         messages.join(", ")
                     )
                 });
-                self.send(from, to, Load::Batch(batch));
+                self.send(from, to, Content::Batch(batch));
                 Ok(())
             }
             Step::Deliver(which) => self.deliver(which),
             Step::Lose(which) => {
                 self.left.losses -= 1;
-                let thing = self.flying.swap_remove(which);
-                self.tell_story(|| format!("{} is lost", thing.describe()));
+                let packet = self.in_flight.swap_remove(which);
+                self.log_step(|| format!("{} is lost", packet.describe()));
                 Ok(())
             }
             Step::Repeat(which) => {
                 self.left.repeats -= 1;
-                let thing = self.flying[which].clone();
-                self.tell_story(|| format!("{} is repeated", thing.describe()));
-                self.flying.push(thing);
+                let packet = self.in_flight[which].clone();
+                self.log_step(|| format!("{} is repeated", packet.describe()));
+                self.in_flight.push(packet);
                 Ok(())
             }
             Step::Disconnect { at, from } => self.disconnect(at, from),
-            Step::Notice { at, from, over } => self.notice(at, from, over),
+            Step::ReportDisconnect { at, from, connection } => self.report_disconnect(at, from, connection),
             Step::Doubt(fork) => {
                 self.left.doubts -= 1;
                 let Fork {
                     holder, reference, ..
                 } = *self.fork(fork);
-                self.tell_story(|| format!("{} doubts that {} will be made", w(holder), r(reference)));
+                self.log_step(|| {
+                    format!(
+                        "{} times out waiting for the creation of {}",
+                        w(holder),
+                        r(reference)
+                    )
+                });
                 self.value(reference).in_doubt = true;
                 self.protocol(holder).creation_in_doubt(fork);
                 self.effects(holder)
             }
             Step::Crash(worker) => {
                 self.left.crashes -= 1;
-                self.tell_story(|| format!("{} crashes", w(worker)));
-                self.truth.up[worker] = false;
-                self.vanish(|thing| thing.to == worker);
+                self.log_step(|| format!("{} crashes", w(worker)));
+                self.oracle.up[worker] = false;
+                self.lose_packets(|packet| packet.to == worker);
                 Ok(())
             }
-            Step::Learn { at, of } => {
-                self.tell_story(|| format!("{} learns that {} has crashed", w(at), w(of)));
-                self.vanish(|thing| thing.from == of && thing.to == at);
+            Step::DetectCrash { at, of } => {
+                self.log_step(|| format!("{} detects the crash of {}", w(at), w(of)));
+                self.lose_packets(|packet| packet.from == of && packet.to == at);
                 self.workers[at].due.remove(&of);
                 self.workers[at].ended.retain(|(to, _)| *to != of);
-                self.protocol(at).died(incarnation(of));
+                self.protocol(at).worker_lost(incarnation(of));
                 self.effects(at)
             }
         }
     }
 
-    fn create(&mut self, by: usize, owner: usize) -> Result<(RefId, ForkId), Wrong> {
+    fn create(&mut self, by: usize, owner: usize) -> Result<(RefId, ForkId), Violation> {
         let created = self.protocol(by).create(incarnation(owner));
-        created.ok_or_else(|| format!("{} does not want to ask {}", w(by), w(owner)))
+        created.ok_or_else(|| format!("{} refuses to ask {}", w(by), w(owner)))
     }
 
-    fn give(&mut self, parent: ForkId, to: usize) -> Result<(usize, Handover), Wrong> {
+    fn transfer(&mut self, parent: ForkId, to: usize) -> Result<(usize, Transfer), Violation> {
         let Fork {
             holder, reference, ..
         } = *self.fork(parent);
-        let over = self.workers[holder].over[to];
-        let handover = self.protocol(holder).give(parent, incarnation(to), over);
-        let handover = handover.ok_or_else(|| format!("{} cannot be given", f(parent)))?;
+        let connection = self.workers[holder].connections[to];
+        let transfer = self
+            .protocol(holder)
+            .transfer(parent, incarnation(to), connection);
+        let transfer = transfer.ok_or_else(|| format!("{} cannot be transferred", f(parent)))?;
         let fork = Fork {
             reference,
             holder: to,
             parent: Some((parent, holder)),
-            over,
-            place: ValueLocation::Flying,
+            connection,
+            location: ForkLocation::InTransit,
             confirmed: false,
             lost: false,
             stale: false,
             in_doubt: false,
         };
-        self.truth.forks.insert(handover.fork, fork);
-        Ok((holder, handover))
+        self.oracle.forks.insert(transfer.fork, fork);
+        Ok((holder, transfer))
     }
 
-    /// Lets what a protocol state wants to happen happen.
-    pub(super) fn effects(&mut self, at: usize) -> Result<(), Wrong> {
+    /// Carries out the effects of a protocol state.
+    pub(super) fn effects(&mut self, at: usize) -> Result<(), Violation> {
         for effect in self.protocol(at).take_effects() {
-            self.tell_story(|| match effect {
+            self.log_step(|| match effect {
                 Effect::Free(reference) => format!("  {} frees {}", w(at), r(reference)),
-                Effect::Fail(reference, loss) => format!("  {} gives up {}: {loss:?}", w(at), r(reference)),
+                Effect::Fail(reference, loss) => format!("  {} fails {}: {loss:?}", w(at), r(reference)),
                 Effect::Confirmed(fork) => format!("  {} is confirmed", f(fork)),
                 Effect::Lost(fork, loss) => format!("  {} is lost: {loss:?}", f(fork)),
-                Effect::Tell(to, urgency) => {
-                    format!("  {} has something to tell {}: {urgency:?}", w(at), w(index(to)))
+                Effect::Send(to, urgency) => {
+                    format!("  {} has messages for {}: {urgency:?}", w(at), w(index(to)))
                 }
             });
             match effect {
-                Effect::Free(reference) => self.truth.free(reference)?,
-                Effect::Fail(reference, loss) => self.truth.fail(reference, loss)?,
-                Effect::Confirmed(fork) => self.truth.confirm(fork)?,
-                Effect::Lost(fork, loss) => self.truth.lose(fork, loss)?,
-                Effect::Tell(to, _) => {
+                Effect::Free(reference) => self.oracle.free(reference)?,
+                Effect::Fail(reference, loss) => self.oracle.fail(reference, loss)?,
+                Effect::Confirmed(fork) => self.oracle.confirm(fork)?,
+                Effect::Lost(fork, loss) => self.oracle.lose(fork, loss)?,
+                Effect::Send(to, _) => {
                     self.workers[at].due.insert(index(to));
                 }
             }
@@ -335,7 +347,7 @@ impl World {
             owner,
             status,
             in_doubt: false,
-            vanished: false,
+            request_lost: false,
             waited_for: false,
         };
         let holder = index(reference.0.by);
@@ -343,15 +355,15 @@ impl World {
             reference,
             holder,
             parent: None,
-            over: self.workers[holder].over[owner],
-            place: ValueLocation::Here,
+            connection: self.workers[holder].connections[owner],
+            location: ForkLocation::Held,
             confirmed: false,
             lost: false,
             stale: false,
             in_doubt: false,
         };
-        self.truth.values.insert(reference, value);
-        self.truth.forks.insert(id, fork);
+        self.oracle.values.insert(reference, value);
+        self.oracle.forks.insert(id, fork);
     }
 
     pub(super) fn protocol(&mut self, of: usize) -> &mut ProtocolState {
@@ -359,16 +371,19 @@ impl World {
     }
 
     pub(super) fn fork(&mut self, id: ForkId) -> &mut Fork {
-        self.truth.forks.get_mut(&id).expect("it was given once")
+        self.oracle.forks.get_mut(&id).expect("the fork was made")
     }
 
     pub(super) fn value(&mut self, reference: RefId) -> &mut Value {
-        self.truth.values.get_mut(&reference).expect("it was asked for")
+        self.oracle
+            .values
+            .get_mut(&reference)
+            .expect("the value was requested")
     }
 
-    pub(super) fn tell_story(&mut self, line: impl FnOnce() -> String) {
-        if let Some(story) = &mut self.story {
-            story.push(line());
+    pub(super) fn log_step(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(line());
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What a user knows: the references that it has, and those that it has given to others.
+//! The borrower: references held here, and references sent to other workers.
 
-use super::{Answer, Effect, ForkId, Handover, Incarnation, Loss, Message, ProtocolState, Received, RefId};
+use super::{Answer, Effect, ForkId, Incarnation, Loss, Message, ProtocolState, Received, RefId, Transfer};
 
+/// A reference held here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub(super) reference: RefId,
@@ -9,7 +10,7 @@ pub(super) struct Held {
     pub(super) state: State,
     /// The program has dropped it.
     pub(super) dropped: bool,
-    /// Forks of it that it stands surety for.
+    /// The number of transferred forks that it vouches for.
     pub(super) children: usize,
 }
 
@@ -21,47 +22,47 @@ impl Held {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum State {
-    /// The request to make the value is under way.
+    /// The request to create the value is under way.
     Creating,
-    /// The owner is being told.
-    Unconfirmed { giver: Incarnation },
-    /// The owner knows.
+    /// `Hold` is unanswered.
+    Unconfirmed { sender: Incarnation },
+    /// The owner has listed it.
     Confirmed,
-    /// There is no owner, or the owner knows of no such value.
+    /// The owner is lost, or does not have the value.
     Lost,
 }
 
+/// A fork sent to another worker and not accepted yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Given {
+pub(super) struct PendingTransfer {
     pub(super) reference: RefId,
     pub(super) to: Incarnation,
-    /// The connection that it went over.
-    pub(super) over: u64,
-    /// What stands surety for it here; nothing on the owner, whose list it is on.
+    /// The number of the connection that it was sent over.
+    pub(super) connection: u64,
+    /// The held fork that vouches for it. `None` on the owner, which has it listed.
     pub(super) parent: Option<ForkId>,
 }
 
 impl ProtocolState {
-    /// A value that `owner` is about to be asked to make, and the first reference to it. `None` when the
-    /// owner is gone.
+    /// Numbers a value that `owner` is about to be asked for, and the first fork of it. `None` if the owner is lost.
     pub(crate) fn create(&mut self, owner: Incarnation) -> Option<(RefId, ForkId)> {
-        if self.dead.contains(&owner) {
+        if self.lost_workers.contains(&owner) {
             return None;
         }
-        let (reference, fork) = self.first();
+        let (reference, fork) = self.new_ids();
         self.hold(fork, reference, owner, State::Creating);
         Some((reference, fork))
     }
 
-    /// The request was not sent: there is nothing to refer to.
+    /// Withdraws a creation: its request was not sent.
     pub(crate) fn not_created(&mut self, fork: ForkId) {
-        // Its owner may have died in the meantime.
+        // The reference may have ended with its owner in the meantime.
         if let Some(held) = self.held.remove(&fork) {
             self.unconfirmed -= usize::from(held.is_unconfirmed());
         }
     }
 
-    /// The owner has the request.
+    /// Confirms a creation: the owner has the request.
     pub(crate) fn created(&mut self, fork: ForkId) {
         if let Some(held) = self.held.get_mut(&fork)
             && held.state == State::Creating
@@ -73,31 +74,30 @@ impl ProtocolState {
         }
     }
 
-    /// The request may have been lost.
+    /// Settles a creation with the owner: the request may be lost.
     pub(crate) fn creation_in_doubt(&mut self, fork: ForkId) {
         if let Some(held) = self.held.get(&fork)
             && held.state == State::Creating
         {
             let (owner, reference) = (held.owner, held.reference);
-            if self.dead.contains(&owner) {
+            if self.lost_workers.contains(&owner) {
                 self.lose(fork, Loss::Owner);
             } else {
-                self.tell(owner, Message::Settle { reference, fork });
+                self.send(owner, Message::Settle { reference, fork });
             }
         }
     }
 
-    /// Hands a reference on: a new fork for `to`, that goes over the connection `over`. `None` for a
-    /// reference that is lost, and a receiver that is gone.
-    pub(in crate::reference) fn give(
+    /// Makes a new fork for `to`, sent over this connection. `None` if the reference or the receiver is lost.
+    pub(in crate::reference) fn transfer(
         &mut self,
         parent: ForkId,
         to: Incarnation,
-        over: u64,
-    ) -> Option<Handover> {
+        connection: u64,
+    ) -> Option<Transfer> {
         let fork = ForkId(self.unique());
         let held = self.held.get_mut(&parent)?;
-        if held.state == State::Lost || self.dead.contains(&to) {
+        if held.state == State::Lost || self.lost_workers.contains(&to) {
             return None;
         }
         let (reference, owner) = (held.reference, held.owner);
@@ -108,70 +108,70 @@ impl ProtocolState {
             held.children += 1;
             Some(parent)
         };
-        let given = Given {
+        let pending = PendingTransfer {
             reference,
             to,
-            over,
+            connection,
             parent,
         };
-        self.given.insert(fork, given);
-        Some(Handover {
+        self.transfers.insert(fork, pending);
+        Some(Transfer {
             reference,
             owner,
             fork,
         })
     }
 
-    /// What was given did not arrive, and will not.
-    pub(crate) fn not_given(&mut self, fork: ForkId) {
-        if let Some(given) = self.given.remove(&fork) {
-            match given.parent {
-                Some(parent) => self.let_go(parent),
-                None => self.release(given.reference, fork),
+    /// Ends a transfer that has not arrived and will not.
+    pub(crate) fn cancel_transfer(&mut self, fork: ForkId) {
+        if let Some(pending) = self.transfers.remove(&fork) {
+            match pending.parent {
+                Some(parent) => self.child_done(parent),
+                None => self.release(pending.reference, fork),
             }
         }
     }
 
-    /// A reference has arrived from `giver`.
-    pub(crate) fn receive(&mut self, handover: Handover, giver: Incarnation) -> Received {
-        let Handover {
+    /// Takes a reference that has arrived from `sender`.
+    pub(crate) fn receive(&mut self, transfer: Transfer, sender: Incarnation) -> Received {
+        let Transfer {
             reference,
             owner,
             fork,
-        } = handover;
+        } = transfer;
         if self.refused.remove(&fork) || self.held.contains_key(&fork) {
             return Received::Refused;
         }
         let (state, received) = if owner == self.me {
-            if self.put_on_list(reference, fork, self.me, giver) == Answer::Done {
+            if self.add_fork(reference, fork, self.me, sender) == Answer::Done {
                 (State::Confirmed, Received::Confirmed)
             } else {
-                (State::Lost, Received::Lost(Loss::Gone))
+                (State::Lost, Received::Lost(Loss::Value))
             }
-        } else if self.dead.contains(&owner) {
+        } else if self.lost_workers.contains(&owner) {
             (State::Lost, Received::Lost(Loss::Owner))
-        } else if owner == giver {
+        } else if owner == sender {
             (State::Confirmed, Received::Confirmed)
         } else {
-            (State::Unconfirmed { giver }, Received::Unconfirmed)
+            (State::Unconfirmed { sender }, Received::Unconfirmed)
         };
         self.hold(fork, reference, owner, state);
         if received == Received::Unconfirmed {
-            self.tell(
+            self.send(
                 owner,
                 Message::Hold {
                     reference,
                     fork,
-                    giver,
+                    sender,
                 },
             );
         } else {
-            self.tell(giver, Message::Accept { fork });
+            self.send(sender, Message::Accept { fork });
         }
         received
     }
 
-    /// The program has dropped a reference.
+    /// Notes that the program has dropped a reference.
     pub(in crate::reference) fn drop_handle(&mut self, fork: ForkId) {
         if let Some(held) = self.held.get_mut(&fork) {
             held.dropped = true;
@@ -179,15 +179,15 @@ impl ProtocolState {
         }
     }
 
-    /// Why a reference is useless, if it is.
+    /// Returns why a reference is lost, if it is.
     pub(in crate::reference) fn loss(&self, fork: ForkId) -> Option<Loss> {
         let lost = self.held.get(&fork).filter(|held| held.state == State::Lost)?;
-        let owner_lost = self.dead.contains(&lost.owner);
-        Some(if owner_lost { Loss::Owner } else { Loss::Gone })
+        let owner_lost = self.lost_workers.contains(&lost.owner);
+        Some(if owner_lost { Loss::Owner } else { Loss::Value })
     }
 
-    /// A new value and the first reference to it, which have the same number.
-    pub(super) fn first(&mut self) -> (RefId, ForkId) {
+    /// Numbers a new value and its first fork, which have the same number.
+    pub(super) fn new_ids(&mut self) -> (RefId, ForkId) {
         let unique = self.unique();
         (RefId(unique), ForkId(unique))
     }
@@ -204,15 +204,15 @@ impl ProtocolState {
         self.held.insert(fork, held);
     }
 
-    /// A fork of this reference no longer needs it.
-    pub(super) fn let_go(&mut self, parent: ForkId) {
+    /// Notes that a fork no longer needs its parent.
+    pub(super) fn child_done(&mut self, parent: ForkId) {
         if let Some(held) = self.held.get_mut(&parent) {
             held.children -= 1;
             self.try_release(parent);
         }
     }
 
-    /// Gives a reference up once nothing keeps it.
+    /// Ends a reference that is dropped and vouches for no fork.
     pub(super) fn try_release(&mut self, fork: ForkId) {
         let Some(held) = self.held.get(&fork) else {
             return;
@@ -221,11 +221,11 @@ impl ProtocolState {
             return;
         }
         match held.state {
-            // It has to be on the list before it can be taken off.
+            // The owner must list the fork before it can remove it.
             State::Creating | State::Unconfirmed { .. } => return,
             State::Confirmed => {
                 let (reference, owner) = (held.reference, held.owner);
-                self.tell(owner, Message::Release { reference, fork });
+                self.send(owner, Message::Release { reference, fork });
             }
             State::Lost => {}
         }
@@ -236,15 +236,15 @@ impl ProtocolState {
         if let Some(held) = self.held.get_mut(&fork)
             && held.state != State::Lost
         {
-            let giver = match held.state {
-                State::Unconfirmed { giver } => Some(giver),
+            let sender = match held.state {
+                State::Unconfirmed { sender } => Some(sender),
                 _ => None,
             };
             self.unconfirmed -= usize::from(held.is_unconfirmed());
             held.state = State::Lost;
             self.effects.push(Effect::Lost(fork, loss));
-            if let Some(giver) = giver {
-                self.tell(giver, Message::Accept { fork });
+            if let Some(sender) = sender {
+                self.send(sender, Message::Accept { fork });
             }
             self.try_release(fork);
         }

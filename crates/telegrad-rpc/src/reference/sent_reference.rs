@@ -1,29 +1,29 @@
-//! References on their way to another worker.
+//! References in messages.
 
 use std::borrow::Cow;
 
 use telegrad_wire::{Incarnation, Wire};
 
-use super::protocol::Handover;
+use super::protocol::Transfer;
 use crate::types::{ForkId, RefId};
 
-/// A reference that a message hands over.
+/// The entry of a transferred reference in the section of a message.
 #[derive(Clone, Debug, Wire)]
-pub(crate) struct Handed {
+pub(crate) struct SentReference {
     reference: RefId,
     owner: Incarnation,
     fork: ForkId,
-    /// The type of the value, as the sender's compiler names it. Empty: unknown.
+    /// The Rust name of the value's type; empty if unknown.
     pub(super) type_name: Cow<'static, str>,
 }
 
-impl Handed {
-    pub(super) fn new(handover: Handover, type_name: Cow<'static, str>) -> Self {
-        let Handover {
+impl SentReference {
+    pub(super) fn new(transfer: Transfer, type_name: Cow<'static, str>) -> Self {
+        let Transfer {
             reference,
             owner,
             fork,
-        } = handover;
+        } = transfer;
         Self {
             reference,
             owner,
@@ -32,8 +32,8 @@ impl Handed {
         }
     }
 
-    pub(super) fn handover(&self) -> Handover {
-        Handover {
+    pub(super) fn transfer(&self) -> Transfer {
+        Transfer {
             reference: self.reference,
             owner: self.owner,
             fork: self.fork,

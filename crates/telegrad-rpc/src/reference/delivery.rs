@@ -1,4 +1,4 @@
-//! Sending messages about references, and when.
+//! Delivery of protocol messages: when batches are sent, and what follows from their answers.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use super::protocol::{Answer, Batch};
 use crate::error::{Error, Result};
 use crate::time::{Sweep, schedule};
 
-/// How long messages that no worker waits for may wait for others to share a batch.
-pub(super) const SOON: Duration = Duration::from_millis(5);
+/// How long a message that no call waits for is held back to share a batch.
+pub(super) const BATCH_DELAY: Duration = Duration::from_millis(5);
 
-/// So many messages to one worker do not wait any longer.
-pub(super) const MANY: usize = 512;
+/// The number of messages to one worker that are sent without delay: a full batch.
+pub(super) const FULL_BATCH: usize = 512;
 
 impl Sweep for References {
     fn sweep(&self, now: Instant) -> Option<Instant> {
-        // From here on `sweep_at` has to schedule again.
+        // From here on `sweep_at` schedules anew.
         *self.next_sweep.lock() = None;
         let next = self.sweep_due(now)?;
         let mut planned = self.next_sweep.lock();
@@ -30,7 +30,7 @@ impl Sweep for References {
 }
 
 impl References {
-    /// Makes sure that the timer sweeps at `at`, or before.
+    /// Schedules a sweep at `at`, or earlier.
     pub(crate) fn sweep_at(&self, at: Instant) {
         {
             let mut next = self.next_sweep.lock();
@@ -42,15 +42,15 @@ impl References {
         schedule(at, self.me.clone());
     }
 
-    /// Sends messages that are due, cancels values whose time has run out, and looks after the bin; returns when to come back.
+    /// Sends due messages, cancels creations past their deadline and checks the drop queue; returns when to sweep next.
     fn sweep_due(&self, now: Instant) -> Option<Instant> {
-        let mut tell = Vec::new();
+        let mut send = Vec::new();
         let (next, late) = {
             let mut table = self.table.lock();
-            let due: Vec<_> = table.later.extract_if(|_, at| *at <= now).collect();
+            let due: Vec<_> = table.scheduled.extract_if(|_, at| *at <= now).collect();
             for (incarnation, _) in due {
-                if table.telling.insert(incarnation) {
-                    tell.push(incarnation);
+                if table.sending.insert(incarnation) {
+                    send.push(incarnation);
                 }
             }
             let making = table.making.values();
@@ -60,76 +60,77 @@ impl References {
                 .collect();
             let ends = table.making.values().filter_map(|context| context.deadline);
             let ends = ends.filter(|at| *at > now);
-            (table.later.values().copied().chain(ends).min(), late)
+            (table.scheduled.values().copied().chain(ends).min(), late)
         };
         for incarnation in tell {
-            self.spawn_tell(incarnation);
+            self.spawn_send(incarnation);
         }
-        // An async function is woken by this, and ends; any other may look.
+        // This wakes and ends an async function; a sync one sees it in `is_cancelled`.
         for context in late {
             context.cancel();
         }
-        [next, self.look_into_bin(now)].into_iter().flatten().min()
+        [next, self.check_drop_queue(now)].into_iter().flatten().min()
     }
 
     /// Sends all messages now.
     pub(crate) fn flush(&self) {
-        let tell = {
+        let send = {
             let mut table = self.table.lock();
-            table.later.clear();
-            let mut untold = table.protocol.to_tell();
-            untold.retain(|incarnation| table.telling.insert(*incarnation));
-            untold
+            table.scheduled.clear();
+            let mut peers = table.protocol.peers_with_messages();
+            peers.retain(|incarnation| table.sending.insert(*incarnation));
+            peers
         };
         for incarnation in tell {
-            self.spawn_tell(incarnation);
+            self.spawn_send(incarnation);
         }
     }
 
-    pub(super) fn spawn_tell(&self, to: Incarnation) {
+    /// Sends the next batch to a worker, on another thread.
+    pub(super) fn spawn_send(&self, to: Incarnation) {
         if let Some(task) = self.me.upgrade() {
-            self.executor.run_errand(Box::new(move || task.tell(to)));
+            self.executor.run_errand(Box::new(move || task.send_next(to)));
         }
     }
 
-    /// Sends the next batch to a worker; [`concluded`](Self::concluded) goes on when it is answered.
-    fn tell(&self, to: Incarnation) {
+    /// Sends the next batch to a worker; its answers go to [`batch_answered`](Self::batch_answered).
+    fn send_next(&self, to: Incarnation) {
         let batch = {
             let mut table = self.table.lock();
-            let batch = table.protocol.batch(to);
+            let batch = table.protocol.next_batch(to);
             if batch.is_none() {
-                table.telling.remove(&to);
+                table.sending.remove(&to);
             }
             batch
         };
         if let (Some(batch), Some(host)) = (batch, self.host.upgrade()) {
             let number = batch.number;
             if let Err(error) = host.send_batch(to, batch, self.retry) {
-                self.concluded(to, number, Err(error));
+                self.batch_answered(to, number, Err(error));
             }
         }
     }
 
-    /// Takes the answers to a batch, or why there are none.
-    pub(crate) fn concluded(&self, to: Incarnation, number: u64, answers: Result<Vec<Answer>>) {
+    /// Takes the answers to a batch, or the error of sending it.
+    pub(crate) fn batch_answered(&self, to: Incarnation, number: u64, answers: Result<Vec<Answer>>) {
         match answers {
             Ok(answers) => {
                 self.change(|table| {
-                    table.telling.remove(&to);
-                    table.protocol.answered(to, number, &answers);
+                    table.sending.remove(&to);
+                    table.protocol.receive_answers(to, number, &answers);
                 });
                 self.activity.changed();
             }
             Err(Error::ShutDown) => {}
-            // It has waited long enough.
-            Err(Error::Timeout { .. }) => self.spawn_tell(to),
+            // The limit of the call is the resend interval.
+            Err(Error::Timeout { .. }) => self.spawn_send(to),
             Err(error) => {
-                tracing::debug!(worker = &*self.name, %error, "a message about references is sent again");
+                tracing::debug!(worker = &*self.name, %error, "resending messages about references");
                 let at = Instant::now() + self.retry;
                 {
                     let mut table = self.table.lock();
-                    table.telling.remove(&to);
-                    table.later.insert(to, at);
+                    table.sending.remove(&to);
+                    table.scheduled.insert(to, at);
                 }
                 self.sweep_at(at);
                 if let Error::Unreachable { why, .. } = error
@@ -141,10 +142,10 @@ impl References {
         }
     }
 
-    /// Takes a batch of another worker; returns the answers.
-    pub(crate) fn told(&self, by: Incarnation, batch: &Batch) -> Vec<Answer> {
-        let answers = self.change(|table| table.protocol.told(by, batch));
-        // A worker that expects no answer any more ignores the empty list.
+    /// Handles a batch of another worker; returns the answers.
+    pub(crate) fn receive_batch(&self, by: Incarnation, batch: &Batch) -> Vec<Answer> {
+        let answers = self.change(|table| table.protocol.receive_batch(by, batch));
+        // For a stale batch; its sender ignores the empty list.
         answers.unwrap_or_default()
     }
 }

@@ -1,78 +1,78 @@
-//! What workers tell each other, and what they make of it.
+//! Exchange of messages with other workers: batches out and in, answers, and the handling of each message.
 
-use super::channel::{Came, Channel};
-use super::owner::Made;
-use super::user::State;
+use super::borrower::State;
+use super::channel::{Arrival, Channel};
+use super::owner::Creation;
 use super::{Answer, Batch, Effect, ForkId, Incarnation, Loss, Message, ProtocolState, Urgency};
 
 impl ProtocolState {
-    /// What to tell a worker now; again and again until it has answered.
-    pub(in crate::reference) fn batch(&mut self, to: Incarnation) -> Option<Batch> {
-        self.channels.get_mut(&to)?.batch()
+    /// Returns the batch to send to a worker: the same one until it is answered.
+    pub(in crate::reference) fn next_batch(&mut self, to: Incarnation) -> Option<Batch> {
+        self.channels.get_mut(&to)?.next_batch()
     }
 
-    /// A worker has answered.
-    pub(in crate::reference) fn answered(&mut self, by: Incarnation, number: u64, answers: &[Answer]) {
+    /// Handles the answers of a worker to a batch.
+    pub(in crate::reference) fn receive_answers(&mut self, by: Incarnation, number: u64, answers: &[Answer]) {
         let Some(channel) = self.channels.get_mut(&by) else {
             return;
         };
-        let messages = channel.answered(number, answers.len());
+        let messages = channel.take_answered(number, answers.len());
         for (message, answer) in messages.into_iter().zip(answers) {
-            self.conclude(message, *answer, by);
+            self.handle_answer(message, *answer, by);
         }
-        if self.untold(by) > 0 {
-            self.effects.push(Effect::Tell(by, Urgency::Now));
+        if self.unanswered(by) > 0 {
+            self.effects.push(Effect::Send(by, Urgency::Now));
         }
     }
 
-    /// A worker tells something. No answer: it does not wait for one any more, or counts as gone.
-    pub(crate) fn told(&mut self, by: Incarnation, batch: &Batch) -> Option<Vec<Answer>> {
-        if self.dead.contains(&by) {
+    /// Handles a batch; returns the answers, or `None` if it is stale or its sender is lost.
+    pub(crate) fn receive_batch(&mut self, by: Incarnation, batch: &Batch) -> Option<Vec<Answer>> {
+        if self.lost_workers.contains(&by) {
             return None;
         }
-        match self.channels.entry(by).or_default().came(batch.number) {
-            Came::Again(answers) => return Some(answers.to_vec()),
-            Came::Old => return None,
-            Came::New => {}
+        match self.channels.entry(by).or_default().classify(batch.number) {
+            Arrival::Duplicate(answers) => return Some(answers.to_vec()),
+            Arrival::Stale => return None,
+            Arrival::New => {}
         }
         let answers: Vec<_> = batch
             .messages
             .iter()
-            .map(|message| self.act_on(*message, by))
+            .map(|message| self.handle(*message, by))
             .collect();
         self.channels
             .entry(by)
             .or_default()
-            .answer(batch.number, answers.clone());
+            .keep_answers(batch.number, answers.clone());
         Some(answers)
     }
 
-    /// Messages to a worker that it has not answered.
-    pub(crate) fn untold(&self, to: Incarnation) -> usize {
+    /// Returns the number of messages that a worker has not answered.
+    pub(crate) fn unanswered(&self, to: Incarnation) -> usize {
         self.channels.get(&to).map_or(0, Channel::len)
     }
 
-    /// Workers with messages that they have not answered.
-    pub(in crate::reference) fn to_tell(&self) -> Vec<Incarnation> {
+    /// Returns the workers with unanswered messages.
+    pub(in crate::reference) fn peers_with_messages(&self) -> Vec<Incarnation> {
         let with_messages = self.channels.iter().filter(|(_, channel)| channel.len() > 0);
         with_messages.map(|(incarnation, _)| *incarnation).collect()
     }
 
-    /// Acts on what a worker tells.
-    pub(super) fn act_on(&mut self, message: Message, by: Incarnation) -> Answer {
+    /// Handles one message; returns its answer.
+    pub(super) fn handle(&mut self, message: Message, by: Incarnation) -> Answer {
         match message {
             Message::Hold {
                 reference,
                 fork,
-                giver,
-            } => return self.put_on_list(reference, fork, by, giver),
+                sender,
+            } => return self.add_fork(reference, fork, by, sender),
             Message::Settle { reference, fork } => {
                 let entitled = reference.creator() == by;
                 let owned = self.await_value(reference);
-                if owned.made == Made::Awaited && entitled {
-                    owned.made = Made::Never;
+                if owned.creation == Creation::Awaited && entitled {
+                    owned.creation = Creation::Lost;
                     owned.forks.insert(fork, by);
-                    // The value may be gone again before the request comes after all.
+                    // The value may be freed before the request arrives.
                     self.refused.insert(fork);
                     self.effects.push(Effect::Fail(reference, Loss::Request));
                 }
@@ -84,10 +84,10 @@ impl ProtocolState {
                 }
             }
             Message::Accept { fork } => {
-                if self.given.get(&fork).is_some_and(|given| given.to == by)
-                    && let Some(parent) = self.given.remove(&fork).and_then(|given| given.parent)
+                if self.transfers.get(&fork).is_some_and(|pending| pending.to == by)
+                    && let Some(parent) = self.transfers.remove(&fork).and_then(|pending| pending.parent)
                 {
-                    self.let_go(parent);
+                    self.child_done(parent);
                 }
             }
             Message::Ask { fork } => {
@@ -109,12 +109,12 @@ impl ProtocolState {
         Answer::Done
     }
 
-    /// Goes on after what another worker has said to a message.
-    pub(super) fn conclude(&mut self, message: Message, answer: Answer, by: Incarnation) {
+    /// Handles the answer of a worker to a message.
+    pub(super) fn handle_answer(&mut self, message: Message, answer: Answer, by: Incarnation) {
         match (message, answer) {
-            (Message::Hold { fork, giver, .. }, answer) => {
+            (Message::Hold { fork, sender, .. }, answer) => {
                 if let Some(held) = self.held.get_mut(&fork)
-                    && held.state == (State::Unconfirmed { giver })
+                    && held.state == (State::Unconfirmed { sender })
                 {
                     self.unconfirmed -= 1;
                     if answer == Answer::Done {
@@ -122,27 +122,29 @@ impl ProtocolState {
                         self.effects.push(Effect::Confirmed(fork));
                     } else {
                         held.state = State::Lost;
-                        self.effects.push(Effect::Lost(fork, Loss::Gone));
+                        self.effects.push(Effect::Lost(fork, Loss::Value));
                     }
-                    self.tell(giver, Message::Accept { fork });
+                    self.send(sender, Message::Accept { fork });
                     self.try_release(fork);
                 }
             }
             (Message::Settle { fork, .. }, _) if self.held.contains_key(&fork) => self.created(fork),
-            // Given up in the meantime; but the owner has it on its list now.
-            (Message::Settle { reference, fork }, _) => self.tell(by, Message::Release { reference, fork }),
+            // The reference has ended in the meantime, but the owner has listed it.
+            (Message::Settle { reference, fork }, _) => self.send(by, Message::Release { reference, fork }),
             (Message::Accept { fork }, _) => {
                 self.accepting.remove(&fork);
             }
-            (Message::Ask { fork }, Answer::Never) if self.given.contains_key(&fork) => self.not_given(fork),
-            // It has been accepted in the meantime, so it will not come a second time.
-            (Message::Ask { fork }, Answer::Never) => self.tell(by, Message::Forget { fork }),
+            (Message::Ask { fork }, Answer::Never) if self.transfers.contains_key(&fork) => {
+                self.cancel_transfer(fork)
+            }
+            // The fork was accepted in the meantime, so it does not arrive a second time.
+            (Message::Ask { fork }, Answer::Never) => self.send(by, Message::Forget { fork }),
             (Message::Expect { reference }, Answer::Never) => {
                 if let Some(owned) = self.owned.get_mut(&reference)
-                    && owned.made == Made::Awaited
+                    && owned.creation == Creation::Awaited
                 {
-                    owned.made = Made::Never;
-                    self.effects.push(Effect::Fail(reference, Loss::Gone));
+                    owned.creation = Creation::Lost;
+                    self.effects.push(Effect::Fail(reference, Loss::Value));
                     self.try_free(reference);
                 }
             }
@@ -156,26 +158,27 @@ impl ProtocolState {
         }
     }
 
-    pub(super) fn tell(&mut self, to: Incarnation, message: Message) {
+    /// Queues a message; a message to this worker itself is handled at once.
+    pub(super) fn send(&mut self, to: Incarnation, message: Message) {
         if to == self.me {
-            let answer = self.act_on(message, to);
-            self.conclude(message, answer, to);
-        } else if !self.dead.contains(&to) {
+            let answer = self.handle(message, to);
+            self.handle_answer(message, answer, to);
+        } else if !self.lost_workers.contains(&to) {
             if let Message::Accept { fork } = message {
                 self.accepting.insert(fork);
             }
             let channel = self.channels.entry(to).or_default();
             channel.push(message);
-            if !channel.is_under_way() {
+            if !channel.is_in_flight() {
                 let urgency = match message {
                     Message::Release { .. }
                     | Message::Accept { .. }
                     | Message::Forget { .. }
-                    // As a rule the value comes before the answer.
+                    // The request usually arrives before the answer.
                     | Message::Expect { .. } => Urgency::Soon,
                     Message::Hold { .. } | Message::Settle { .. } | Message::Ask { .. } => Urgency::Now,
                 };
-                self.effects.push(Effect::Tell(to, urgency));
+                self.effects.push(Effect::Send(to, urgency));
             }
         }
     }
