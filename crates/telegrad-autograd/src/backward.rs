@@ -26,7 +26,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Starts the clock. Without a limit of its own a pass has that of a call; zero means none.
+    /// Starts the clock. A pass without a limit of its own has that of the world's calls.
     pub(crate) fn new(world: &World, limit: Option<Duration>) -> Self {
         let limit = match limit {
             Some(limit) => world.within(limit).call_limit(),

@@ -83,6 +83,7 @@ on_every_cluster! { 2 =>
     a_limit_of_none_replaces_the_default
     a_default_of_none_is_no_limit
     a_limit_of_zero_fails_at_once
+    a_barrier_with_a_limit_of_zero_is_not_entered
     a_late_reply_is_dropped_and_the_link_stays_usable
     a_queued_call_that_timed_out_never_runs
 }
@@ -292,6 +293,25 @@ fn a_limit_of_zero_fails_at_once(cluster: Cluster) {
         assert_eq!(world.rpc_sync(1, add, (1, 2)).unwrap(), 3);
         assert_eq!(board.count("ran"), 0);
         assert_eq!(world.debug_info().calls_out, 0);
+    });
+}
+
+/// A gathering is not entered without time left, so that workers stay in step (S8).
+fn a_barrier_with_a_limit_of_zero_is_not_entered(cluster: Cluster) {
+    cluster.run(|world| {
+        if world.rank() == 1 {
+            let hasty = world.with_timeout(Duration::ZERO);
+            for error in [
+                hasty.barrier().unwrap_err(),
+                hasty.all_gather(&1_i64).map(drop).unwrap_err(),
+            ] {
+                let is_late = matches!(&error, Error::Timeout { limit, .. } if limit.is_zero());
+                assert!(is_late, "{error}");
+            }
+        }
+        let ranks = world.all_gather(&world.rank()).unwrap();
+        assert_eq!(ranks, [0, 1]);
+        world.barrier().unwrap();
     });
 }
 

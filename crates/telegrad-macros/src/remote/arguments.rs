@@ -71,7 +71,8 @@ impl Arguments {
             Meta::NameValue(pair) if pair.path.is_ident("answered_by") => {
                 self.answered_by = Some(pair.value.clone());
             }
-            Meta::NameValue(pair) if pair.path.is_ident("class") => {
+            // How the runtime treats a function is the runtime's to say.
+            Meta::NameValue(pair) if pair.path.is_ident("class") && is_runtime() => {
                 let class = &pair.value;
                 self.class = Some(parse_quote!(#class));
             }
@@ -87,6 +88,11 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// Whether the compiled crate is telegrad-rpc.
+fn is_runtime() -> bool {
+    std::env::var("CARGO_PKG_NAME").is_ok_and(|package| package == "telegrad-rpc")
 }
 
 /// Whether the attribute is `remote`, under any path.

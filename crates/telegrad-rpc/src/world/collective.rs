@@ -23,7 +23,7 @@ impl World {
     /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
     /// member that is waited for is lost.
     pub fn barrier(&self) -> Result<()> {
-        let number = self.worker().gatherings.number();
+        let number = self.next_gathering("telegrad::barrier")?;
         let met = self.rpc_sync(0, barrier, (number,));
         met.map_err(|error| self.incomplete("the barrier", number, error))
     }
@@ -40,8 +40,8 @@ impl World {
             worker: "rank 0".into(),
             source: Box::new(source),
         };
-        let number = self.worker().gatherings.number();
         let blob = Blob::of(value).map_err(cannot)?;
+        let number = self.next_gathering(function)?;
         let blobs = self.rpc_sync(0, gather, (number, blob));
         let blobs = blobs.map_err(|error| self.incomplete("the gathering", number, error))?;
         let cannot = |source: WireError| Error::Receive {
@@ -53,6 +53,20 @@ impl World {
             .into_iter()
             .map(|blob| blob.open().map_err(cannot))
             .collect()
+    }
+
+    /// Numbers the gathering that this worker enters next. Without time left nothing is entered, so that this worker stays in step with the
+    /// others.
+    fn next_gathering(&self, function: &str) -> Result<u64> {
+        if self.call_limit() == Some(Duration::ZERO) {
+            return Err(Error::Timeout {
+                function: function.into(),
+                worker: self.worker().members()?.find(0.into())?.info.name.clone(),
+                limit: Duration::ZERO,
+                elapsed: Duration::ZERO,
+            });
+        }
+        Ok(self.worker().gatherings.number())
     }
 
     /// Why a gathering has failed; at the time limit, with who has not come.
