@@ -3,14 +3,13 @@
 use std::fmt;
 
 use candle_core::DType;
-use thiserror::Error;
 
 use crate::Error;
 
 /// Why a layer, a loss or a file of parameters failed; a variant of [`Error`].
 ///
 /// The `Debug` text is the `Display` text, as that of [`Error`].
-#[derive(Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum NnError {
     /// The output has no gradient although an input or a parameter has one: training would go on without it.

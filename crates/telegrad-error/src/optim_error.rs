@@ -4,13 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use candle_core::{DType, Shape};
-use thiserror::Error;
 
 use crate::Error;
 use crate::list::Names;
 
 /// Why an optimiser could not be created, stepped, saved or loaded; a variant of [`Error`].
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimError {
     /// The value of an option is out of range.
