@@ -62,7 +62,7 @@ impl References {
             let ends = ends.filter(|at| *at > now);
             (table.scheduled.values().copied().chain(ends).min(), late)
         };
-        for incarnation in tell {
+        for incarnation in send {
             self.spawn_send(incarnation);
         }
         // This wakes and ends an async function; a sync one sees it in `is_cancelled`.
@@ -81,7 +81,7 @@ impl References {
             peers.retain(|incarnation| table.sending.insert(*incarnation));
             peers
         };
-        for incarnation in tell {
+        for incarnation in send {
             self.spawn_send(incarnation);
         }
     }

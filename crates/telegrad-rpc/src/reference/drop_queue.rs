@@ -132,7 +132,7 @@ impl Drain {
 
 impl Drop for Drain {
     fn drop(&mut self) {
-        self.0.bin.drain();
+        self.0.drop_queue.drain();
         self.0.activity.changed();
     }
 }

@@ -133,7 +133,7 @@ impl DeferredEffects {
         for (slot, error) in failed {
             let _ = slot.set_blocking(Err(error));
         }
-        for incarnation in tell {
+        for incarnation in send {
             references.spawn_send(incarnation);
         }
         if let Some(at) = send_at {
