@@ -1,4 +1,4 @@
-//! The call that a thread serves: what functions can find out about it, and what calls that they make take over.
+//! The call that a thread serves: its state, its queries, and what nested calls inherit.
 
 mod call_context;
 mod current;

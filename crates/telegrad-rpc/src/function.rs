@@ -1,4 +1,4 @@
-//! Remote functions: what can be called, and how.
+//! Remote functions: their kinds, registrations and registry.
 
 mod callable;
 mod registration;

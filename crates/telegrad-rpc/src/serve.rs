@@ -1,4 +1,4 @@
-//! The callee's half: taking connections and requests, running functions, and answering.
+//! The callee's half: accepts connections, runs requested functions, sends replies.
 
 mod accept;
 mod async_task;

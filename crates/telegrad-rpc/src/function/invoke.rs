@@ -1,4 +1,4 @@
-//! What a registration does with its function.
+//! Describing and invoking registered functions.
 
 use std::any::Any;
 
@@ -66,13 +66,13 @@ pub fn invoke<M, F: Callable<M>>(
             result.map_err(Trouble::User).and_then(finish)
         })),
         Ran::NoObject => {
-            let message = "a method needs an object of its type to run on".to_owned();
+            let message = "a method must be called on an object of its type".to_owned();
             Step::Done(Err(Trouble::Around(RemoteErrorKind::BadArguments, message)))
         }
     }
 }
 
-/// A value, as wanted.
+/// Converts a function's value to the wanted output.
 fn output<T: Any + Send + Sync>(
     value: T,
     want: Want,

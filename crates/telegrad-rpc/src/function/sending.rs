@@ -1,4 +1,4 @@
-//! Whether and how the value of a function travels.
+//! Compile-time detection of function values that can be sent.
 
 use std::marker::PhantomData;
 
@@ -9,17 +9,18 @@ use super::callable::Callable;
 use super::local_only::encode;
 use super::registration::Trouble;
 
-/// A function's value, for [`sending!`](crate::__private::sending): the compiler finds the method of [`Travels`], on the
-/// type itself, before that of [`Stays`], on the reference.
+/// The type of a function's value, for [`sending!`](crate::__private::sending).
+///
+/// Method lookup finds `sending` of [`Travels`], on the type itself, before that of [`Stays`], on the reference.
 #[derive(Debug)]
 pub struct ValueOf<T>(PhantomData<fn() -> T>);
 
-/// The value of a function.
+/// Returns the type of a function's value.
 pub fn value_of<M, F: Callable<M>>(_: F) -> ValueOf<F::Value> {
     ValueOf(PhantomData)
 }
 
-/// What can be done with values that travel.
+/// The operations on function values that can be sent.
 #[derive(Debug)]
 pub struct Sending<T> {
     pub(super) encode: fn(&T) -> Result<Payload, Trouble>,
@@ -27,9 +28,9 @@ pub struct Sending<T> {
     pub(super) describe: fn(&mut Layouts) -> TypeNumber,
 }
 
-/// Values that can travel.
+/// Values that can be sent.
 pub trait Travels<T> {
-    /// How.
+    /// Returns the operations.
     fn sending(&self) -> Option<Sending<T>>;
 }
 
@@ -43,9 +44,9 @@ impl<T: Wire + Send + Sync> Travels<T> for ValueOf<T> {
     }
 }
 
-/// Values that stay where they are made.
+/// Values that stay on their worker.
 pub trait Stays<T> {
-    /// Not at all.
+    /// Returns `None`.
     fn sending(&self) -> Option<Sending<T>>;
 }
 
@@ -55,7 +56,7 @@ impl<T> Stays<T> for &ValueOf<T> {
     }
 }
 
-/// Whether and how a function's value travels.
+/// Returns the `Sending` operations of a function's value, if it can be sent.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __sending {

@@ -1,4 +1,4 @@
-//! One request being served.
+//! A request whose function is ready to run or waits for its prerequisites.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -20,34 +20,34 @@ use crate::reference::{Handle, SlotPin, Value, ValueGuard, check_expected};
 use crate::types::Class;
 use crate::worker::Extension;
 
-/// A request, and what it is waiting for.
+/// A dispatched request.
 pub(super) struct Job<'a> {
     pub(super) function: &'static Registration,
     pub(super) body: Cow<'a, [u8]>,
-    /// Where in the body the arguments start.
+    /// Offset of the arguments in the body.
     pub(super) offset: usize,
     pub(super) brought: Brought,
     pub(super) needs: Needs,
     pub(super) context: Arc<CallContext>,
     pub(super) destination: Destination,
-    /// Given back when the request starts.
+    /// Returned to the caller when the request starts.
     pub(super) credit: Credit,
 }
 
-/// What has to be there before a function can run (S27, S29).
+/// The conditions that must hold before a function can run (S27, S29).
 #[derive(Default)]
 pub(super) struct Needs {
-    /// The references in the arguments: their owners must know of them.
+    /// The references in the arguments, which their owners must confirm.
     pub(super) references: Vec<Arc<Handle>>,
-    /// The value that it is called on.
+    /// The value that the function is called on, which must be created and free.
     pub(super) object: Option<SlotPin>,
 }
 
-/// What a function runs on, when it runs on something. The right to use it goes first.
+/// The entered value that a function runs on, if any. The guard is dropped before the pin.
 type Object = Option<(ValueGuard, SlotPin)>;
 
 impl Job<'_> {
-    /// The same, without what it was read into.
+    /// Copies the body out of the receive buffer.
     pub(super) fn into_owned(self) -> Job<'static> {
         Job {
             body: Cow::Owned(self.body.into_owned()),
@@ -55,15 +55,15 @@ impl Job<'_> {
         }
     }
 
-    /// Whether it may run on the thread that has read it.
+    /// Whether the job may run on the reading thread.
     pub(super) fn is_quick(&self) -> bool {
         let value = self.needs.object.as_ref().and_then(SlotPin::get);
-        // Whatever it takes to fetch a value is up to the value.
+        // The cost of a fetch depends on the value.
         self.function.class != Class::Fetch
             || value.is_some_and(|value| value.as_ref().is_ok_and(Value::is_quick))
     }
 
-    /// Runs the function, unless something has to be waited for.
+    /// Runs the function if its prerequisites hold; otherwise returns the job.
     pub(super) fn run_if_ready(mut self, flush: Flush) -> Option<Self> {
         let Some(object) = self.needs.now(self.function) else {
             return Some(self);
@@ -98,7 +98,7 @@ impl Job<'static> {
     pub(super) fn run(self) {
         if self.context.is_cancelled() {
             recording::not_run(&self.context);
-            // Dropping it says so to the caller.
+            // Dropping the destination tells the caller.
             return;
         }
         let Some(Self {
@@ -124,7 +124,7 @@ impl Job<'static> {
             match step(function, args, object, want, &call)? {
                 Step::Done(result) => result,
                 Step::Pending(mut future) => {
-                    // Once more, because what has been guard for this poll had not begun. With the next one it has.
+                    // Re-enter: the task entered the span for this poll before the span had started.
                     let mut has_just_begun = true;
                     poll_fn(|cx| {
                         if std::mem::take(&mut has_just_begun) {
@@ -141,7 +141,7 @@ impl Job<'static> {
 }
 
 impl Needs {
-    /// Everything at once, if it is there: what the function runs on, or why it cannot run.
+    /// Returns the entered object if all prerequisites hold now, or the failure of one.
     fn now(&mut self, function: &Registration) -> Option<Result<Object, Trouble>> {
         for reference in &self.references {
             if !reference.is_settled() {
@@ -161,7 +161,7 @@ impl Needs {
         Some(Ok(self.object.take().map(|pin| (guard, pin))))
     }
 
-    /// Waits for everything, without a thread.
+    /// Waits for all prerequisites.
     async fn wait(&mut self, function: &Registration, stage: &Reached) -> Result<Object, Trouble> {
         stage.set(Stage::References);
         for reference in &self.references {
@@ -184,23 +184,23 @@ impl Needs {
         Ok(Some((guard, pin)))
     }
 
-    /// Returns the references, for the arguments.
+    /// Returns the references for decoding the arguments.
     fn references(self) -> Vec<Reference> {
         as_references(self.references)
     }
 }
 
-/// The tensors that came with a request.
+/// The tensors of a request.
 pub(super) struct Brought {
     pub(super) tensors: Vec<RawTensor>,
-    /// The tracked ones.
+    /// The tracked tensors among them.
     pub(super) tracked: Option<Tracked>,
-    /// The extension, if the call belongs to a context.
+    /// The extension that sees the tensors, if the call belongs to a context.
     pub(super) extension: Option<Arc<dyn Extension>>,
 }
 
 impl Brought {
-    /// Returns what the function gets for them.
+    /// Returns the tensors that the function receives, after the extension has seen them.
     fn tensors(self, call: &CallContext) -> Result<Tensors, Trouble> {
         let (Some((_, context)), Some(extension)) = (call.scope, self.extension) else {
             return Ok(self.tensors.into());
@@ -218,7 +218,7 @@ impl Brought {
     }
 }
 
-/// The error of an argument that is a lost reference.
+/// Returns the error of a lost reference in the arguments.
 fn unusable_reference(error: &Error) -> Trouble {
     Trouble::Around(RemoteErrorKind::BadArguments, error.to_string())
 }
@@ -244,7 +244,7 @@ fn step(
             }),
         };
         let stepped = catch_unwind(AssertUnwindSafe(run));
-        // The next user of the value is woken from here: recordings say what it has waited for.
+        // Dropped here to wake the next user of the value inside this span, so that recordings show the cause.
         if let Some((guard, kept)) = object {
             drop(guard);
             pin = Some(kept);
@@ -253,7 +253,7 @@ fn step(
     })
 }
 
-/// A value as a message.
+/// Encodes the value of a fetch.
 fn fetched(pin: &SlotPin, guard: &mut ValueGuard, args: &mut Decoder<'_>) -> Result<Payload, Trouble> {
     if context::decoded() {
         context::has_result();
@@ -261,7 +261,7 @@ fn fetched(pin: &SlotPin, guard: &mut ValueGuard, args: &mut Decoder<'_>) -> Res
     match pin.get() {
         Some(Ok(value)) => check_expected(value, args).and_then(|()| value.encode(guard)),
         Some(Err(error)) => Err(Trouble::Earlier(error.clone())),
-        // It has been guard, so it is there.
+        // Unreachable: a guard exists only for a value.
         None => Err(Trouble::Around(RemoteErrorKind::NoValue, String::new())),
     }
 }

@@ -6,21 +6,21 @@ use crate::error::RemoteErrorKind;
 use crate::exec::panic_text;
 use crate::function::Trouble;
 
-/// The error that a function's panic becomes.
+/// Converts a function's panic to a failure.
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> Trouble {
     let text = panic_text(panic);
     if needs_tokio(text) {
         let advice = format!(
-            "it used tokio's timers or I/O outside of a tokio runtime ({text}); await `telegrad::sleep` and `telegrad::timeout` \
-             instead, which need none, or `Handle::spawn` the future on a runtime of the program's own and await that"
+            "the function used tokio's timers or I/O outside of a tokio runtime ({text}): await `telegrad::sleep` and \
+             `telegrad::timeout` instead, or `Handle::spawn` the future on a runtime of the program and await that"
         );
         return Trouble::Around(RemoteErrorKind::Failed, advice);
     }
     Trouble::Around(RemoteErrorKind::Panicked, text.into())
 }
 
-/// Whether a panic is tokio's for a missing runtime, or for one without timers or I/O. The text decides, since
-/// tokio has no type for it.
+/// Whether this is tokio's panic for a missing runtime, or for one without timers or I/O. Tokio has no type for it, only
+/// these texts.
 fn needs_tokio(text: &str) -> bool {
     text.contains("Tokio 1.x runtime") || text.contains("Tokio 1.x context was found")
 }

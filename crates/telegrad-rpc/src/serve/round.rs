@@ -1,4 +1,4 @@
-//! Answering all callers of a round at once (S50).
+//! Rounds: one result for several callers (S50).
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -14,9 +14,9 @@ use crate::exec::panic_text;
 
 /// Collects a `T` from each caller of a round, and answers all of them with one `R`.
 ///
-/// The last caller of a round completes it, and the next one begins. A parameter server keeps a `Round`: each trainer hands in a
-/// gradient, one function makes a step with all of them, and every trainer gets the new parameters. Callers wait in async
-/// functions, so they hold no thread.
+/// The last caller completes a round, and the next round begins. In a parameter server, for example, each trainer
+/// contributes a gradient, one function makes a step with all of them, and every trainer receives the new parameters.
+/// Callers wait in async functions, so they occupy no thread.
 ///
 /// ```
 /// use telegrad_rpc::{Options, RRef, Result, Round, World, init_with, join_all, remote};
@@ -28,7 +28,7 @@ use crate::exec::panic_text;
 ///
 /// #[remote]
 /// async fn add(server: RRef<Server>, name: String, number: u64) -> Result<u64> {
-///     // A statement of its own: the server is not locked while this waits.
+///     // A separate statement, so that the server is not locked during the await.
 ///     let added = server.local_value()?.round.join_as(&name, number, {
 ///         let server = server.clone();
 ///         move |numbers| {
@@ -53,32 +53,32 @@ use crate::exec::panic_text;
 /// ```
 ///
 /// # Callers
-/// - A caller is known by its name, which is that of its worker unless [`join_as`](Self::join_as) gives another. One that
-///   comes twice in a round is refused ([`RoundError::Twice`]); its first value stays.
-/// - A caller that is cancelled, times out or is lost while it waits takes its value back (S16). The round waits for
-///   another one then, which may be the same caller again, or for [`set_callers`](Self::set_callers) to ask for fewer.
-/// - An error or a panic of the combining function is the error of every caller of that round. The next round begins.
-/// - Dropping the `Round` fails the callers that wait in it ([`RoundError::Dropped`]).
+/// - A caller's name is its worker's, unless [`join_as`](Self::join_as) gives another. A second join under the same name
+///   fails ([`RoundError::Twice`]); the first value stays.
+/// - A caller that is cancelled, times out or is lost while it waits withdraws its value (S16). The round then waits for
+///   another caller, perhaps the same one, or for [`set_callers`](Self::set_callers) with a lower number.
+/// - An error or panic of the combining function fails all callers of the round. The next round begins.
+/// - Dropping the `Round` fails its waiting callers ([`RoundError::Dropped`]).
 pub struct Round<T, R = T> {
     shared: Arc<Mutex<State<T, R>>>,
 }
 
 struct State<T, R> {
-    /// How many values complete a round.
+    /// Number of values that complete a round.
     callers: usize,
-    /// The callers that wait.
+    /// The callers that wait in the current round.
     seats: Vec<Seat<T, R>>,
     is_dropped: bool,
 }
 
-/// A caller that waits, and its value.
+/// A waiting caller and its value.
 struct Seat<T, R> {
     name: String,
     value: T,
     answer: Arc<Answer<R>>,
 }
 
-/// What a caller waits for.
+/// The answer that a caller waits for.
 struct Answer<R>(Mutex<Waiting<R>>);
 
 enum Waiting<R> {
@@ -87,7 +87,7 @@ enum Waiting<R> {
 }
 
 impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
-    /// Rounds of this many callers; of one where it is zero.
+    /// Makes rounds of this many callers, at least one.
     pub fn new(callers: usize) -> Self {
         let state = State {
             callers: callers.max(1),
@@ -99,16 +99,16 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         }
     }
 
-    /// Hands in a value for the worker that made the current call; returns the round's result.
+    /// Contributes a value for the worker that made the current call; returns the round's result.
     ///
-    /// Outside of calls the caller is this process.
+    /// Outside of calls, the caller is named "this process".
     ///
-    /// `combine` gets the values of all callers in the order of their names, so that sums of floats come out the same every time. It
-    /// runs once a round: each caller brings one, and the last caller's runs, on its thread and as part of its call.
+    /// Each caller passes a `combine`. The last caller's runs, once per round, as part of its call. It receives the values
+    /// of all callers in the order of their names, so that sums of floats are reproducible.
     ///
-    /// The future does not borrow the round. Get it in a statement of its own and await it in the next one: in
-    /// `server.local_value()?.round.join(…).await` the server stays locked while the future waits, and a
-    /// `combine` that needs it for itself waits for ever.
+    /// The future does not borrow the round. Create it in one statement and await it in the next. In
+    /// `server.local_value()?.round.join(…).await`, the server stays locked during the await, and a `combine` that locks it
+    /// exclusively deadlocks.
     ///
     /// # Errors
     /// See [`RoundError`], and the errors of `combine`.
@@ -118,13 +118,13 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
     {
         let shared = self.shared.clone();
         async move {
-            // Within its first poll, which is within the call that it is awaited in.
+            // Read during the first poll, which happens inside the awaiting call.
             let name = caller().map_or_else(|| "this process".to_owned(), |worker| worker.name);
             take_part(shared, name, value, combine).await
         }
     }
 
-    /// Like [`join`](Self::join), under a name of the caller's own: for several callers on one worker.
+    /// Like [`join`](Self::join), under the given name. For several callers on one worker.
     pub fn join_as<F>(
         &self,
         name: &str,
@@ -137,7 +137,7 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         take_part(self.shared.clone(), name.to_owned(), value, combine)
     }
 
-    /// Changes how many callers a round has, at least one. It holds at once: a round to which that many have come is complete.
+    /// Changes the number of callers in a round, at least one. Takes effect in the current round, and may complete it.
     pub fn set_callers(&self, callers: usize) {
         let mut state = self.shared.lock();
         state.callers = callers.max(1);
@@ -146,12 +146,12 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// How many callers a round has.
+    /// Returns the number of callers in a round.
     pub fn callers(&self) -> usize {
         self.shared.lock().callers
     }
 
-    /// The names of the callers that wait in the current round, in the order in which they came.
+    /// Returns the names of the callers that wait in the current round, in order of arrival.
     pub fn waiting(&self) -> Vec<String> {
         self.shared.lock().names()
     }
@@ -182,14 +182,14 @@ impl<T, R> fmt::Debug for Round<T, R> {
     }
 }
 
-/// Why a caller is not in a round; behind [`Error::Other`].
+/// The error of a caller in a round, wrapped in [`Error::Other`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoundError {
     /// The caller waits in this round already.
     #[error(
-        "`{name}` is in this round already, which {} of {callers} callers have come to: it hands in one value a round, and several \
-         callers on one worker give names of their own to `join_as`",
+        "`{name}` is in this round already, with {} of {callers} callers: each name joins once per round; give several callers \
+         on one worker different names with `join_as`",
         .waiting.len()
     )]
     Twice {
@@ -197,10 +197,10 @@ pub enum RoundError {
         name: String,
         /// The callers that wait in the round.
         waiting: Vec<String>,
-        /// How many callers it takes.
+        /// The number of callers in a round.
         callers: usize,
     },
-    /// The round is gone.
+    /// The round was dropped.
     #[error("the round was dropped while these callers waited in it: {}", .waiting.join(", "))]
     Dropped {
         /// The callers that waited in the round.
@@ -209,7 +209,7 @@ pub enum RoundError {
     /// The combining function panicked.
     #[error("the function that combines the values of a round panicked: {message}")]
     Panicked {
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }
@@ -220,7 +220,7 @@ impl From<RoundError> for Error {
     }
 }
 
-/// A caller's part in a round.
+/// Joins a round and waits for its result.
 async fn take_part<T, R: Clone>(
     shared: Arc<Mutex<State<T, R>>>,
     name: String,
@@ -246,7 +246,7 @@ async fn take_part<T, R: Clone>(
         let Some(seats) = shared.lock().complete(&answer) else {
             return Poll::Pending;
         };
-        // A caller is in one round, so it combines once.
+        // A caller is in one round, so it combines at most once.
         if let Some(combine) = combine.take() {
             complete(seats, combine);
         }
@@ -277,20 +277,20 @@ impl<T, R> State<T, R> {
         Ok(())
     }
 
-    /// Takes the seats of a complete round that this caller is in; the next round begins.
+    /// Takes the callers of a complete round that includes this one; the next round begins.
     fn complete(&mut self, answer: &Arc<Answer<R>>) -> Option<Vec<Seat<T, R>>> {
         let is_here = self.seats.iter().any(|seat| Arc::ptr_eq(&seat.answer, answer));
         (is_here && self.seats.len() >= self.callers).then(|| std::mem::take(&mut self.seats))
     }
 
-    /// The waker of a caller that can complete the round, if enough have come.
+    /// Returns the waker of a caller that can complete the round, if enough have joined.
     fn to_complete(&self) -> Option<Waker> {
         let last = self.seats.last().filter(|_| self.seats.len() >= self.callers)?;
         last.answer.waker()
     }
 }
 
-/// Combines the values of a round, and answers all of its callers.
+/// Combines the values of a round and answers all of its callers.
 fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>) -> Result<R>) {
     seats.sort_by(|a, b| a.name.cmp(&b.name));
     let (answers, values): (Vec<_>, Vec<T>) = seats.into_iter().map(|seat| (seat.answer, seat.value)).unzip();
@@ -321,7 +321,7 @@ impl<R> Answer<R> {
         Self(Mutex::new(Waiting::For(Waker::noop().clone())))
     }
 
-    /// Gives the answer, and wakes its caller.
+    /// Sets the answer and wakes the caller.
     fn give(&self, answer: Result<R>) {
         let before = std::mem::replace(&mut *self.0.lock(), Waiting::Answered(answer));
         if let Waiting::For(waker) = before {
@@ -332,7 +332,7 @@ impl<R> Answer<R> {
     /// Takes the answer, or registers the waker.
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<R>> {
         let waiting = Waiting::For(cx.waker().clone());
-        // The waker before is dropped without the lock.
+        // The previous waker is dropped after the lock is released.
         let before = std::mem::replace(&mut *self.0.lock(), waiting);
         match before {
             Waiting::For(_) => Poll::Pending,
@@ -348,7 +348,7 @@ impl<R> Answer<R> {
     }
 }
 
-/// A caller's place in a round; withdraws its value when it is dropped early.
+/// Withdraws a caller's value when its future is dropped early.
 struct Part<'a, T, R> {
     shared: &'a Mutex<State<T, R>>,
     answer: &'a Arc<Answer<R>>,
@@ -362,7 +362,7 @@ impl<T, R> Drop for Part<'_, T, R> {
             .iter()
             .position(|seat| Arc::ptr_eq(&seat.answer, self.answer));
         let seat = at.map(|at| state.seats.remove(at));
-        // This caller may be the one that was to complete the round.
+        // This caller may have been woken to complete the round: wake another.
         let waker = state.to_complete();
         drop(state);
         drop(seat);

@@ -1,4 +1,4 @@
-//! Making the link for calls to a member.
+//! Connecting to a member.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::function::Registry;
 use crate::link::{Absent, Calls, LinkLayer, Member, Outbound};
 
 impl Member {
-    /// Makes the link for calls, or returns the one that another thread makes meanwhile.
+    /// Connects to the member, or returns the link that another thread makes meanwhile.
     pub(crate) fn connect(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<Arc<Outbound>, Absent> {
-        // A thread in a role must not wait, so neither for a connection.
+        // Connecting blocks, which a thread in a role must not.
         Executor::may_wait().map_err(Absent::NotTried)?;
         Executor::blocking(|| self.make(worker, deadline))
     }
 
-    /// Whether it can be reached, now or by `deadline`.
-    pub(crate) fn look_for(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), Absent> {
+    /// Checks that the member can be reached by `deadline`.
+    pub(crate) fn probe(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), Absent> {
         match self.open() {
             Some(_) => Ok(()),
             None => self.make(worker, deadline).map(drop),
@@ -54,7 +54,7 @@ impl Member {
                     tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
                     self.connected(outbound.clone());
                     worker.gatherings.found(self.info.rank);
-                    // A close of the worker before that has not seen this link.
+                    // A concurrent close of the worker may have missed this link.
                     if worker.close_if_left(&*outbound.link) {
                         return Err(shut_down());
                     }
@@ -67,7 +67,7 @@ impl Member {
                     if refused {
                         break;
                     }
-                    tracing::info!(worker = worker.name(), peer = %self.info, %error, "trying another way");
+                    tracing::info!(worker = worker.name(), peer = %self.info, %address, %error, "an address could not be reached");
                 }
             }
         }
@@ -91,7 +91,7 @@ impl Member {
             .members()
             .map(|members| members.roster.world)
             .unwrap_or_default();
-        let latency = worker.is_shown().then(|| self.histogram());
+        let latency = worker.is_visible().then(|| self.histogram());
         let calls = Calls::new(
             worker.call_parts(),
             self.info.clone(),

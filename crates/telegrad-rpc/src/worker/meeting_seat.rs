@@ -1,4 +1,4 @@
-//! The seat of a worker at the rendezvous.
+//! The claim of a worker's rank at the rendezvous.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use telegrad_rendezvous::{Membership, OpenedStore, Store, StoreServer};
 
-/// The seat of a worker at the rendezvous. While it is kept no other worker can
-/// take the rank.
+/// The claim of a worker's rank. No other worker can take the rank while it exists.
 pub(crate) struct MeetingSeat {
     _store: Arc<dyn Store>,
     /// Rank 0 hosts the store of a world that meets over TCP.
@@ -16,15 +15,17 @@ pub(crate) struct MeetingSeat {
     complete: bool,
 }
 
-/// A place and a rank there.
+/// A meeting point and a rank in it.
 type Seat = (String, u32);
 
-/// How many worlds with a worker of this process in this seat have ended. It keeps the members of one
-/// world apart from those of the one before that have not left yet: all of them count the same.
+/// Number of ended worlds in which this process had the rank.
+///
+/// Consecutive worlds at one meeting point use it to stay separate while members of the earlier one have yet to leave. All
+/// members count the same.
 static ENDED: LazyLock<Mutex<FxHashMap<Seat, u64>>> = LazyLock::new(Mutex::default);
 
 impl MeetingSeat {
-    /// The number of the next world in this seat.
+    /// Returns the number of the next world with this rank.
     pub(crate) fn generation(resolved: &Membership) -> u64 {
         ENDED.lock().get(&seat(resolved)).map_or(1, |ended| ended + 1)
     }
@@ -39,7 +40,7 @@ impl MeetingSeat {
         }
     }
 
-    /// All members have come.
+    /// Notes that all members have joined.
     pub(in crate::worker) fn complete(&mut self) {
         self.complete = true;
     }

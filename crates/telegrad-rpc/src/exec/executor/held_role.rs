@@ -1,10 +1,9 @@
-//! Short functions on the thread that has read their request.
+//! Roles held while their thread runs a short function.
 //!
-//! Passing a role on wakes another thread, which costs more than many a function takes. So a thread that has
-//! received a lone request leaves its role where others find it, runs the function and comes back to the
-//! role. A watcher sees to it that the role is not left for long: the function may take its time, or even
-//! wait for another request. It is an ordinary thread of the pool that looks up at intervals, and only
-//! while roles are held.
+//! Passing a role to another thread costs a wake-up, which takes longer than many functions. So a thread that has received
+//! a single request shelves its role, runs the function and resumes the role. A watcher, an ordinary pool thread, takes
+//! over roles that are held for too long, since the function may be slow or may wait for another request. The watcher runs
+//! only while roles are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,22 +14,22 @@ use telegrad_net::Role;
 
 use super::{Executor, THREAD, Task, Work};
 
-/// How often the watcher looks. A role waits for one to two of these.
+/// Interval of the watcher. A role is held for at most two intervals.
 const INTERVAL: Duration = Duration::from_micros(500);
 
-/// How often it looks in vain before it ends.
+/// Number of intervals without a held role after which the watcher ends.
 const PATIENCE: u32 = 20;
 
-/// A function that takes longer is not worth holding a role for.
+/// Longest run of a function for which holding a role pays off.
 const SHORT: Duration = INTERVAL;
 
-/// A request that comes sooner after the last one was waiting already.
+/// A request that follows sooner than this was queued already: a sign of load.
 const AT_ONCE: Duration = Duration::from_micros(2);
 
-/// After a sign of load, how many roles are passed on before one is kept again.
+/// Number of roles passed on after a sign of load before one is held again.
 const EAGER: u32 = 64;
 
-/// A role that had better be passed on at once, and the task that it brought.
+/// A role that is not held but passed on, and the task that it brought.
 type Unheld = (Box<dyn Role>, Task);
 
 /// Roles whose threads are busy.
@@ -38,7 +37,7 @@ type Unheld = (Box<dyn Role>, Task);
 pub(super) struct HeldRoles {
     state: Mutex<State>,
     changed: Condvar,
-    /// How many roles are to be passed on before one is kept again.
+    /// Number of roles left to pass on before one is held again.
     eager: AtomicU32,
 }
 
@@ -46,21 +45,21 @@ pub(super) struct HeldRoles {
 struct State {
     roles: Vec<Arc<HeldRole>>,
     is_watched: bool,
-    /// Counts the looks of the watcher.
+    /// Number of intervals that the watcher has completed.
     look: u64,
-    /// When a role was last kept, in looks.
+    /// The interval in which a role was last held.
     used: u64,
 }
 
 /// A role whose thread runs a function meanwhile.
 pub(super) struct HeldRole {
     role: Mutex<Option<Box<dyn Role>>>,
-    /// When it was left, in looks of the watcher.
+    /// The watcher's interval in which it was shelved.
     since: u64,
 }
 
 impl HeldRoles {
-    /// Has the watcher look up.
+    /// Wakes the watcher.
     pub(super) fn wake(&self) {
         self.changed.notify_all();
     }
@@ -73,8 +72,9 @@ impl HeldRoles {
 }
 
 impl Executor {
-    /// Runs a task and returns to the role; `None` when another thread has taken it. Gives both back
-    /// when the role had better be passed on at once.
+    /// Runs a task while holding the role; returns the role unless another thread has taken it.
+    ///
+    /// Under load, or without a free slot or watcher, returns both as an error: the role is to be passed on.
     pub(super) fn run_holding(
         &self,
         role: Box<dyn Role>,
@@ -90,7 +90,7 @@ impl Executor {
             return Err((role, task));
         }
         let mut state = held.state.lock();
-        // Without a watcher the role would be lost if the function never returned.
+        // Without a watcher, a function that never returns would keep the role.
         if !state.is_watched && !self.start_watcher() {
             drop(state);
             self.stop_one();
@@ -121,17 +121,17 @@ impl Executor {
         Ok(held.take(&kept))
     }
 
-    /// Passes the role that this thread holds on to another one: this thread is about to wait.
+    /// Passes this thread's held role to another thread, before this thread waits.
     pub(super) fn pass_on_held(&self) {
         let kept = THREAD.with_borrow_mut(|thread| thread.held.take());
         if let Some(role) = kept.and_then(|kept| self.0.held.take(&kept)) {
             let refused = self.with_state(|state| self.give(state, Work::Role(role)));
-            // Without a thread it is dropped, which closes what it serves.
+            // If no thread can be started, the role is dropped, which closes its sockets.
             drop(refused);
         }
     }
 
-    /// Notes how soon a role brought the next task.
+    /// Notes the pause before the next task of a resumed role.
     pub(super) fn note_pause(&self, pause: Duration) {
         if pause < AT_ONCE {
             self.0.held.eager.store(EAGER, Relaxed);
@@ -142,7 +142,7 @@ impl Executor {
         self.with_state(|state| !state.closed && self.give(state, Work::Watch).is_ok())
     }
 
-    /// Watches until a role has been left for too long, and returns that role, or until no roles are held.
+    /// Watches held roles; returns the first one held for too long, or `None` after [`MAX_IDLE_INTERVALS`] without any.
     pub(super) fn watch(&self) -> Option<Box<dyn Role>> {
         let held = &self.0.held;
         let mut state = held.state.lock();
@@ -154,8 +154,8 @@ impl Executor {
                 let kept = state.roles.swap_remove(i);
                 let role = kept.role.lock().take();
                 if role.is_some() {
-                    // This thread is taken now. With others still kept and no thread to be had for watching
-                    // them, the next one that keeps a role tries again.
+                    // This thread leaves the watch for the role. If no other watcher can be started, the next thread
+                    // that holds a role tries again.
                     state.is_watched = !state.roles.is_empty() && self.start_watcher();
                     return role;
                 }

@@ -1,8 +1,8 @@
-//! What becomes of profiles when workers are gone (S54).
+//! Discards the traces of lost workers (S54).
 //!
-//! A worker hears of the end of a profile from the one that took it. When that one is gone, those who had a connection with
-//! it notice, and tell whom they have called on its behalf, who tell whom they have called. When it is one on the way that is gone,
-//! nobody may tell: those behind it ask the one that took the profile whether it goes on.
+//! The opener of a trace ends it on every worker that took part. If the opener is lost, the workers linked to it discard the
+//! trace and tell their callees, which do the same. If a worker between opener and callee is lost, the announcement may not
+//! arrive, so workers that notice the loss ask the openers of their traces whether these are still open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::here;
 use crate::error::{Error, Result};
 use crate::worker::{Worker, World};
 
-/// How long a worker has to answer that is told or asked. Functions that are inline answer at once; this is for those that are stopped.
+/// Time limit of these calls. The functions are inline and answer at once, unless the worker is stopped.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How often a worker is told or asked again, when the connection breaks.
-const TIMES: u32 = 3;
+/// Number of attempts at a call when connections are lost.
+const ATTEMPTS: u32 = 3;
 
-/// A worker is gone.
-pub(crate) fn lost(worker: &Arc<Worker>, gone: Rank) {
-    let over = worker.recorder.forget_traces_of(gone);
+/// Discards the traces of a lost worker, and others that have ended.
+pub(crate) fn lost(worker: &Arc<Worker>, rank: Rank) {
+    let over = worker.recorder.forget_traces_of(rank);
     let doubtful = worker.recorder.remote_traces();
     if over.is_empty() && doubtful.is_empty() {
         return;
@@ -32,30 +32,31 @@ pub(crate) fn lost(worker: &Arc<Worker>, gone: Rank) {
     worker.executor.run_errand(Box::new(move || {
         let _hidden = telegrad_trace::hide();
         for (trace, callees) in over {
-            pass_on(&world, trace, &callees);
+            forget_at(&world, trace, &callees);
         }
         for trace in doubtful {
             let opener = Position::opener(trace);
-            let asked = opener.map(|opener| again(|| world.rpc_sync(opener, is_open, (trace,))));
-            if !matches!(asked, Some(Ok(true))) {
+            let answer = opener.map(|opener| retry(|| world.rpc_sync(opener, is_open, (trace,))));
+            if !matches!(answer, Some(Ok(true))) {
                 let callees = world.worker().recorder.forget(trace);
-                pass_on(&world, trace, &callees);
+                forget_at(&world, trace, &callees);
             }
         }
     }));
 }
 
-/// Tells those who have worked for a profile that it is over.
-fn pass_on(world: &World, trace: u64, to: &[Rank]) {
-    for &callee in to.iter().filter(|callee| **callee != world.rank()) {
-        if let Err(error) = again(|| world.rpc_sync(callee, forget, (trace,))) {
-            tracing::debug!(%error, callee, "a worker did not hear of the end of a profile");
+/// Discards a trace at these callees.
+fn forget_at(world: &World, trace: u64, callees: &[Rank]) {
+    for &callee in callees.iter().filter(|callee| **callee != world.rank()) {
+        if let Err(error) = retry(|| world.rpc_sync(callee, forget, (trace,))) {
+            tracing::debug!(%error, callee, "a callee could not be told of the end of a profile");
         }
     }
 }
 
-fn again<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 1..TIMES {
+/// Repeats a call whose connection is lost.
+fn retry<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..ATTEMPTS {
         match call() {
             Err(Error::WorkerLost { .. }) => {}
             result => return result,
@@ -64,13 +65,13 @@ fn again<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     call()
 }
 
-/// Whether a profile goes on that this worker has taken.
+/// Whether a trace of this worker is still open.
 #[remote(name = "telegrad::trace::is_open", inline, class = Collection)]
 pub(super) fn is_open(trace: u64) -> Result<bool> {
     Ok(here()?.recorder.is_open(trace))
 }
 
-/// A profile is over whose end will not be heard of.
+/// Discards a trace, here and at the callees.
 #[remote(name = "telegrad::trace::forget", inline, class = Collection)]
 pub(super) fn forget(trace: u64) -> Result<()> {
     let worker = here()?;
@@ -79,7 +80,7 @@ pub(super) fn forget(trace: u64) -> Result<()> {
         let world = World::of(&worker).within(LIMIT);
         worker.executor.run_errand(Box::new(move || {
             let _hidden = telegrad_trace::hide();
-            pass_on(&world, trace, &callees);
+            forget_at(&world, trace, &callees);
         }));
     }
     Ok(())
