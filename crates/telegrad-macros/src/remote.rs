@@ -128,8 +128,8 @@ fn registration(
         None => quote!(#path::invoke(#callee, #path::sending!(#callee), invocation)),
         Some(answering) => quote! {
             match invocation.want {
-                #path::Want::Message => #path::invoke(#answering, #path::sending!(#answering), invocation),
-                #path::Want::Value => #path::invoke(#callee, #path::sending!(#callee), invocation),
+                #path::OutputForm::Message => #path::invoke(#answering, #path::sending!(#answering), invocation),
+                #path::OutputForm::Value => #path::invoke(#callee, #path::sending!(#callee), invocation),
             }
         },
     };

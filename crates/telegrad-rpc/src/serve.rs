@@ -5,7 +5,7 @@ mod async_task;
 mod destination;
 mod inbound;
 mod job;
-mod panicked;
+mod panics;
 mod round;
 
 pub use round::{Round, RoundError};

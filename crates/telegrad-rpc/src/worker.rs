@@ -20,7 +20,7 @@ use telegrad_net::{Identity, Link, LinkOptions, Listener, Poller};
 use telegrad_trace::Recorder;
 use telegrad_wire::{Incarnation, Rank};
 
-use crate::context::{CallContext, Home};
+use crate::context::{AnyWorker, CallContext};
 use crate::error::{Error, Result};
 use crate::exec::Executor;
 use crate::link::{Call, CallParts, Callers, LinkLayer, Members, Outbound, Running, Transport};
@@ -211,7 +211,7 @@ impl Worker {
     }
 
     /// Returns the number for a new link.
-    pub(crate) fn link_number(&self) -> u64 {
+    pub(crate) fn next_link_number(&self) -> u64 {
         self.next_link.fetch_add(1, SeqCst)
     }
 
@@ -242,12 +242,12 @@ impl Worker {
 
     /// Returns the worker that serves this call.
     pub(crate) fn serving(call: &CallContext) -> Option<Arc<Self>> {
-        let home: Arc<dyn std::any::Any + Send + Sync> = call.home.upgrade()?;
-        home.downcast().ok()
+        let worker: Arc<dyn std::any::Any + Send + Sync> = call.worker.upgrade()?;
+        worker.downcast().ok()
     }
 
     /// Returns the number for a new call.
-    pub(crate) fn call_number(&self) -> u64 {
+    pub(crate) fn next_call_number(&self) -> u64 {
         self.next_call.fetch_add(1, SeqCst)
     }
 
@@ -273,7 +273,7 @@ impl Worker {
     /// Returns the leader of a shutdown: the living member of the lowest rank.
     pub(crate) fn leader(&self) -> Rank {
         let members = self.members.get();
-        let leader = members.and_then(|members| self.rounds.leader(members.count()));
+        let leader = members.and_then(|members| self.shutdown_rounds.leader(members.count()));
         leader.unwrap_or(self.identity.rank)
     }
 
@@ -381,7 +381,7 @@ impl Worker {
             link.close(why);
         }
         self.gatherings.close();
-        self.rounds.close();
+        self.shutdown_rounds.close();
         self.references.close();
         if let Some(poller) = self.poller.lock().take() {
             poller.close(why);
@@ -393,7 +393,7 @@ impl Worker {
     }
 }
 
-impl Home for Worker {
+impl AnyWorker for Worker {
     fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }

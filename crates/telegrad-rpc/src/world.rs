@@ -1,7 +1,7 @@
 //! Operations of a whole world: joining and leaving, barriers, detection of losses, profiles and status.
 
 mod init;
-mod departures;
+mod losses;
 mod collective;
 mod shutdown;
 mod profile;

@@ -108,10 +108,10 @@ impl<'a> Attempts<'a> {
     fn attempt(&mut self) -> Result<Attempt> {
         let payload = self.encode()?;
         let outbound = self.link()?;
-        let payload = self.suit_program(&outbound, payload)?;
+        let payload = self.adapt_to_program(&outbound, payload)?;
         let (id, mut message, riders) = self.board(&outbound, payload)?;
         let Some((times, left)) = self.start_clock() else {
-            self.stayed(&riders);
+            self.return_riders(&riders);
             return Err(self.timeout());
         };
         let call = self.register(&outbound, id, times, &riders, &mut message);
@@ -153,7 +153,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Checks the function against a callee that runs another program, and appends the layout that a fetch expects.
-    fn suit_program(&self, outbound: &Outbound, payload: Payload) -> Result<Payload> {
+    fn adapt_to_program(&self, outbound: &Outbound, payload: Payload) -> Result<Payload> {
         let Some(other) = &outbound.other_program else {
             return Ok(payload);
         };
@@ -167,7 +167,7 @@ impl<'a> Attempts<'a> {
 
     /// Makes the message with its riders.
     fn board(&self, outbound: &Outbound, payload: Payload) -> Result<(CallId, Outgoing, Riders)> {
-        let id = CallId(self.worker.call_number());
+        let id = CallId(self.worker.next_call_number());
         let function = self.request.function;
         let route = Route {
             references: &self.worker.references,
@@ -324,7 +324,7 @@ impl<'a> Attempts<'a> {
         why: NotSent,
     ) -> Result<Attempt> {
         let still_there = outbound.withdraw(&call);
-        self.stayed(riders);
+        self.return_riders(riders);
         if !self.purpose.is_for_result() && !still_there {
             // The closed link has failed the call already: a value that was to be created holds the error, and reference
             // messages are sent again.
@@ -350,7 +350,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    fn stayed(&self, riders: &Riders) {
+    fn return_riders(&self, riders: &Riders) {
         riders.stayed(&self.worker.references, self.worker.hook());
     }
 

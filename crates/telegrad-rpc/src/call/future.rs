@@ -141,7 +141,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
                 None => telegrad_trace::assign(|| Some(target.worker.recorder.clone())),
             };
             let result = self.take().unwrap_or(Err(Error::ShutDown));
-            let value = context::in_scope(scope, || guarded(f, result));
+            let value = context::in_scope(scope, || catch_panic(f, result));
             drop(entered);
             if let Some(span) = &span {
                 span.finish(|event| {
@@ -196,7 +196,7 @@ impl<U> Drop for Target<U> {
 }
 
 /// Runs a callback; returns its panic as an error, as for remote functions.
-fn guarded<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> Result<U> {
+fn catch_panic<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> Result<U> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(result))).unwrap_or_else(|panic| {
         Err(Error::other(format!(
             "the callback panicked: {}",
@@ -241,7 +241,7 @@ impl<T: Wire> RpcFuture<T> {
     /// Lets the call run to its end and discards its result.
     pub fn detach(mut self) {
         if let State::Call(pending, _) = std::mem::replace(&mut self.state, State::Over) {
-            pending.forget();
+            pending.detach();
         }
     }
 
@@ -250,7 +250,7 @@ impl<T: Wire> RpcFuture<T> {
 
     /// Waits for the result until `until`.
     fn block(&self, until: Option<Instant>) -> Result<()> {
-        if self.is_set() {
+        if self.is_ready() {
             return Ok(());
         }
         Executor::may_wait()?;
@@ -262,7 +262,7 @@ impl<T: Wire> RpcFuture<T> {
         Ok(())
     }
 
-    fn is_set(&self) -> bool {
+    fn is_ready(&self) -> bool {
         match &self.state {
             State::Call(pending, _) => pending.call.promise.done(),
             State::Callback(callback) => callback.promise.done(),
@@ -271,7 +271,7 @@ impl<T: Wire> RpcFuture<T> {
     }
 
     /// Notes the start of an await.
-    fn is_awaited(&mut self) {
+    fn start_await(&mut self) {
         if self.awaited_since == 0 {
             self.awaited_since = match &self.state {
                 State::Call(pending, _) => recording::awaits(&pending.worker.recorder),
@@ -282,7 +282,7 @@ impl<T: Wire> RpcFuture<T> {
     }
 
     /// Notes the end of an await.
-    fn has_been_awaited(&mut self) {
+    fn end_await(&mut self) {
         let since = std::mem::take(&mut self.awaited_since);
         if since == 0 {
             return;
@@ -310,7 +310,7 @@ impl<T: Wire> RpcFuture<T> {
             State::Call(pending, _) => {
                 let reply = pending.call.promise.take()?;
                 let result = reply.and_then(|reply| pending.decode(reply));
-                result.inspect_err(|_| pending.nothing_came_of_it())
+                result.inspect_err(|_| pending.withdraw_tracked())
             }
             State::Callback(callback) => callback.promise.take()?,
             State::Over => return None,
@@ -324,8 +324,8 @@ impl<T: Wire> Future for RpcFuture<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.is_set() {
-            self.has_been_awaited();
+        if self.is_ready() {
+            self.end_await();
         }
         if let Some(result) = self.take() {
             return Poll::Ready(result);
@@ -344,13 +344,15 @@ impl<T: Wire> Future for RpcFuture<T> {
                 }
                 waits
             }
-            State::Over => return Poll::Ready(Err(Error::other("this future has already returned its result"))),
+            State::Over => {
+                return Poll::Ready(Err(Error::other("this future has already returned its result")));
+            }
         };
         if waits {
-            self.is_awaited();
+            self.start_await();
             return Poll::Pending;
         }
-        self.has_been_awaited();
+        self.end_await();
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -434,7 +436,7 @@ impl Pending {
     }
 
     /// Withdraws the tracked tensors of the request, because the call has no result.
-    fn nothing_came_of_it(&self) {
+    fn withdraw_tracked(&self) {
         tensors_stayed(self.worker.hook(), self.call.context, self.call.tracked.as_ref());
     }
 
@@ -447,7 +449,7 @@ impl Pending {
     }
 
     /// Drops the future without cancelling the call.
-    fn forget(mut self) {
+    fn detach(mut self) {
         // An async function may have polled the future before.
         self.call.awaited.store(false, Relaxed);
         // The reply must still be received: it returns credit and removes the call from the table.
@@ -472,7 +474,7 @@ impl Drop for Pending {
         let detached = self.call.detached.load(std::sync::atomic::Ordering::SeqCst);
         if !detached && !self.call.promise.done() {
             self.outbound.cancel(&self.call);
-            self.nothing_came_of_it();
+            self.withdraw_tracked();
         }
     }
 }

@@ -67,7 +67,7 @@ impl Worker {
             ids: handle.ids(),
             object: request.object.cloned(),
         };
-        let creating = Creating(Some(handle), &self.references);
+        let creating = PendingCreation(Some(handle), &self.references);
         self.call(&request, purpose, &|e| args.encode(e))?;
         creating.done().ok_or(Error::ShutDown)
     }
@@ -136,15 +136,15 @@ impl Worker {
 
 /// A handle whose creation has not been requested yet. Dropping it cancels the creation, also when encoding the
 /// arguments panics.
-struct Creating<'a>(Option<Arc<Handle>>, &'a References);
+struct PendingCreation<'a>(Option<Arc<Handle>>, &'a References);
 
-impl Creating<'_> {
+impl PendingCreation<'_> {
     fn done(mut self) -> Option<Arc<Handle>> {
         self.0.take()
     }
 }
 
-impl Drop for Creating<'_> {
+impl Drop for PendingCreation<'_> {
     fn drop(&mut self) {
         if let Some(handle) = &self.0 {
             self.1.not_created(handle);

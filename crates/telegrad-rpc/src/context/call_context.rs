@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use telegrad_trace::{Entered, Recorder, Span};
 use telegrad_wire::{CallId, ContextId, Incarnation};
 
-use super::{Home, Reached, Stage};
+use super::{AnyWorker, Stage, StageCell};
 use crate::error::RemoteErrorKind;
 use crate::types::{Class, RefId, WorkerInfo};
 
@@ -18,7 +18,7 @@ pub(crate) type ContextScope = (Incarnation, ContextId);
 
 /// A call that this worker serves.
 pub(crate) struct CallContext {
-    pub(crate) home: Weak<dyn Home>,
+    pub(crate) worker: Weak<dyn AnyWorker>,
     /// The world's number.
     pub(crate) world: u64,
     pub(crate) caller: Arc<WorkerInfo>,
@@ -36,7 +36,7 @@ pub(crate) struct CallContext {
     pub(crate) scope: Option<ContextScope>,
     /// The span of the execution, if it is recorded.
     pub(crate) span: Option<Arc<Span>>,
-    pub(crate) stage: Reached,
+    pub(crate) stage: StageCell,
     /// Whether an async task runs the call. The task records its own waits.
     is_task: AtomicBool,
     cancelled: AtomicBool,
@@ -45,8 +45,8 @@ pub(crate) struct CallContext {
 }
 
 /// The fields of a [`CallContext`] that a request determines.
-pub(crate) struct Served {
-    pub(crate) home: Weak<dyn Home>,
+pub(crate) struct NewCallContext {
+    pub(crate) worker: Weak<dyn AnyWorker>,
     pub(crate) world: u64,
     pub(crate) caller: Arc<WorkerInfo>,
     pub(crate) function: &'static str,
@@ -60,9 +60,9 @@ pub(crate) struct Served {
 }
 
 impl CallContext {
-    pub(crate) fn new(served: Served) -> Arc<Self> {
-        let Served {
-            home,
+    pub(crate) fn new(fields: NewCallContext) -> Arc<Self> {
+        let NewCallContext {
+            worker,
             world,
             caller,
             function,
@@ -73,9 +73,9 @@ impl CallContext {
             deadline,
             scope,
             span,
-        } = served;
+        } = fields;
         Arc::new(Self {
-            home,
+            worker,
             world,
             caller,
             function,
@@ -86,7 +86,7 @@ impl CallContext {
             deadline,
             scope,
             span,
-            stage: Reached::new(),
+            stage: StageCell::new(),
             is_task: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -113,8 +113,8 @@ impl CallContext {
     /// Returns the recorder for the call's events.
     #[cold]
     fn recorder(&self) -> Option<Arc<Recorder>> {
-        let home = self.home.upgrade().filter(|_| self.class.is_recorded());
-        home.map(|home| home.recorder().clone())
+        let worker = self.worker.upgrade().filter(|_| self.class.is_recorded());
+        worker.map(|worker| worker.recorder().clone())
     }
 
     /// Notes that an async task runs the call.

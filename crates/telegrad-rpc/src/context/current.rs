@@ -63,7 +63,7 @@ impl CallContext {
 }
 
 /// Runs `f` without a current call and outside of any context.
-pub(crate) fn leave_call<R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn outside_call<R>(f: impl FnOnce() -> R) -> R {
     with_current(Current::default(), f)
 }
 

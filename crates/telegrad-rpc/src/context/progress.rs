@@ -15,7 +15,7 @@ pub(crate) fn decoded() -> bool {
 }
 
 /// Notes that the current call's function has returned. Its value is encoded next.
-pub(crate) fn has_result() {
+pub(crate) fn returned() {
     note_execution(|execution, now| execution.returned = now);
 }
 
@@ -23,13 +23,13 @@ pub(crate) fn has_result() {
 fn note_execution(change: fn(&mut Execution, u64)) {
     CallContext::of_current(|context| {
         if let Some(span) = &context.span {
-            note(span, change);
+            update_execution(span, change);
         }
     });
 }
 
 /// Updates the execution event of this span.
-pub(crate) fn note(span: &Span, change: fn(&mut Execution, u64)) {
+pub(crate) fn update_execution(span: &Span, change: fn(&mut Execution, u64)) {
     span.update(|event| {
         if let Kind::Execution(execution) = &mut event.kind {
             change(execution, span.now());

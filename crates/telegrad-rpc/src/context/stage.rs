@@ -29,9 +29,9 @@ impl Stage {
 }
 
 /// The current stage of a request, for status queries.
-pub(crate) struct Reached(AtomicU8);
+pub(crate) struct StageCell(AtomicU8);
 
-impl Reached {
+impl StageCell {
     /// The stage of a request that has just arrived.
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(Stage::Thread as u8))

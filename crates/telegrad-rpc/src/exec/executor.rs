@@ -51,7 +51,7 @@ struct State {
     /// Functions that wait inside a call.
     blocked: usize,
     /// Idle threads, the last to stop on top: its caches are warmest.
-    idle: Vec<Arc<Seat>>,
+    idle: Vec<Arc<IdleThread>>,
     threads: usize,
     closed: bool,
     /// Tasks refused after the close, to be dropped outside the lock.
@@ -59,28 +59,28 @@ struct State {
 }
 
 /// Capacity that the empty queue keeps.
-const KEEP: usize = 1024;
+const MIN_QUEUE_CAPACITY: usize = 1024;
 
 impl State {
     /// Releases the memory of an empty queue after a burst.
-    fn let_go(&mut self) {
-        if self.queue.is_empty() && self.queue.capacity() > 2 * KEEP {
-            self.queue.shrink_to(KEEP);
+    fn shrink_queue(&mut self) {
+        if self.queue.is_empty() && self.queue.capacity() > 2 * MIN_QUEUE_CAPACITY {
+            self.queue.shrink_to(MIN_QUEUE_CAPACITY);
         }
     }
 }
 
 /// An idle thread, and the slot through which it receives work.
-struct Seat {
+struct IdleThread {
     work: Mutex<Option<Work>>,
-    given: Condvar,
+    ready: Condvar,
 }
 
 enum Work {
     /// A function, counted against the limit.
     Task(Task),
     /// Internal work that may block, not counted.
-    Errand(Task),
+    Blocking(Task),
     Role(Box<dyn Role>),
     /// Watching roles whose threads are busy.
     Watch,
@@ -137,12 +137,12 @@ impl Executor {
     }
 
     /// Schedules internal work that may block, regardless of the limit.
-    pub(crate) fn run_errand(&self, errand: Task) {
+    pub(crate) fn spawn_blocking(&self, task: Task) {
         let refused = self.with_state(|state| {
             if state.closed {
-                return Err(Work::Errand(errand));
+                return Err(Work::Blocking(task));
             }
-            self.give(state, Work::Errand(errand))
+            self.dispatch(state, Work::Blocking(task))
         });
         // Dropped outside the lock: no thread could be started.
         drop(refused);
@@ -153,7 +153,7 @@ impl Executor {
         let Some(executor) = THREAD.with_borrow_mut(|thread| thread.task.take()) else {
             return wait();
         };
-        executor.pass_on_held();
+        executor.pass_on_held_role();
         executor.pause();
         let result = wait();
         executor.resume();
@@ -162,7 +162,7 @@ impl Executor {
     }
 
     /// Whether this thread may block. A thread in a role may not.
-    pub(crate) fn may_be_held_up() -> bool {
+    pub(crate) fn may_block() -> bool {
         THREAD.with_borrow(|thread| thread.role.is_none())
     }
 
@@ -172,7 +172,7 @@ impl Executor {
     /// [`Error::WaitInInline`] in a role and inside a subscriber: this thread may be the one that receives the awaited
     /// message (S24, S63).
     pub(crate) fn may_wait() -> Result<(), Error> {
-        if Self::may_be_held_up() && !telegrad_trace::is_in_subscriber() {
+        if Self::may_block() && !telegrad_trace::is_in_subscriber() {
             Ok(())
         } else {
             Err(Error::WaitInInline)
@@ -187,9 +187,9 @@ impl Executor {
             (std::mem::take(&mut state.queue), std::mem::take(&mut state.idle))
         };
         self.0.held.wake();
-        for seat in idle {
-            let _work = seat.work.lock();
-            seat.given.notify_one();
+        for idle_thread in idle {
+            let _work = idle_thread.work.lock();
+            idle_thread.ready.notify_one();
         }
         drop(queue);
     }
@@ -223,7 +223,7 @@ impl Executor {
             return state.queue.push_back(task);
         }
         state.running += 1;
-        if let Err(Work::Task(task)) = self.give(state, Work::Task(task)) {
+        if let Err(Work::Task(task)) = self.dispatch(state, Work::Task(task)) {
             // No thread could be started: the next one that finishes takes the task.
             state.running -= 1;
             state.queue.push_back(task);
@@ -231,10 +231,10 @@ impl Executor {
     }
 
     /// Passes `work` to an idle or new thread; returns it if no thread can be started.
-    fn give(&self, state: &mut State, work: Work) -> Result<(), Work> {
-        if let Some(seat) = state.idle.pop() {
-            *seat.work.lock() = Some(work);
-            seat.given.notify_one();
+    fn dispatch(&self, state: &mut State, work: Work) -> Result<(), Work> {
+        if let Some(idle_thread) = state.idle.pop() {
+            *idle_thread.work.lock() = Some(work);
+            idle_thread.ready.notify_one();
             return Ok(());
         }
         let slot = Arc::new(Mutex::new(Some(work)));
@@ -245,7 +245,7 @@ impl Executor {
             .stack_size(STACK)
             .spawn(move || {
                 let work = first.lock().take();
-                executor.live(work);
+                executor.run_thread(work);
             });
         match started {
             Ok(_) => {
@@ -263,29 +263,29 @@ impl Executor {
     }
 
     /// Runs a pool thread.
-    fn live(&self, mut work: Option<Work>) {
+    fn run_thread(&self, mut work: Option<Work>) {
         while let Some(next) = work.take() {
             let task = match next {
                 Work::Task(task) => Some(task),
-                Work::Role(role) => self.play(role),
-                Work::Watch => self.watch().and_then(|role| self.play(role)),
-                Work::Errand(errand) => {
-                    self.guard(errand);
+                Work::Role(role) => self.run_role(role),
+                Work::Watch => self.watch().and_then(|role| self.run_role(role)),
+                Work::Blocking(task) => {
+                    self.catch_panic(task);
                     None
                 }
             };
             if let Some(task) = task {
                 self.run_all(task);
             }
-            work = self.rest();
+            work = self.wait_for_work();
         }
     }
 
     /// Runs a role until it ends, or until another thread takes it and a task of its last turn runs here.
-    fn play(&self, mut role: Box<dyn Role>) -> Option<Task> {
+    fn run_role(&self, mut role: Box<dyn Role>) -> Option<Task> {
         let mut came_back: Option<Instant> = None;
         loop {
-            let (turn, mut tasks) = self.turn(&mut *role);
+            let (turn, mut tasks) = self.run_turn(&mut *role);
             if let Some(since) = came_back.take()
                 && !tasks.is_empty()
             {
@@ -322,7 +322,10 @@ impl Executor {
                 kept = None;
             } else if state.running < self.0.limit && !state.closed {
                 // The first task runs here, so another thread has to take the role.
-                match kept.take().map(|role| self.give(&mut state, Work::Role(role))) {
+                match kept
+                    .take()
+                    .map(|role| self.dispatch(&mut state, Work::Role(role)))
+                {
                     Some(Err(Work::Role(back))) => kept = Some(back),
                     _ => {
                         state.running += 1;
@@ -340,7 +343,7 @@ impl Executor {
     }
 
     /// Runs one turn of a role; returns the tasks that it spawned.
-    fn turn(&self, role: &mut dyn Role) -> (Turn, Vec<Task>) {
+    fn run_turn(&self, role: &mut dyn Role) -> (Turn, Vec<Task>) {
         THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
         // A role serves several peers, so it continues after a panic.
         let turn = catch_unwind(AssertUnwindSafe(|| role.turn())).unwrap_or_else(|_| {
@@ -355,7 +358,7 @@ impl Executor {
     fn run_all(&self, mut task: Task) {
         loop {
             THREAD.with_borrow_mut(|thread| thread.task = Some(self.clone()));
-            self.guard(task);
+            self.catch_panic(task);
             THREAD.with_borrow_mut(|thread| thread.task = None);
             let mut state = self.0.state.lock();
             // A function that resumes after a wait may exceed the limit; then this thread takes no more.
@@ -368,7 +371,7 @@ impl Executor {
                 Some(next) => task = next,
                 None => {
                     state.running -= 1;
-                    state.let_go();
+                    state.shrink_queue();
                     return;
                 }
             }
@@ -376,17 +379,17 @@ impl Executor {
     }
 
     /// Runs a task and catches its panic, to keep the pool's counts right. User functions are caught where they are called.
-    fn guard(&self, task: Task) {
+    fn catch_panic(&self, task: Task) {
         if catch_unwind(AssertUnwindSafe(task)).is_err() {
             tracing::error!(worker = self.0.name, "a task of the pool panicked");
         }
     }
 
     /// Waits for work; returns `None` after [`LINGER`] and on close.
-    fn rest(&self) -> Option<Work> {
-        let seat = Arc::new(Seat {
+    fn wait_for_work(&self) -> Option<Work> {
+        let idle_thread = Arc::new(IdleThread {
             work: Mutex::new(None),
-            given: Condvar::new(),
+            ready: Condvar::new(),
         });
         {
             let mut state = self.0.state.lock();
@@ -394,11 +397,11 @@ impl Executor {
                 state.threads -= 1;
                 return None;
             }
-            state.idle.push(seat.clone());
+            state.idle.push(idle_thread.clone());
         }
-        let mut work = seat.work.lock();
+        let mut work = idle_thread.work.lock();
         if work.is_none() {
-            seat.given.wait_for(&mut work, LINGER);
+            idle_thread.ready.wait_for(&mut work, LINGER);
         }
         if let Some(work) = work.take() {
             return Some(work);
@@ -406,8 +409,8 @@ impl Executor {
         drop(work);
         // Work may still arrive until this thread is off the list.
         let mut state = self.0.state.lock();
-        state.idle.retain(|other| !Arc::ptr_eq(other, &seat));
-        let late = seat.work.lock().take();
+        state.idle.retain(|other| !Arc::ptr_eq(other, &idle_thread));
+        let late = idle_thread.work.lock().take();
         if late.is_none() {
             state.threads -= 1;
         }
@@ -415,7 +418,7 @@ impl Executor {
     }
 
     /// Counts one more function as running, within the limit.
-    fn start_one(&self) -> bool {
+    fn try_start_function(&self) -> bool {
         let mut state = self.0.state.lock();
         let may = state.running < self.0.limit && !state.closed;
         state.running += usize::from(may);
@@ -423,14 +426,14 @@ impl Executor {
     }
 
     /// Counts one function less and starts a queued one.
-    fn stop_one(&self) {
+    fn end_function(&self) {
         self.with_state(|state| {
             state.running -= 1;
-            self.fill_place(state);
+            self.start_queued(state);
         });
     }
 
-    fn fill_place(&self, state: &mut State) {
+    fn start_queued(&self, state: &mut State) {
         if state.running < self.0.limit
             && let Some(task) = state.queue.pop_front()
         {
@@ -442,7 +445,7 @@ impl Executor {
         self.with_state(|state| {
             state.running -= 1;
             state.blocked += 1;
-            self.fill_place(state);
+            self.start_queued(state);
         });
     }
 
@@ -457,7 +460,7 @@ impl Roles for Executor {
     fn start(&self, role: Box<dyn Role>) {
         // If no thread can be started, the role is dropped outside the lock. That closes its sockets, so calls fail instead
         // of hanging.
-        let refused = self.with_state(|state| self.give(state, Work::Role(role)));
+        let refused = self.with_state(|state| self.dispatch(state, Work::Role(role)));
         drop(refused);
     }
 

@@ -11,11 +11,11 @@ use std::pin::Pin;
 use telegrad_wire::{BoxError, Outcome, Wire};
 
 /// The outcome of starting a function.
-pub enum Ran<T> {
+pub enum Started<T> {
     /// The function has returned.
-    Now(Result<T, BoxError>),
+    Returned(Result<T, BoxError>),
     /// The future of an async function.
-    Later(Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>),
+    Pending(Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>),
     /// A method without an object of its type.
     NoObject,
 }
@@ -63,7 +63,7 @@ pub trait Callable<Marker>: Copy + Send + Sync + 'static {
     const ACCESS: Access;
 
     /// Runs the function; a method on `receiver`.
-    fn run(self, args: Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value>;
+    fn run(self, args: Self::Args, receiver: Option<Receiver<'_>>) -> Started<Self::Value>;
 }
 
 /// A function that is not a method. It can be called on any worker.
@@ -145,8 +145,8 @@ macro_rules! callable {
             const ACCESS: Access = Access::None;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Ran<Self::Value> {
-                Ran::Now(self($($arg),*).into_result())
+            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Started<Self::Value> {
+                Started::Returned(self($($arg),*).into_result())
             }
         }
 
@@ -161,9 +161,9 @@ macro_rules! callable {
             const ACCESS: Access = Access::None;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Started<Self::Value> {
                 let future = self($($arg),*);
-                Ran::Later(Box::pin(async move { future.await.into_result() }))
+                Started::Pending(Box::pin(async move { future.await.into_result() }))
             }
         }
 
@@ -179,13 +179,13 @@ macro_rules! callable {
             const ACCESS: Access = Access::Shared;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Started<Self::Value> {
                 let this = match &receiver {
                     Some(Receiver::Shared(this)) => this.downcast_ref(),
                     Some(Receiver::Exclusive(this)) => this.downcast_ref(),
                     None => None,
                 };
-                this.map_or(Ran::NoObject, |this| Ran::Now(self(this, $($arg),*).into_result()))
+                this.map_or(Started::NoObject, |this| Started::Returned(self(this, $($arg),*).into_result()))
             }
         }
 
@@ -201,12 +201,12 @@ macro_rules! callable {
             const ACCESS: Access = Access::Exclusive;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Started<Self::Value> {
                 let this = match receiver {
                     Some(Receiver::Exclusive(this)) => this.downcast_mut(),
                     _ => None,
                 };
-                this.map_or(Ran::NoObject, |this| Ran::Now(self(this, $($arg),*).into_result()))
+                this.map_or(Started::NoObject, |this| Started::Returned(self(this, $($arg),*).into_result()))
             }
         }
 

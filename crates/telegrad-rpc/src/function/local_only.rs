@@ -4,7 +4,7 @@ use std::any::Any;
 
 use telegrad_wire::{Encoder, Payload, TypeLayout, Wire};
 
-use super::registration::Trouble;
+use super::registration::Failure;
 use crate::error::RemoteErrorKind;
 
 /// A value kept on the worker that made it.
@@ -22,7 +22,7 @@ pub struct LocalOnly {
 }
 
 /// Encodes a value of a certain type.
-pub(crate) type Encode = fn(&(dyn Any + Send + Sync)) -> Result<Payload, Trouble>;
+pub(crate) type Encode = fn(&(dyn Any + Send + Sync)) -> Result<Payload, Failure>;
 
 impl LocalOnly {
     /// Wraps a value that cannot be fetched.
@@ -53,25 +53,27 @@ fn is_quick<T: Wire>(value: &(dyn Any + Send + Sync)) -> bool {
 }
 
 /// Encodes a value as a payload.
-pub(super) fn encode<T: Wire>(value: &T) -> Result<Payload, Trouble> {
+pub(super) fn encode<T: Wire>(value: &T) -> Result<Payload, Failure> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
     encoder
         .finish()
-        .map_err(|error| Trouble::Around(RemoteErrorKind::BadResult, error.to_string()))
+        .map_err(|error| Failure::System(RemoteErrorKind::BadResult, error.to_string()))
 }
 
-fn encode_any<T: Wire + Any>(value: &(dyn Any + Send + Sync)) -> Result<Payload, Trouble> {
+fn encode_any<T: Wire + Any>(value: &(dyn Any + Send + Sync)) -> Result<Payload, Failure> {
     match value.downcast_ref::<T>() {
         Some(value) => encode(value),
-        None => Err(cannot_travel(std::any::type_name::<T>())),
+        None => Err(not_wire(std::any::type_name::<T>())),
     }
 }
 
 /// Returns the error for sending a value of a type that is not `Wire`.
-pub(crate) fn cannot_travel(type_name: &str) -> Trouble {
-    let text = format!("a value of type `{type_name}` is held for use on its worker only; call a function on the reference");
-    Trouble::Around(RemoteErrorKind::BadResult, text)
+pub(crate) fn not_wire(type_name: &str) -> Failure {
+    let text = format!(
+        "a value of type `{type_name}` is held for use on its worker only; call a function on the reference"
+    );
+    Failure::System(RemoteErrorKind::BadResult, text)
 }
 
 #[cfg(test)]

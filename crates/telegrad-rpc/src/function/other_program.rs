@@ -54,7 +54,7 @@ impl OtherProgram {
 }
 
 /// Returns this program's functions unless the caller's have the same digest.
-pub(crate) fn functions_if_not(digest: u64) -> Option<Arc<Catalogue>> {
+pub(crate) fn functions_unless(digest: u64) -> Option<Arc<Catalogue>> {
     let registry = Registry::get();
     (registry.digest() != digest).then(|| registry.catalogue().clone())
 }

@@ -43,12 +43,12 @@ pub struct Invocation<'a> {
     /// The object that a method runs on.
     pub receiver: Option<Receiver<'a>>,
     /// The wanted form of the function's value.
-    pub want: Want,
+    pub form: OutputForm,
 }
 
 /// The wanted form of a function's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum OutputForm {
     /// A payload for the reply.
     Message,
     /// A value kept on this worker, for references.
@@ -64,23 +64,23 @@ pub enum Output {
 }
 
 /// The future of an async function.
-pub(crate) type Run = Pin<Box<dyn Future<Output = Result<Output, Trouble>> + Send>>;
+pub(crate) type FunctionFuture = Pin<Box<dyn Future<Output = Result<Output, Failure>> + Send>>;
 
 /// The state of a function after its start.
 pub enum Step {
     /// The function has ended.
-    Done(Result<Output, Trouble>),
+    Done(Result<Output, Failure>),
     /// The future of an async function.
-    Pending(Run),
+    Pending(FunctionFuture),
 }
 
 /// The reason why a served call has no result.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum Failure {
     /// The function returned an error.
     User(telegrad_wire::BoxError),
     /// Decoding, encoding or running the function failed.
-    Around(RemoteErrorKind, String),
+    System(RemoteErrorKind, String),
     /// The creation of the value that it was called on had failed.
     Earlier(RemoteError),
 }

@@ -7,11 +7,11 @@ use telegrad_wire::{Layouts, Payload, TypeNumber, Wire};
 use super::LocalOnly;
 use super::callable::Callable;
 use super::local_only::encode;
-use super::registration::Trouble;
+use super::registration::Failure;
 
 /// The type of a function's value, for [`sending!`](crate::__private::sending).
 ///
-/// Method lookup finds `sending` of [`Travels`], on the type itself, before that of [`Stays`], on the reference.
+/// Method lookup finds `sending` of [`WireValue`], on the type itself, before that of [`LocalOnlyValue`], on the reference.
 #[derive(Debug)]
 pub struct ValueOf<T>(PhantomData<fn() -> T>);
 
@@ -23,18 +23,18 @@ pub fn value_of<M, F: Callable<M>>(_: F) -> ValueOf<F::Value> {
 /// The operations on function values that can be sent.
 #[derive(Debug)]
 pub struct Sending<T> {
-    pub(super) encode: fn(&T) -> Result<Payload, Trouble>,
+    pub(super) encode: fn(&T) -> Result<Payload, Failure>,
     pub(super) keep: fn(T) -> LocalOnly,
     pub(super) describe: fn(&mut Layouts) -> TypeNumber,
 }
 
 /// Values that can be sent.
-pub trait Travels<T> {
+pub trait WireValue<T> {
     /// Returns the operations.
     fn sending(&self) -> Option<Sending<T>>;
 }
 
-impl<T: Wire + Send + Sync> Travels<T> for ValueOf<T> {
+impl<T: Wire + Send + Sync> WireValue<T> for ValueOf<T> {
     fn sending(&self) -> Option<Sending<T>> {
         Some(Sending {
             encode,
@@ -45,12 +45,12 @@ impl<T: Wire + Send + Sync> Travels<T> for ValueOf<T> {
 }
 
 /// Values that stay on their worker.
-pub trait Stays<T> {
+pub trait LocalOnlyValue<T> {
     /// Returns `None`.
     fn sending(&self) -> Option<Sending<T>>;
 }
 
-impl<T> Stays<T> for &ValueOf<T> {
+impl<T> LocalOnlyValue<T> for &ValueOf<T> {
     fn sending(&self) -> Option<Sending<T>> {
         None
     }
@@ -62,7 +62,7 @@ impl<T> Stays<T> for &ValueOf<T> {
 macro_rules! __sending {
     ($function:expr) => {{
         #[allow(unused_imports, reason = "one of the two is used")]
-        use $crate::__private::{Stays as _, Travels as _};
+        use $crate::__private::{LocalOnlyValue as _, WireValue as _};
         (&$crate::__private::value_of($function)).sending()
     }};
 }

@@ -10,7 +10,7 @@ use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, Rank, RawTensor};
 
 use crate::context::{self, CallContext};
 use crate::error::{Error, RemoteErrorKind};
-use crate::function::{Registration, Trouble};
+use crate::function::{Failure, Registration};
 use crate::types::{Class, WorkerInfo};
 
 /// Bytes from which decoding is shown as an event.
@@ -265,13 +265,13 @@ pub(crate) fn not_made(context: &CallContext, kind: RemoteErrorKind, text: &str)
 }
 
 /// Notes that the function has returned; the answer comes next.
-pub(crate) fn returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
-    ends(span, context, || match trouble {
+pub(crate) fn returned(span: &Span, context: &CallContext, failure: Option<&Failure>) {
+    ends(span, context, || match failure {
         None if context.is_cancelled_by_caller() => of_kind(context.cancellation_kind()).unwrap_or_default(),
         None => Status::Ok,
-        Some(Trouble::User(error)) => Status::Failed(shown(error)),
-        Some(Trouble::Around(kind, text)) => of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone())),
-        Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
+        Some(Failure::User(error)) => Status::Failed(shown(error)),
+        Some(Failure::System(kind, text)) => of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone())),
+        Some(Failure::Earlier(error)) => Status::Failed(error.to_string()),
     });
 }
 
@@ -313,5 +313,5 @@ fn bytes(payload: &Payload) -> usize {
 }
 
 fn note_reply(span: &Span) {
-    context::note(span, |execution, now| execution.replied = now);
+    context::update_execution(span, |execution, now| execution.replied = now);
 }

@@ -127,7 +127,7 @@ struct Emptying(Arc<References>);
 impl Emptying {
     fn start(self) {
         let executor = self.0.executor.clone();
-        executor.run_errand(Box::new(move || drop(self)));
+        executor.spawn_blocking(Box::new(move || drop(self)));
     }
 }
 

@@ -5,7 +5,7 @@ use telegrad_wire::{Decoder, TypeLayout, Wire};
 
 use super::Value;
 use crate::error::RemoteErrorKind;
-use crate::function::Trouble;
+use crate::function::Failure;
 
 /// The value that a reference refers to: stands for it in requests, and is served without being run.
 ///
@@ -14,10 +14,10 @@ use crate::function::Trouble;
 pub(crate) fn fetch() {}
 
 /// Refuses to send a value with another layout than the caller expects (S9).
-pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<(), Trouble> {
+pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<(), Failure> {
     let expected = Option::<TypeLayout>::decode(args);
     let expected =
-        expected.map_err(|error| Trouble::Around(RemoteErrorKind::BadArguments, error.to_string()))?;
+        expected.map_err(|error| Failure::System(RemoteErrorKind::BadArguments, error.to_string()))?;
     // Both, because what cannot travel has no layout, and is refused as that.
     let (Some(expected), Some(layout)) = (expected, value.layout) else {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<()
                 "the caller knows `{}` with another layout: {difference}",
                 value.type_name
             );
-            Err(Trouble::Around(RemoteErrorKind::BadResult, text))
+            Err(Failure::System(RemoteErrorKind::BadResult, text))
         }
     }
 }
@@ -53,8 +53,8 @@ mod tests {
         let mut encoder = Encoder::new();
         args.encode(&mut encoder);
         let body = encoder.finish().unwrap().body;
-        check_expected(&value, &mut Decoder::new(&body)).map_err(|trouble| match trouble {
-            Trouble::Around(kind, text) => format!("{kind:?}: {text}"),
+        check_expected(&value, &mut Decoder::new(&body)).map_err(|failure| match failure {
+            Failure::System(kind, text) => format!("{kind:?}: {text}"),
             other => panic!("{other:?}"),
         })
     }

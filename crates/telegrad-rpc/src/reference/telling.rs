@@ -88,7 +88,7 @@ impl References {
 
     pub(super) fn spawn_tell(&self, to: Incarnation) {
         if let Some(task) = self.me.upgrade() {
-            self.executor.run_errand(Box::new(move || task.tell(to)));
+            self.executor.spawn_blocking(Box::new(move || task.tell(to)));
         }
     }
 

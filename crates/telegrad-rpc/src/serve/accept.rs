@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use telegrad_net::{Hello, Host, Link, LinkOptions, Sink, Welcome};
 
 use super::inbound::Inbound;
-use crate::function::{Registry, functions_if_not};
+use crate::function::{Registry, functions_unless};
 use crate::types::WorkerInfo;
 use crate::worker::Worker;
 
@@ -49,7 +49,7 @@ impl Host for Worker {
         }
         Ok(Welcome {
             digest: Registry::get().digest(),
-            functions: functions_if_not(hello.digest),
+            functions: functions_unless(hello.digest),
         })
     }
 
@@ -59,8 +59,8 @@ impl Host for Worker {
             rank: hello.from.rank,
         };
         let incarnation = hello.from.incarnation;
-        let inbound = Inbound::new(self.weak.clone(), caller, incarnation, self.link_number());
-        self.served(inbound.running());
+        let inbound = Inbound::new(self.weak.clone(), caller, incarnation, self.next_link_number());
+        self.track_requests(inbound.running());
         Arc::new(inbound)
     }
 
@@ -70,13 +70,13 @@ impl Host for Worker {
 
     fn accepted(&self, link: Arc<dyn Link>) {
         let caller = link.peer().rank;
-        self.gatherings.found(caller);
+        self.gatherings.mark_reachable(caller);
         self.callers.lock().add(link.clone());
         // The link may have closed before it was added.
         if link.closed().is_some() {
             let ended = self.callers.lock().take_ended(caller);
             drop(ended);
         }
-        self.close_if_left(&*link);
+        self.close_late_link(&*link);
     }
 }

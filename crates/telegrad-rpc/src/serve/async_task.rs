@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use telegrad_net::Flush;
 
 use super::destination::Destination;
-use super::panicked::panicked;
+use super::panics::panic_failure;
 use crate::context::CallContext;
 use crate::exec::Executor;
-use crate::function::Run;
+use crate::function::FunctionFuture;
 use crate::observe::recording;
 
 /// The task of an async function.
@@ -32,9 +32,9 @@ pub(super) struct AsyncTask {
 /// not block meanwhile.
 enum State {
     /// Waiting for a wake-up.
-    Asleep(Run, Destination),
+    Asleep(FunctionFuture, Destination),
     /// Queued to be polled.
-    Scheduled(Run, Destination),
+    Scheduled(FunctionFuture, Destination),
     /// Being polled; `true` after a wake-up, to poll again.
     Polled(bool),
     /// Ended or cancelled.
@@ -43,7 +43,7 @@ enum State {
 
 impl AsyncTask {
     /// Makes a task and polls it on this thread, so that a function that need not wait runs without scheduling.
-    pub(super) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
+    pub(super) fn start(future: FunctionFuture, context: Arc<CallContext>, destination: Destination) {
         let executor = destination.worker().executor.clone();
         let state = Mutex::new(State::Scheduled(future, destination));
         let task = Arc::new(Self {
@@ -81,7 +81,7 @@ impl AsyncTask {
                 .enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
             match polled {
                 Ok(Poll::Ready(result)) => break Some(result),
-                Err(panic) => break Some(Err(panicked(&*panic))),
+                Err(panic) => break Some(Err(panic_failure(&*panic))),
                 Ok(Poll::Pending) => {}
             }
             if let Some(span) = &self.context.span {

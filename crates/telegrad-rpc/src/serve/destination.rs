@@ -9,7 +9,7 @@ use telegrad_wire::{CallId, ContextId, Encoder, FrameKind, Payload, Wire};
 use crate::context::{CallContext, Stage};
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::exec::Executor;
-use crate::function::{Output, Registration, Trouble, Want};
+use crate::function::{Failure, Output, OutputForm, Registration};
 use crate::link::Running;
 use crate::message::{Crossing, Riders, Route, Section};
 use crate::observe::recording;
@@ -27,10 +27,10 @@ pub(super) enum Destination {
 
 impl Destination {
     /// Returns the form of the value that the function is to return.
-    pub(super) fn want(&self) -> Want {
+    pub(super) fn form(&self) -> OutputForm {
         match self {
-            Self::Caller(_) => Want::Message,
-            Self::Slot(_) => Want::Value,
+            Self::Caller(_) => OutputForm::Message,
+            Self::Slot(_) => OutputForm::Value,
         }
     }
 
@@ -43,7 +43,7 @@ impl Destination {
     }
 
     /// Delivers the result or error.
-    pub(super) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+    pub(super) fn finish(self, context: &CallContext, result: Result<Output, Failure>, flush: Flush) {
         context.stage.set(Stage::Returned);
         if let Some(span) = &context.span {
             recording::returned(span, context, result.as_ref().err());
@@ -56,21 +56,21 @@ impl Destination {
 }
 
 /// Converts a failure to the error that callers receive.
-fn remote_error(trouble: Trouble, worker: &str, function: &str) -> RemoteError {
-    match trouble {
-        Trouble::User(error) => RemoteError::from_user(&error, worker, function),
-        Trouble::Around(kind, text) => RemoteError::new(kind, text, worker, function),
-        Trouble::Earlier(error) => error,
+fn remote_error(failure: Failure, worker: &str, function: &str) -> RemoteError {
+    match failure {
+        Failure::User(error) => RemoteError::from_user(&error, worker, function),
+        Failure::System(kind, text) => RemoteError::new(kind, text, worker, function),
+        Failure::Earlier(error) => error,
     }
 }
 
 /// Counts a request as served while it exists; shutdown waits for counted requests.
-struct Serving {
+struct ServingGuard {
     worker: Arc<Worker>,
     counts: bool,
 }
 
-impl Serving {
+impl ServingGuard {
     fn new(worker: Arc<Worker>, function: &Registration) -> Self {
         let counts = function.class.is_counted();
         if counts {
@@ -80,7 +80,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServingGuard {
     fn drop(&mut self) {
         if self.counts {
             self.worker.activity.finish_serving();
@@ -93,7 +93,7 @@ pub(super) struct SlotWriter {
     reference: RefId,
     pin: SlotPin,
     context: Arc<CallContext>,
-    serving: Serving,
+    serving: ServingGuard,
 }
 
 impl SlotWriter {
@@ -107,11 +107,11 @@ impl SlotWriter {
             reference,
             pin,
             context,
-            serving: Serving::new(worker, function),
+            serving: ServingGuard::new(worker, function),
         }
     }
 
-    fn finish(self, context: &CallContext, result: Result<Output, Trouble>) {
+    fn finish(self, context: &CallContext, result: Result<Output, Failure>) {
         let worker = self.serving.worker.name();
         let value = match result {
             Ok(Output::Value(kept)) => Ok(Value::new(kept)),
@@ -138,7 +138,10 @@ impl Drop for SlotWriter {
     fn drop(&mut self) {
         if self.pin.get().is_none() {
             let (kind, text) = if std::thread::panicking() {
-                (RemoteErrorKind::Panicked, "the worker panicked while it stored the value")
+                (
+                    RemoteErrorKind::Panicked,
+                    "the worker panicked while it stored the value",
+                )
             } else {
                 match self.context.cancellation_kind() {
                     RemoteErrorKind::TimedOut => (RemoteErrorKind::TimedOut, ""),
@@ -164,7 +167,7 @@ pub(super) struct Responder {
     context: Option<ContextId>,
     running: Arc<Running>,
     function: &'static Registration,
-    serving: Serving,
+    serving: ServingGuard,
     answered: bool,
 }
 
@@ -183,12 +186,12 @@ impl Responder {
             context,
             running,
             function,
-            serving: Serving::new(worker, function),
+            serving: ServingGuard::new(worker, function),
             answered: false,
         }
     }
 
-    fn respond(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+    fn respond(self, context: &CallContext, result: Result<Output, Failure>, flush: Flush) {
         if context.is_cancelled_by_caller() {
             return;
         }
@@ -201,7 +204,7 @@ impl Responder {
                 failure_message(self.call, &error)
             }
         };
-        if is_large(&outgoing) && !Executor::may_be_held_up() {
+        if is_large(&outgoing) && !Executor::may_block() {
             // A slow write must not block the thread that reads requests.
             let executor = self.serving.worker.executor.clone();
             let span = context.span.clone();
@@ -227,7 +230,7 @@ impl Responder {
         // The recording is completed before the reply is sent, so check here what the link would reject.
         let limit = || self.serving.worker.link_options().max_message;
         if let Some(error) = span.and_then(|_| outgoing.check(limit()).err()) {
-            self.stayed(riders.take().as_ref());
+            self.return_riders(riders.take().as_ref());
             outgoing = self.unsendable(&error.to_string(), span);
         }
         outgoing.header.flags |= self.function.class.frame_flags();
@@ -238,7 +241,7 @@ impl Responder {
         let sent = self.link.send(outgoing, flush, None);
         // On a closed link the caller has already failed the call.
         if sent.is_err() {
-            self.stayed(riders.as_ref());
+            self.return_riders(riders.as_ref());
         }
         if let Err(SendError::Invalid(error)) = sent {
             let failure = self.bad_result(&error.to_string());
@@ -255,7 +258,7 @@ impl Responder {
     }
 
     /// Returns the riders of a reply that was not sent.
-    fn stayed(&self, riders: Option<&Riders>) {
+    fn return_riders(&self, riders: Option<&Riders>) {
         let worker = &self.serving.worker;
         if let Some(riders) = riders {
             riders.stayed(&worker.references, worker.hook());
@@ -307,9 +310,15 @@ impl Drop for Responder {
         if !self.answered {
             let (kind, text) = if std::thread::panicking() {
                 // Code around the function did, perhaps `Display` of the user's error.
-                (RemoteErrorKind::Panicked, "the worker panicked while it sent the reply")
+                (
+                    RemoteErrorKind::Panicked,
+                    "the worker panicked while it sent the reply",
+                )
             } else {
-                (RemoteErrorKind::Cancelled, "the caller cancelled the call or was lost")
+                (
+                    RemoteErrorKind::Cancelled,
+                    "the caller cancelled the call or was lost",
+                )
             };
             let failure = RemoteError::new(kind, text, self.worker(), self.function.name);
             let _ = self

@@ -9,10 +9,10 @@ use telegrad_wire::{
 };
 
 use super::destination::{Destination, Responder, SlotWriter};
-use super::job::{Brought, Job, Needs};
-use crate::context::{CallContext, ContextScope, Served};
+use super::job::{Job, Prerequisites, RequestTensors};
+use crate::context::{CallContext, ContextScope, NewCallContext};
 use crate::error::{RemoteError, RemoteErrorKind};
-use crate::function::{Registration, Registry, Trouble};
+use crate::function::{Failure, Registration, Registry};
 use crate::link::{LinkEvents, LinkLayer, Running};
 use crate::message::{Arrival, Riders};
 use crate::observe::recording;
@@ -82,7 +82,7 @@ impl Inbound {
         let riders = Riders::arrived(&worker.references, &header, &body, self.incarnation);
         let mut riders = match riders {
             Ok(riders) => riders,
-            Err(error) => return request.refuse(&unusable(&worker, &error, "?")),
+            Err(error) => return request.refuse(&bad_request(&worker, &error, "?")),
         };
         let found = request.find(&body, &mut riders, lacking);
         let function = found.as_ref().ok().map(|(function, _)| *function);
@@ -99,9 +99,9 @@ impl Inbound {
         };
         let object = match request.object(function, &riders) {
             Ok(object) => object,
-            Err(trouble) => return destination.finish(&context, Err(trouble), flush),
+            Err(failure) => return destination.finish(&context, Err(failure), flush),
         };
-        let brought = Brought {
+        let tensors = RequestTensors {
             tensors,
             tracked: riders.tracked,
             extension: context.scope.and_then(|_| worker.extension.clone()),
@@ -110,8 +110,8 @@ impl Inbound {
             function,
             body,
             offset,
-            brought,
-            needs: Needs {
+            tensors,
+            prerequisites: Prerequisites {
                 references: riders.references,
                 object,
             },
@@ -145,7 +145,7 @@ impl Request<'_> {
     ) -> Result<(&'static Registration, usize), RemoteError> {
         let (function, offset) = find(self.worker, &body[riders.start..])?;
         if let Some(error) = riders.refused.take() {
-            return Err(unusable(self.worker, &error, function.name));
+            return Err(bad_request(self.worker, &error, function.name));
         }
         if lacking > 0 {
             return Err(RemoteError::no_memory(lacking, self.worker.name(), function.name));
@@ -174,8 +174,8 @@ impl Request<'_> {
                 from,
             )
         });
-        CallContext::new(Served {
-            home: self.inbound.worker.clone(),
+        CallContext::new(NewCallContext {
+            worker: self.inbound.worker.clone(),
             world: self.worker.world_number(),
             caller: self.inbound.caller.clone(),
             function: function.map_or("?", |function| function.name),
@@ -257,7 +257,7 @@ impl Request<'_> {
     }
 
     /// Pins the value that the call is made on, if any.
-    fn object(&self, function: &Registration, riders: &Arrival) -> Result<Option<SlotPin>, Trouble> {
+    fn object(&self, function: &Registration, riders: &Arrival) -> Result<Option<SlotPin>, Failure> {
         let Some(reference) = riders.object else {
             return Ok(None);
         };
@@ -335,7 +335,7 @@ impl Sink for Inbound {
 
 /// Finds the function of a request and the offset of its arguments.
 fn find(worker: &Worker, body: &[u8]) -> Result<(&'static Registration, usize), RemoteError> {
-    let (name, offset) = function_name(body).map_err(|error| unusable(worker, &error, "?"))?;
+    let (name, offset) = function_name(body).map_err(|error| bad_request(worker, &error, "?"))?;
     let function = Registry::get().find(name);
     let refused = |kind| RemoteError::new(kind, "", worker.name(), &peer_text(name));
     let function = function.ok_or_else(|| refused(RemoteErrorKind::NotRegistered))?;
@@ -353,7 +353,7 @@ fn function_name(body: &[u8]) -> Result<(&str, usize), WireError> {
     Ok((name, body.len() - decoder.remaining().len()))
 }
 
-fn unusable(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
+fn bad_request(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
     RemoteError::new(
         RemoteErrorKind::BadArguments,
         error.to_string(),
@@ -362,9 +362,9 @@ fn unusable(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
     )
 }
 
-fn no_value(worker: &Worker, function: &Registration) -> Trouble {
+fn no_value(worker: &Worker, function: &Registration) -> Failure {
     let text = "it was freed, because all workers that held references to it count as lost here";
-    Trouble::Earlier(RemoteError::new(
+    Failure::Earlier(RemoteError::new(
         RemoteErrorKind::NoValue,
         text,
         worker.name(),

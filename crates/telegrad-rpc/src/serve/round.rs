@@ -67,22 +67,22 @@ struct State<T, R> {
     /// Number of values that complete a round.
     callers: usize,
     /// The callers that wait in the current round.
-    seats: Vec<Seat<T, R>>,
+    participants: Vec<Participant<T, R>>,
     is_dropped: bool,
 }
 
 /// A waiting caller and its value.
-struct Seat<T, R> {
+struct Participant<T, R> {
     name: String,
     value: T,
     answer: Arc<Answer<R>>,
 }
 
 /// The answer that a caller waits for.
-struct Answer<R>(Mutex<Waiting<R>>);
+struct Answer<R>(Mutex<AnswerState<R>>);
 
-enum Waiting<R> {
-    For(Waker),
+enum AnswerState<R> {
+    Waiting(Waker),
     Answered(Result<R>),
 }
 
@@ -91,7 +91,7 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
     pub fn new(callers: usize) -> Self {
         let state = State {
             callers: callers.max(1),
-            seats: Vec::new(),
+            participants: Vec::new(),
             is_dropped: false,
         };
         Self {
@@ -120,7 +120,7 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         async move {
             // Read during the first poll, which happens inside the awaiting call.
             let name = caller().map_or_else(|| "this process".to_owned(), |worker| worker.name);
-            take_part(shared, name, value, combine).await
+            participate(shared, name, value, combine).await
         }
     }
 
@@ -134,14 +134,14 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
     where
         F: FnOnce(Vec<T>) -> Result<R> + Send,
     {
-        take_part(self.shared.clone(), name.to_owned(), value, combine)
+        participate(self.shared.clone(), name.to_owned(), value, combine)
     }
 
     /// Changes the number of callers in a round, at least one. Takes effect in the current round, and may complete it.
     pub fn set_callers(&self, callers: usize) {
         let mut state = self.shared.lock();
         state.callers = callers.max(1);
-        let waker = state.to_complete();
+        let waker = state.completing_waker();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -159,15 +159,17 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
 
 impl<T, R> Drop for Round<T, R> {
     fn drop(&mut self) {
-        let (seats, waiting) = {
+        let (participants, waiting) = {
             let mut state = self.shared.lock();
             state.is_dropped = true;
             let waiting = state.names();
-            (std::mem::take(&mut state.seats), waiting)
+            (std::mem::take(&mut state.participants), waiting)
         };
-        for seat in seats {
+        for participant in participants {
             let waiting = waiting.clone();
-            seat.answer.give(Err(RoundError::Dropped { waiting }.into()));
+            participant
+                .answer
+                .set(Err(RoundError::Dropped { waiting }.into()));
         }
     }
 }
@@ -221,19 +223,19 @@ impl From<RoundError> for Error {
 }
 
 /// Joins a round and waits for its result.
-async fn take_part<T, R: Clone>(
+async fn participate<T, R: Clone>(
     shared: Arc<Mutex<State<T, R>>>,
     name: String,
     value: T,
     combine: impl FnOnce(Vec<T>) -> Result<R>,
 ) -> Result<R> {
     let answer = Arc::new(Answer::new());
-    shared.lock().seat(Seat {
+    shared.lock().add(Participant {
         name,
         value,
         answer: answer.clone(),
     })?;
-    let _part = Part {
+    let _guard = ParticipantGuard {
         shared: &shared,
         answer: &answer,
     };
@@ -243,12 +245,12 @@ async fn take_part<T, R: Clone>(
         if polled.is_ready() {
             return polled;
         }
-        let Some(seats) = shared.lock().complete(&answer) else {
+        let Some(participants) = shared.lock().complete(&answer) else {
             return Poll::Pending;
         };
         // A caller is in one round, so it combines at most once.
         if let Some(combine) = combine.take() {
-            complete(seats, combine);
+            complete(participants, combine);
         }
         answer.poll(cx)
     })
@@ -257,43 +259,58 @@ async fn take_part<T, R: Clone>(
 
 impl<T, R> State<T, R> {
     fn names(&self) -> Vec<String> {
-        self.seats.iter().map(|seat| seat.name.clone()).collect()
+        self.participants
+            .iter()
+            .map(|participant| participant.name.clone())
+            .collect()
     }
 
     /// Adds a caller to the current round.
-    fn seat(&mut self, seat: Seat<T, R>) -> Result<(), RoundError> {
+    fn add(&mut self, participant: Participant<T, R>) -> Result<(), RoundError> {
         let waiting = self.names();
         if self.is_dropped {
             return Err(RoundError::Dropped { waiting });
         }
-        if waiting.contains(&seat.name) {
+        if waiting.contains(&participant.name) {
             return Err(RoundError::Twice {
-                name: seat.name,
+                name: participant.name,
                 waiting,
                 callers: self.callers,
             });
         }
-        self.seats.push(seat);
+        self.participants.push(participant);
         Ok(())
     }
 
     /// Takes the callers of a complete round that includes this one; the next round begins.
-    fn complete(&mut self, answer: &Arc<Answer<R>>) -> Option<Vec<Seat<T, R>>> {
-        let is_here = self.seats.iter().any(|seat| Arc::ptr_eq(&seat.answer, answer));
-        (is_here && self.seats.len() >= self.callers).then(|| std::mem::take(&mut self.seats))
+    fn complete(&mut self, answer: &Arc<Answer<R>>) -> Option<Vec<Participant<T, R>>> {
+        let is_here = self
+            .participants
+            .iter()
+            .any(|participant| Arc::ptr_eq(&participant.answer, answer));
+        (is_here && self.participants.len() >= self.callers).then(|| std::mem::take(&mut self.participants))
     }
 
     /// Returns the waker of a caller that can complete the round, if enough have joined.
-    fn to_complete(&self) -> Option<Waker> {
-        let last = self.seats.last().filter(|_| self.seats.len() >= self.callers)?;
+    fn completing_waker(&self) -> Option<Waker> {
+        let last = self
+            .participants
+            .last()
+            .filter(|_| self.participants.len() >= self.callers)?;
         last.answer.waker()
     }
 }
 
 /// Combines the values of a round and answers all of its callers.
-fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>) -> Result<R>) {
-    seats.sort_by(|a, b| a.name.cmp(&b.name));
-    let (answers, values): (Vec<_>, Vec<T>) = seats.into_iter().map(|seat| (seat.answer, seat.value)).unzip();
+fn complete<T, R: Clone>(
+    mut participants: Vec<Participant<T, R>>,
+    combine: impl FnOnce(Vec<T>) -> Result<R>,
+) {
+    participants.sort_by(|a, b| a.name.cmp(&b.name));
+    let (answers, values): (Vec<_>, Vec<T>) = participants
+        .into_iter()
+        .map(|participant| (participant.answer, participant.value))
+        .unzip();
     let results = || -> Result<Vec<R>> {
         let result = combine(values)?;
         Ok(vec![result; answers.len()])
@@ -305,12 +322,12 @@ fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>
     match results {
         Ok(results) => {
             let answers = answers.iter().zip(results);
-            answers.for_each(|(answer, result)| answer.give(Ok(result)));
+            answers.for_each(|(answer, result)| answer.set(Ok(result)));
         }
         Err(error) => {
             let error = Arc::new(error);
             for answer in answers {
-                answer.give(Err(Error::Shared(error.clone())));
+                answer.set(Err(Error::Shared(error.clone())));
             }
         }
     }
@@ -318,54 +335,54 @@ fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>
 
 impl<R> Answer<R> {
     fn new() -> Self {
-        Self(Mutex::new(Waiting::For(Waker::noop().clone())))
+        Self(Mutex::new(AnswerState::Waiting(Waker::noop().clone())))
     }
 
     /// Sets the answer and wakes the caller.
-    fn give(&self, answer: Result<R>) {
-        let before = std::mem::replace(&mut *self.0.lock(), Waiting::Answered(answer));
-        if let Waiting::For(waker) = before {
+    fn set(&self, answer: Result<R>) {
+        let before = std::mem::replace(&mut *self.0.lock(), AnswerState::Answered(answer));
+        if let AnswerState::Waiting(waker) = before {
             waker.wake();
         }
     }
 
     /// Takes the answer, or registers the waker.
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<R>> {
-        let waiting = Waiting::For(cx.waker().clone());
+        let waiting = AnswerState::Waiting(cx.waker().clone());
         // The previous waker is dropped after the lock is released.
         let before = std::mem::replace(&mut *self.0.lock(), waiting);
         match before {
-            Waiting::For(_) => Poll::Pending,
-            Waiting::Answered(answer) => Poll::Ready(answer),
+            AnswerState::Waiting(_) => Poll::Pending,
+            AnswerState::Answered(answer) => Poll::Ready(answer),
         }
     }
 
     fn waker(&self) -> Option<Waker> {
         match &*self.0.lock() {
-            Waiting::For(waker) => Some(waker.clone()),
-            Waiting::Answered(_) => None,
+            AnswerState::Waiting(waker) => Some(waker.clone()),
+            AnswerState::Answered(_) => None,
         }
     }
 }
 
 /// Withdraws a caller's value when its future is dropped early.
-struct Part<'a, T, R> {
+struct ParticipantGuard<'a, T, R> {
     shared: &'a Mutex<State<T, R>>,
     answer: &'a Arc<Answer<R>>,
 }
 
-impl<T, R> Drop for Part<'_, T, R> {
+impl<T, R> Drop for ParticipantGuard<'_, T, R> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         let at = state
-            .seats
+            .participants
             .iter()
-            .position(|seat| Arc::ptr_eq(&seat.answer, self.answer));
-        let seat = at.map(|at| state.seats.remove(at));
+            .position(|participant| Arc::ptr_eq(&participant.answer, self.answer));
+        let participant = at.map(|at| state.participants.remove(at));
         // This caller may have been woken to complete the round: wake another.
-        let waker = state.to_complete();
+        let waker = state.completing_waker();
         drop(state);
-        drop(seat);
+        drop(participant);
         waker.into_iter().for_each(Waker::wake);
     }
 }

@@ -53,9 +53,9 @@ impl Member {
                 Ok(outbound) => {
                     tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
                     self.connected(outbound.clone());
-                    worker.gatherings.found(self.info.rank);
+                    worker.gatherings.mark_reachable(self.info.rank);
                     // A concurrent close of the worker may have missed this link.
-                    if worker.close_if_left(&*outbound.link) {
+                    if worker.close_late_link(&*outbound.link) {
                         return Err(shut_down());
                     }
                     return Ok(outbound);
@@ -95,7 +95,7 @@ impl Member {
         let calls = Calls::new(
             worker.call_parts(),
             self.info.clone(),
-            worker.link_number(),
+            worker.next_link_number(),
             latency,
         );
         let calls = Arc::new(calls);

@@ -63,7 +63,7 @@ pub(crate) struct Gathering {
     values: FxHashMap<Rank, Blob>,
     wakers: Vec<Waker>,
     /// Number of members that have neither taken the result nor withdrawn.
-    left: usize,
+    remaining: usize,
     /// The first member that withdrew. The gather fails then, so that all members agree on the outcome.
     withdrawn: Option<(Rank, String)>,
     /// The reason of the failure, the same for all members.
@@ -75,7 +75,7 @@ pub(crate) struct Gathering {
 impl Gathering {
     /// Returns the values by rank; the last member takes them without a copy.
     pub(crate) fn take_values(&mut self) -> Vec<Blob> {
-        let mut values: Vec<_> = if self.left == 0 {
+        let mut values: Vec<_> = if self.remaining == 0 {
             std::mem::take(&mut self.values).into_iter().collect()
         } else {
             let values = self.values.iter();
@@ -101,11 +101,13 @@ impl Gathering {
         if self.failed.is_none() {
             let is_missing = |rank: &Rank| !self.values.contains_key(rank);
             let missing = lost.iter().find(|(rank, _)| is_missing(rank)).map(|(_, why)| why);
-            let left = self.withdrawn.as_ref().and_then(|(rank, _)| lost.get(rank));
-            self.failed = left.or(missing).cloned();
+            let lost_first = self.withdrawn.as_ref().and_then(|(rank, _)| lost.get(rank));
+            self.failed = lost_first.or(missing).cloned();
         }
         if self.failed.is_none() && all_came {
-            let why = |(_, name): &(Rank, String)| format!("worker `{name}` stopped waiting before all members had joined");
+            let why = |(_, name): &(Rank, String)| {
+                format!("worker `{name}` stopped waiting before all members had joined")
+            };
             self.failed = self.withdrawn.as_ref().map(why);
         }
         self.failed.clone()
@@ -154,7 +156,7 @@ impl Gatherings {
     }
 
     /// Notes that a member is reachable, whether or not it counted as lost.
-    pub(crate) fn found(&self, member: Rank) {
+    pub(crate) fn mark_reachable(&self, member: Rank) {
         self.lost.lock().remove(&member);
     }
 
@@ -197,9 +199,9 @@ impl Gatherings {
             return Poll::Pending;
         }
         gathering.done = true;
-        gathering.left -= 1;
+        gathering.remaining -= 1;
         let taken = take(gathering);
-        if gathering.left == 0 {
+        if gathering.remaining == 0 {
             open.remove(&number);
         }
         Poll::Ready(Ok(taken))
@@ -208,7 +210,7 @@ impl Gatherings {
 
 impl Gatherings {
     /// Joins a gather of `size` members; returns the result of `take` when all have joined.
-    pub(crate) async fn take_part<T>(
+    pub(crate) async fn join<T>(
         &self,
         number: u64,
         size: usize,
@@ -216,11 +218,11 @@ impl Gatherings {
         value: Blob,
         take: impl Fn(&mut Gathering) -> T,
     ) -> Result<T> {
-        self.found(member.rank);
+        self.mark_reachable(member.rank);
         let wakers = {
             let mut open = self.open.lock();
             let gathering = open.entry(number).or_insert_with(|| Gathering {
-                left: size,
+                remaining: size,
                 ..Default::default()
             });
             gathering.values.insert(member.rank, value);
@@ -231,27 +233,27 @@ impl Gatherings {
             }
         };
         wakers.into_iter().for_each(Waker::wake);
-        let mut part = Part {
+        let mut guard = GatherGuard {
             gatherings: self,
             number,
             member,
             completed: false,
         };
         let result = std::future::poll_fn(|cx| self.poll(number, size, cx.waker(), &take)).await;
-        part.completed = result.is_ok();
+        guard.completed = result.is_ok();
         result
     }
 }
 
 /// Withdraws a member from a gather when it is dropped before completion, because the member was lost or no longer waits.
-struct Part<'a> {
+struct GatherGuard<'a> {
     gatherings: &'a Gatherings,
     number: u64,
     member: &'a WorkerInfo,
     completed: bool,
 }
 
-impl Drop for Part<'_> {
+impl Drop for GatherGuard<'_> {
     fn drop(&mut self) {
         let mut open = self.gatherings.open.lock();
         if self.completed {
@@ -260,8 +262,8 @@ impl Drop for Part<'_> {
         let mut first = false;
         if let Some(gathering) = open.get_mut(&self.number) {
             first = !gathering.done && gathering.withdraw(self.member);
-            gathering.left = gathering.left.saturating_sub(1);
-            if gathering.left == 0 {
+            gathering.remaining = gathering.remaining.saturating_sub(1);
+            if gathering.remaining == 0 {
                 open.remove(&self.number);
             }
         }

@@ -172,14 +172,14 @@ impl World {
 
     /// Runs `f` as if outside of any remote function: its calls inherit neither a deadline nor a context.
     #[doc(hidden)]
-    pub fn apart<R>(&self, f: impl FnOnce() -> R) -> R {
-        context::leave_call(f)
+    pub fn outside_call<R>(&self, f: impl FnOnce() -> R) -> R {
+        context::outside_call(f)
     }
 
     /// Runs `f` on a thread of this worker that may block.
     #[doc(hidden)]
-    pub fn errand(&self, f: impl FnOnce() + Send + 'static) {
-        self.worker().executor.run_errand(Box::new(f));
+    pub fn spawn_blocking(&self, f: impl FnOnce() + Send + 'static) {
+        self.worker().executor.spawn_blocking(Box::new(f));
     }
 
     /// Returns the extension of this worker.

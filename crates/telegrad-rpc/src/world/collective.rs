@@ -86,9 +86,7 @@ async fn take_part<T>(number: u64, value: Blob, take: impl Fn(&mut Gathering) ->
     let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;
     let size = worker.members()?.count();
     let gatherings = &worker.gatherings;
-    gatherings
-        .take_part(number, size, &call.caller, value, take)
-        .await
+    gatherings.join(number, size, &call.caller, value, take).await
 }
 
 /// Runs on rank 0: returns the members that have not joined a gather.

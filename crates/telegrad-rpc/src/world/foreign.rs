@@ -13,7 +13,7 @@ use crate::membership::{Card, Roster};
 use crate::worker::Options;
 
 /// Holds a rank in a world until it is dropped.
-pub struct Seat {
+pub struct ForeignMember {
     /// The id of the world.
     pub world: WorldId,
     /// The members and their addresses, by rank.
@@ -21,7 +21,7 @@ pub struct Seat {
     _store: Arc<dyn Store>,
 }
 
-impl Seat {
+impl ForeignMember {
     /// Takes `options.rank`, other than rank 0, in the first world at its meeting point. Announces that `name` listens at
     /// `addresses`, and waits for the other members.
     ///
@@ -54,9 +54,9 @@ impl Seat {
     }
 }
 
-impl std::fmt::Debug for Seat {
+impl std::fmt::Debug for ForeignMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("ForeignMember")
             .field("world", &self.world)
             .field("members", &self.members)
             .finish_non_exhaustive()

@@ -1,7 +1,7 @@
 //! Profiles: recordings of all workers while a function runs, or of one worker.
 
-mod collecting;
-mod forgetting;
+mod collector;
+mod lost_traces;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::worker::{Worker, World};
 
-pub(super) use forgetting::lost;
+pub(super) use lost_traces::lost;
 
 /// Runs `f` and profiles the calls that it makes, on all workers and to any depth (S42).
 ///
@@ -43,7 +43,7 @@ pub fn profile<R>(world: &World, options: Options, f: impl FnOnce() -> R) -> Res
             event.status = Status::Failed("it panicked".into());
         }
     });
-    let profile = collecting::collect_all(world, trace, options.patience);
+    let profile = collector::collect_all(world, trace, options.patience);
     match value {
         Ok(value) => Ok((value, profile)),
         Err(panic) => resume_unwind(panic),

@@ -326,7 +326,7 @@ fn probe_missing(worker: &Arc<Worker>) {
     for _ in 0..probes {
         let (worker, unlinked) = (worker.clone(), unlinked.clone());
         let task = worker.clone();
-        worker.executor.run_errand(Box::new(move || {
+        worker.executor.spawn_blocking(Box::new(move || {
             loop {
                 // A separate statement, so that the lock is not held during the probe.
                 let next = unlinked.lock().pop();

@@ -18,19 +18,19 @@ use super::{Executor, THREAD, Task, Work};
 const INTERVAL: Duration = Duration::from_micros(500);
 
 /// Number of intervals without a held role after which the watcher ends.
-const PATIENCE: u32 = 20;
+const MAX_IDLE_INTERVALS: u32 = 20;
 
 /// Longest run of a function for which holding a role pays off.
 const SHORT: Duration = INTERVAL;
 
 /// A request that follows sooner than this was queued already: a sign of load.
-const AT_ONCE: Duration = Duration::from_micros(2);
+const BACKLOG_PAUSE: Duration = Duration::from_micros(2);
 
 /// Number of roles passed on after a sign of load before one is held again.
-const EAGER: u32 = 64;
+const PASSES_UNDER_LOAD: u32 = 64;
 
 /// A role that is not held but passed on, and the task that it brought.
-type Unheld = (Box<dyn Role>, Task);
+type NotHeld = (Box<dyn Role>, Task);
 
 /// Roles whose threads are busy.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) struct HeldRoles {
     state: Mutex<State>,
     changed: Condvar,
     /// Number of roles left to pass on before one is held again.
-    eager: AtomicU32,
+    passes_left: AtomicU32,
 }
 
 #[derive(Default)]
@@ -46,9 +46,9 @@ struct State {
     roles: Vec<Arc<HeldRole>>,
     is_watched: bool,
     /// Number of intervals that the watcher has completed.
-    look: u64,
+    interval: u64,
     /// The interval in which a role was last held.
-    used: u64,
+    last_held: u64,
 }
 
 /// A role whose thread runs a function meanwhile.
@@ -64,10 +64,10 @@ impl HeldRoles {
         self.changed.notify_all();
     }
 
-    fn take(&self, kept: &Arc<HeldRole>) -> Option<Box<dyn Role>> {
+    fn take(&self, entry: &Arc<HeldRole>) -> Option<Box<dyn Role>> {
         let mut state = self.state.lock();
-        state.roles.retain(|other| !Arc::ptr_eq(other, kept));
-        kept.role.lock().take()
+        state.roles.retain(|other| !Arc::ptr_eq(other, entry));
+        entry.role.lock().take()
     }
 }
 
@@ -79,53 +79,53 @@ impl Executor {
         &self,
         role: Box<dyn Role>,
         task: Task,
-    ) -> Result<Option<Box<dyn Role>>, Unheld> {
+    ) -> Result<Option<Box<dyn Role>>, NotHeld> {
         let held = &self.0.held;
-        let eager = held.eager.load(Relaxed);
-        if eager > 0 {
-            held.eager.store(eager - 1, Relaxed);
+        let passes_left = held.passes_left.load(Relaxed);
+        if passes_left > 0 {
+            held.passes_left.store(passes_left - 1, Relaxed);
             return Err((role, task));
         }
-        if !self.start_one() {
+        if !self.try_start_function() {
             return Err((role, task));
         }
         let mut state = held.state.lock();
         // Without a watcher, a function that never returns would keep the role.
         if !state.is_watched && !self.start_watcher() {
             drop(state);
-            self.stop_one();
+            self.end_function();
             return Err((role, task));
         }
-        let kept = Arc::new(HeldRole {
+        let entry = Arc::new(HeldRole {
             role: Mutex::new(Some(role)),
-            since: state.look,
+            since: state.interval,
         });
         state.is_watched = true;
-        state.roles.push(kept.clone());
-        state.used = state.look;
+        state.roles.push(entry.clone());
+        state.last_held = state.interval;
         drop(state);
         THREAD.with_borrow_mut(|thread| {
             thread.task = Some(self.clone());
-            thread.held = Some(kept.clone());
+            thread.held = Some(entry.clone());
         });
         let start = Instant::now();
-        self.guard(task);
+        self.catch_panic(task);
         THREAD.with_borrow_mut(|thread| {
             thread.task = None;
             thread.held = None;
         });
-        self.stop_one();
+        self.end_function();
         if start.elapsed() > SHORT {
-            held.eager.store(EAGER, Relaxed);
+            held.passes_left.store(PASSES_UNDER_LOAD, Relaxed);
         }
-        Ok(held.take(&kept))
+        Ok(held.take(&entry))
     }
 
     /// Passes this thread's held role to another thread, before this thread waits.
-    pub(super) fn pass_on_held(&self) {
-        let kept = THREAD.with_borrow_mut(|thread| thread.held.take());
-        if let Some(role) = kept.and_then(|kept| self.0.held.take(&kept)) {
-            let refused = self.with_state(|state| self.give(state, Work::Role(role)));
+    pub(super) fn pass_on_held_role(&self) {
+        let entry = THREAD.with_borrow_mut(|thread| thread.held.take());
+        if let Some(role) = entry.and_then(|entry| self.0.held.take(&entry)) {
+            let refused = self.with_state(|state| self.dispatch(state, Work::Role(role)));
             // If no thread can be started, the role is dropped, which closes its sockets.
             drop(refused);
         }
@@ -133,13 +133,13 @@ impl Executor {
 
     /// Notes the pause before the next task of a resumed role.
     pub(super) fn note_pause(&self, pause: Duration) {
-        if pause < AT_ONCE {
-            self.0.held.eager.store(EAGER, Relaxed);
+        if pause < BACKLOG_PAUSE {
+            self.0.held.passes_left.store(PASSES_UNDER_LOAD, Relaxed);
         }
     }
 
     fn start_watcher(&self) -> bool {
-        self.with_state(|state| !state.closed && self.give(state, Work::Watch).is_ok())
+        self.with_state(|state| !state.closed && self.dispatch(state, Work::Watch).is_ok())
     }
 
     /// Watches held roles; returns the first one held for too long, or `None` after [`MAX_IDLE_INTERVALS`] without any.
@@ -148,11 +148,11 @@ impl Executor {
         let mut state = held.state.lock();
         loop {
             held.changed.wait_for(&mut state, INTERVAL);
-            state.look += 1;
-            let look = state.look;
-            if let Some(i) = state.roles.iter().position(|kept| kept.since + 1 < look) {
-                let kept = state.roles.swap_remove(i);
-                let role = kept.role.lock().take();
+            state.interval += 1;
+            let interval = state.interval;
+            if let Some(i) = state.roles.iter().position(|entry| entry.since + 1 < interval) {
+                let entry = state.roles.swap_remove(i);
+                let role = entry.role.lock().take();
                 if role.is_some() {
                     // This thread leaves the watch for the role. If no other watcher can be started, the next thread
                     // that holds a role tries again.
@@ -161,7 +161,7 @@ impl Executor {
                 }
             }
             if state.roles.is_empty()
-                && (look - state.used > u64::from(PATIENCE) || self.0.state.lock().closed)
+                && (interval - state.last_held > u64::from(MAX_IDLE_INTERVALS) || self.0.state.lock().closed)
             {
                 state.is_watched = false;
                 return None;

@@ -21,8 +21,8 @@ pub(in crate::world) const IDLE: &str = "telegrad::idle";
 pub(crate) async fn done() -> Result<u64> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
-    worker.rounds.done(member, count);
-    Ok(poll_fn(|cx| worker.rounds.poll_done(count, cx.waker())).await)
+    worker.shutdown_rounds.done(member, count);
+    Ok(poll_fn(|cx| worker.shutdown_rounds.poll_done(count, cx.waker())).await)
 }
 
 /// Runs on the leader: reports that the caller is idle after this many calls; returns once all living members are.
@@ -30,9 +30,9 @@ pub(crate) async fn done() -> Result<u64> {
 pub(super) async fn idle(round: u64, calls: u64) -> Result<Verdict> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
-    worker.rounds.report(member, round, calls, count);
+    worker.shutdown_rounds.report(member, round, calls, count);
     let info = |rank| Some(worker.members().ok()?.get(rank)?.info.clone());
-    Ok(poll_fn(|cx| worker.rounds.poll_round(round, cx.waker(), info)).await)
+    Ok(poll_fn(|cx| worker.shutdown_rounds.poll_round(round, cx.waker(), info)).await)
 }
 
 /// Runs on the leader: returns the names of the living members that have not reported.
@@ -40,7 +40,7 @@ pub(super) async fn idle(round: u64, calls: u64) -> Result<Verdict> {
 pub(crate) fn unreported() -> Result<Vec<String>> {
     let (worker, _) = parties()?;
     let members = worker.members()?;
-    let ranks = worker.rounds.unreported(members.count()).into_iter();
+    let ranks = worker.shutdown_rounds.unreported(members.count()).into_iter();
     let names = ranks.filter_map(|rank| Some(members.get(rank)?.info.name.clone()));
     Ok(names.collect())
 }

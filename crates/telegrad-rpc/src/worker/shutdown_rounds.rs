@@ -21,7 +21,7 @@ struct State {
     /// The living members that are done.
     done: BTreeSet<Rank>,
     /// The lost members and the reasons.
-    gone: BTreeMap<Rank, Arc<str>>,
+    lost: BTreeMap<Rank, Arc<str>>,
     /// The current round. A report names its round, so that one repeated after a lost connection does not count for the
     /// next.
     round: u64,
@@ -59,7 +59,7 @@ impl ShutdownRounds {
         self.change(count, |state| {
             state.done.remove(&member);
             state.reports.remove(&member);
-            state.gone.entry(member).or_insert_with(|| why.into());
+            state.lost.entry(member).or_insert_with(|| why.into());
         });
     }
 
@@ -76,7 +76,7 @@ impl ShutdownRounds {
     /// Returns the lowest rank of a living member in a world of `count`.
     pub(crate) fn leader(&self, count: usize) -> Option<Rank> {
         let state = self.0.lock();
-        (0..count as Rank).find(|rank| !state.gone.contains_key(rank))
+        (0..count as Rank).find(|rank| !state.lost.contains_key(rank))
     }
 
     /// Whether this worker led the round that ended the world.
@@ -92,7 +92,7 @@ impl ShutdownRounds {
             true => state.reports.contains_key(rank),
             false => state.done.contains(rank),
         };
-        let living = (0..count as Rank).filter(|rank| !state.gone.contains_key(rank));
+        let living = (0..count as Rank).filter(|rank| !state.lost.contains_key(rank));
         living.filter(|rank| !has_come(rank)).collect()
     }
 
@@ -116,11 +116,11 @@ impl ShutdownRounds {
         let mut state = self.0.lock();
         let were_done = state.all_are_done(count);
         change(&mut state);
-        let are_quiet = state.all_are_quiet(count);
-        if are_quiet {
+        let are_idle = state.all_are_idle(count);
+        if are_idle {
             state.end_round();
         }
-        if !are_quiet && (were_done || !state.all_are_done(count)) {
+        if !are_idle && (were_done || !state.all_are_done(count)) {
             return;
         }
         let wakers = std::mem::take(&mut state.wakers);
@@ -147,7 +147,7 @@ impl ShutdownRounds {
     ) -> Poll<Verdict> {
         let mut state = self.0.lock();
         if state.over {
-            return Poll::Ready(Verdict::Over(state.gone(info)));
+            return Poll::Ready(Verdict::Over(state.lost_members(info)));
         }
         if state.round != round {
             return Poll::Ready(Verdict::Again(state.round));
@@ -158,11 +158,11 @@ impl ShutdownRounds {
 
 impl State {
     fn all_are_done(&self, count: usize) -> bool {
-        self.done.len() + self.gone.len() >= count
+        self.done.len() + self.lost.len() >= count
     }
 
-    fn all_are_quiet(&self, count: usize) -> bool {
-        !self.reports.is_empty() && self.reports.len() + self.gone.len() >= count
+    fn all_are_idle(&self, count: usize) -> bool {
+        !self.reports.is_empty() && self.reports.len() + self.lost.len() >= count
     }
 
     /// Compares the reports with those of the previous round.
@@ -171,7 +171,7 @@ impl State {
         let sum = reports
             .values()
             .fold(0, |sum: u64, calls| sum.wrapping_add(*calls));
-        let now = Some((sum, self.gone.len()));
+        let now = Some((sum, self.lost.len()));
         self.over |= self.before == now;
         self.before = now;
         self.round += 1;
@@ -185,10 +185,10 @@ impl State {
         Poll::Pending
     }
 
-    fn gone(&self, info: impl Fn(Rank) -> Option<WorkerInfo>) -> Vec<Lost> {
-        let gone = self.gone.iter();
-        let gone = gone.filter_map(|(rank, why)| Some((info(*rank)?, why)));
-        gone.map(|(member, why)| Lost {
+    fn lost_members(&self, info: impl Fn(Rank) -> Option<WorkerInfo>) -> Vec<Lost> {
+        let lost = self.lost.iter();
+        let lost = lost.filter_map(|(rank, why)| Some((info(*rank)?, why)));
+        lost.map(|(member, why)| Lost {
             member,
             why: why.to_string(),
         })
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn two_equal_rounds_end_a_world() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         rounds.done(0, COUNT);
         rounds.done(2, COUNT);
         assert!(!rounds.is_done());
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn rounds_complete_without_lost_members_and_name_them() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         assert_eq!(rounds.leader(COUNT), Some(0));
         rounds.done(1, COUNT);
         rounds.done(0, COUNT);
@@ -261,28 +261,28 @@ mod tests {
         assert!(rounds.is_done());
         rounds.meet(&[1, 2], 0, 5);
         rounds.meet(&[1, 2], 1, 5);
-        let gone = Lost {
+        let lost = Lost {
             member: info(0).unwrap(),
             why: "killed".into(),
         };
-        assert_eq!(rounds.verdict(1), Some(Verdict::Over(vec![gone])));
+        assert_eq!(rounds.verdict(1), Some(Verdict::Over(vec![lost])));
     }
 
     #[test]
     fn a_loss_completes_a_round_and_asks_for_another() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         rounds.meet(&[0, 1, 2], 0, 5);
         rounds.meet(&[0, 1], 1, 5);
         rounds.lost(2, "killed", COUNT);
         assert_eq!(rounds.verdict(1), Some(Verdict::Again(2)));
         // The sum is that of two members now.
         rounds.meet(&[0, 1], 2, 5);
-        assert!(matches!(rounds.verdict(2), Some(Verdict::Over(gone)) if gone.len() == 1));
+        assert!(matches!(rounds.verdict(2), Some(Verdict::Over(lost)) if lost.len() == 1));
     }
 
     #[test]
     fn a_report_of_an_earlier_round_does_not_count() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         rounds.meet(&[0, 1, 2], 0, 5);
         rounds.report(0, 0, 5, COUNT);
         rounds.report(1, 1, 5, COUNT);

@@ -158,7 +158,7 @@ impl<'a> Collector<'a> {
         };
         // The requests inherit no deadline from the current call, and are not recorded.
         let hidden = |ask: &dyn Fn() -> Vec<(Rank, Result<Collected>)>| {
-            self.world.apart(|| {
+            self.world.outside_call(|| {
                 let _hidden = telegrad_trace::hide();
                 ask()
             })
@@ -278,8 +278,8 @@ impl From<WorkerPart> for Collected {
 
 /// Returns the reason why a worker with open spans is missing.
 fn still_open(open: usize) -> String {
-    let spans = if open == 1 { "span" } else { "spans" };
-    format!("{open} {spans} were still open there when the profile's `patience` ended")
+    let spans = if open == 1 { "span was" } else { "spans were" };
+    format!("{open} {spans} still open there when the profile's `patience` ended")
 }
 
 /// The answer of a worker, present or pending.

@@ -29,7 +29,7 @@ pub(crate) fn lost(worker: &Arc<Worker>, rank: Rank) {
         return;
     }
     let world = World::of(worker).within(LIMIT);
-    worker.executor.run_errand(Box::new(move || {
+    worker.executor.spawn_blocking(Box::new(move || {
         let _hidden = telegrad_trace::hide();
         for (trace, callees) in over {
             forget_at(&world, trace, &callees);
@@ -78,7 +78,7 @@ pub(super) fn forget(trace: u64) -> Result<()> {
     let callees = worker.recorder.forget(trace);
     if !callees.is_empty() {
         let world = World::of(&worker).within(LIMIT);
-        worker.executor.run_errand(Box::new(move || {
+        worker.executor.spawn_blocking(Box::new(move || {
             let _hidden = telegrad_trace::hide();
             forget_at(&world, trace, &callees);
         }));

@@ -83,7 +83,7 @@ fn suspect(worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u
         return;
     }
     let (task, peer) = (worker.clone(), peer.clone());
-    worker.executor.run_errand(Box::new(move || {
+    worker.executor.spawn_blocking(Box::new(move || {
         if is_alive(&task, &peer, &why) {
             if let Some(over) = over {
                 task.references.connection_lost(incarnation, over);
@@ -161,7 +161,7 @@ fn declare_lost(worker: &Arc<Worker>, incarnation: Incarnation, why: &str) {
     if !links.is_empty() {
         let why = format!("worker `{}` counts this worker as lost: {why}", worker.name());
         let close_links = move || links.iter().for_each(|link| link.close(&why));
-        worker.executor.run_errand(Box::new(close_links));
+        worker.executor.spawn_blocking(Box::new(close_links));
     }
 }
 
@@ -172,7 +172,7 @@ fn notify_of_loss(worker: &Arc<Worker>, incarnation: Incarnation, why: &str) {
     let Some(member) = member else { return };
     profile::lost(worker, member.info.rank);
     let count = members.map_or(0, Members::count);
-    worker.rounds.lost(member.info.rank, why, count);
+    worker.shutdown_rounds.lost(member.info.rank, why, count);
     if let Some(extension) = &worker.extension {
         extension.lost(World::of(worker), member.info.rank, why);
     }

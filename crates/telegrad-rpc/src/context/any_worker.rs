@@ -6,7 +6,7 @@ use std::sync::Arc;
 use telegrad_trace::Recorder;
 
 /// The worker that serves a call. Layers above `worker` downcast it.
-pub(crate) trait Home: Any + Send + Sync {
+pub(crate) trait AnyWorker: Any + Send + Sync {
     /// Returns the recorder of the worker.
     fn recorder(&self) -> &Arc<Recorder>;
 }
