@@ -73,7 +73,7 @@ impl Extension for Autograd {
         let node = self.node.clone();
         world
             .clone()
-            .errand(move || notify::worker_lost(&world, &*node, worker));
+            .spawn_blocking(move || notify::worker_lost(&world, &*node, worker));
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

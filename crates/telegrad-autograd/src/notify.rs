@@ -87,7 +87,7 @@ fn notify(world: &World, worker: Rank, notice: Notice) -> Option<RpcFuture<()>> 
         return None;
     }
     if world.is_connected(worker)
-        && let Ok(call) = world.apart(|| notice.clone().send(&unlimited(world).no_wait(), worker))
+        && let Ok(call) = world.outside_call(|| notice.clone().send(&unlimited(world).no_wait(), worker))
     {
         return Some(call);
     }
@@ -98,7 +98,7 @@ fn notify(world: &World, worker: Rank, notice: Notice) -> Option<RpcFuture<()>> 
 /// Sends a notice from another thread.
 fn notify_later(world: &World, worker: Rank, notice: Notice) {
     let task = world.clone();
-    world.errand(move || {
+    world.spawn_blocking(move || {
         let sent = retry(|| notice.clone().send(&unlimited(&task), worker)?.wait());
         if let Err(error) = sent {
             tracing::debug!(%error, worker, "a context notice was dropped: its worker is lost");

@@ -127,9 +127,9 @@ fn registration(
     let invoke = match &arguments.answered_by {
         None => quote!(#path::invoke(#callee, #path::sending!(#callee), invocation)),
         Some(answering) => quote! {
-            match invocation.want {
-                #path::Want::Message => #path::invoke(#answering, #path::sending!(#answering), invocation),
-                #path::Want::Value => #path::invoke(#callee, #path::sending!(#callee), invocation),
+            match invocation.form {
+                #path::OutputForm::Message => #path::invoke(#answering, #path::sending!(#answering), invocation),
+                #path::OutputForm::Value => #path::invoke(#callee, #path::sending!(#callee), invocation),
             }
         },
     };

@@ -3,7 +3,7 @@
 use std::any::type_name;
 
 use candle_core::Tensor;
-use telegrad_wire::{ReceivedTensor, Decoder, Encoder, Payload, Reference, Wire, WireError};
+use telegrad_wire::{Decoder, Encoder, Payload, ReceivedTensor, Reference, Wire, WireError};
 
 /// An encoded value of any `Wire` type, with tables of its tensors and references.
 ///
@@ -45,7 +45,9 @@ impl Parcel {
     /// When the value has another type.
     pub(crate) fn unpack<T: Wire>(self) -> Result<T, WireError> {
         let tensors = self.tensors.into_iter();
-        let tensors: Vec<_> = tensors.map(|tensor| ReceivedTensor::Tracked(Box::new(tensor))).collect();
+        let tensors: Vec<_> = tensors
+            .map(|tensor| ReceivedTensor::Tracked(Box::new(tensor)))
+            .collect();
         let mut decoder = Decoder::with_tables(&self.body, tensors, self.references);
         let value = T::decode(&mut decoder)?;
         decoder.finish()?;

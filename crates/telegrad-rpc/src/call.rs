@@ -1,4 +1,4 @@
-//! The caller's half: making calls, and waiting for their results.
+//! The caller's half: makes calls and waits for their results.
 
 mod request;
 mod attempt;

@@ -1,4 +1,4 @@
-//! Threads: the pool that runs functions and thread roles, and waiting without blocking it.
+//! Threads: the pool that runs functions and thread roles, and the ways to wait in it.
 
 mod executor;
 mod block_on;

@@ -1,4 +1,4 @@
-//! Remote functions: what can be called, and how.
+//! Remote functions: their kinds, registrations and registry.
 
 mod callable;
 mod registration;
@@ -11,9 +11,9 @@ mod other_program;
 pub(crate) use callable::assert_is_function;
 pub use callable::{Access, Callable, FreeFn, Method, Receiver};
 pub use invoke::{describe, invoke};
-pub(crate) use local_only::{Encode, LocalOnly, cannot_travel};
-pub(crate) use other_program::{OtherProgram, functions_if_not};
-pub(crate) use registration::{Invocation, Output, Run, Step, Trouble};
-pub use registration::{Registration, Want, access_of, type_id_of};
+pub(crate) use local_only::{Encode, LocalOnly, not_wire};
+pub(crate) use other_program::{OtherProgram, functions_unless};
+pub(crate) use registration::{Failure, FunctionFuture, Invocation, Output, Step};
+pub use registration::{OutputForm, Registration, access_of, type_id_of};
 pub(crate) use registry::Registry;
-pub use sending::{Stays, Travels, value_of};
+pub use sending::{LocalOnlyValue, WireValue, value_of};

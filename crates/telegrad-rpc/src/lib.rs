@@ -91,7 +91,8 @@ pub use world::{DebugInfo, ProcessProfile, init, init_with, profile, status};
 pub mod __private {
     pub use crate::__sending as sending;
     pub use crate::function::{
-        Registration, Stays, Travels, Want, access_of, describe, invoke, type_id_of, value_of,
+        LocalOnlyValue, OutputForm, Registration, WireValue, access_of, describe, invoke, type_id_of,
+        value_of,
     };
     pub use crate::types::Class;
     pub use inventory;

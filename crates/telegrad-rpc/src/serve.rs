@@ -1,11 +1,11 @@
-//! The callee's half: taking connections and requests, running functions, and answering.
+//! The callee's half: accepts connections, runs requested functions, sends replies.
 
 mod accept;
 mod async_task;
 mod destination;
 mod inbound;
 mod job;
-mod panicked;
+mod panics;
 mod round;
 
 pub use round::{Round, RoundError};

@@ -1,14 +1,14 @@
-//! One worker: what its handles, its links and its threads share.
+//! The state of a worker, shared by its handles, links and threads.
 //!
-//! [`Worker`] is the state; the layers above add what it does: calls are made in `call`, served in `serve`, and `world` joins and
-//! leaves. [`World`] is the handle that user code holds.
+//! Layers above add the behaviour: `call` makes calls, `serve` serves them, `world` joins and leaves. [`World`] is the handle
+//! for user code.
 
 mod connect;
 mod extension;
 mod gatherings;
-mod meeting_seat;
 mod options;
-mod rounds;
+mod rank_claim;
+mod shutdown_rounds;
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -20,7 +20,7 @@ use telegrad_net::{Identity, Link, LinkOptions, Listener, Poller};
 use telegrad_trace::Recorder;
 use telegrad_wire::{Incarnation, Rank};
 
-use crate::context::{CallContext, Home};
+use crate::context::{AnyWorker, CallContext};
 use crate::error::{Error, Result};
 use crate::exec::Executor;
 use crate::link::{Call, CallServices, Callers, LinkLayer, Members, Outbound, Running, Transport};
@@ -33,23 +33,23 @@ use crate::types::{RefId, WorkerInfo};
 pub use extension::Extension;
 use gatherings::Gatherings;
 pub(crate) use gatherings::{Blob, Gathering};
-pub(crate) use meeting_seat::MeetingSeat;
 pub use options::Options;
 pub(crate) use options::{CallLimit, CallOptions};
-use rounds::Rounds;
-pub(crate) use rounds::{Lost, Verdict};
+pub(crate) use rank_claim::RankClaim;
+use shutdown_rounds::ShutdownRounds;
+pub(crate) use shutdown_rounds::{Lost, Verdict};
 pub use world::World;
 
-/// A member of a world, seen from inside.
+/// The state of one member of a world.
 pub(crate) struct Worker {
-    /// For owners that must not keep the worker alive.
+    /// Cloned by owners that must not keep the worker alive.
     pub(crate) weak: Weak<Worker>,
     pub(crate) identity: Identity,
     pub(in crate::worker) transport: Transport,
     pub(crate) rpc_timeout: Option<Duration>,
     pub(crate) shutdown_timeout: Option<Duration>,
     pub(crate) fail_on_leaks: bool,
-    /// When an unreachable worker counts as lost.
+    /// Time after which an unreachable worker counts as lost.
     pub(crate) peer_timeout: Duration,
     link_options: LinkOptions,
     pub(crate) link_layer: Option<LinkLayer>,
@@ -57,32 +57,32 @@ pub(crate) struct Worker {
 
     pub(crate) executor: Executor,
     pub(crate) recorder: Arc<Recorder>,
-    /// Made when the first socket needs watching; workers on in-memory links have none.
+    /// Started with the first socket; workers on in-memory links have none.
     poller: Mutex<Option<Arc<Poller>>>,
     listeners: Mutex<Vec<Listener>>,
     pub(crate) callers: Mutex<Callers>,
-    /// The requests of each caller that are under way, to be looked at.
+    /// The running requests of each link, for status queries.
     served: Mutex<Vec<Weak<Running>>>,
 
-    /// Set once, when the members have met.
+    /// Set once, when all members have joined.
     members: OnceLock<Members>,
-    /// Kept so that no other worker can take a rank of this world.
-    seat: Mutex<Option<MeetingSeat>>,
+    /// Keeps the rank of this worker claimed.
+    rank_claim: Mutex<Option<RankClaim>>,
 
     pub(crate) activity: Arc<Activity>,
     pub(crate) gatherings: Gatherings,
-    pub(crate) rounds: Rounds,
+    pub(crate) shutdown_rounds: ShutdownRounds,
     pub(crate) references: Arc<References>,
     /// Held by the thread that shuts the worker down gracefully.
     pub(crate) shutting_down: Mutex<()>,
     next_call: AtomicU64,
-    /// Numbers the connections, to tell what went over which.
+    /// Numbers the links, to attribute references and calls to them.
     next_link: AtomicU64,
-    /// Nanoseconds after `epoch` of the timer's next sweep; calls that end later need not schedule one.
+    /// Time of the timer's next sweep, in nanoseconds after `epoch`. Calls with a later deadline need not schedule one.
     next_sweep: AtomicU64,
     epoch: Instant,
-    is_shown: AtomicBool,
-    /// Why it has left, once it has.
+    is_visible: AtomicBool,
+    /// The reason of the close; set once.
     closed: OnceLock<Box<str>>,
 }
 
@@ -125,16 +125,16 @@ impl Worker {
             callers: Mutex::default(),
             served: Mutex::default(),
             members: OnceLock::new(),
-            seat: Mutex::new(None),
+            rank_claim: Mutex::new(None),
             activity,
             gatherings: Gatherings::default(),
-            rounds: Rounds::default(),
+            shutdown_rounds: ShutdownRounds::default(),
             shutting_down: Mutex::new(()),
             next_call: AtomicU64::new(1),
             next_link: AtomicU64::new(1),
             next_sweep: AtomicU64::new(u64::MAX),
             epoch: Instant::now(),
-            is_shown: AtomicBool::new(false),
+            is_visible: AtomicBool::new(false),
             closed: OnceLock::new(),
         }
     }
@@ -149,23 +149,23 @@ impl Worker {
         &self.identity.name
     }
 
-    /// Takes over what `init` has opened.
-    pub(crate) fn opened(&self, listeners: Vec<Listener>, seat: MeetingSeat) {
+    /// Takes ownership of the listeners and the claim of the rank.
+    pub(crate) fn set_listeners(&self, listeners: Vec<Listener>, rank_claim: RankClaim) {
         *self.listeners.lock() = listeners;
-        *self.seat.lock() = Some(seat);
+        *self.rank_claim.lock() = Some(rank_claim);
     }
 
-    /// The members have come together.
-    pub(crate) fn has_met(&self) {
-        if let Some(seat) = &mut *self.seat.lock() {
-            seat.complete();
+    /// Notes that all members have joined.
+    pub(crate) fn complete_rendezvous(&self) {
+        if let Some(rank_claim) = &mut *self.rank_claim.lock() {
+            rank_claim.complete();
         }
     }
 
-    /// Now the members know each other.
-    pub(crate) fn meet(&self, members: Members) {
+    /// Sets the members of the world.
+    pub(crate) fn set_members(&self, members: Members) {
         self.references.meet(members.roster.clone());
-        // Called once, by `init`.
+        // Cannot fail: `init` calls this once.
         let _ = self.members.set(members);
         let worker = self.weak.clone();
         self.recorder.set_worker_names(move |rank| {
@@ -179,8 +179,8 @@ impl Worker {
         self.closed.get().is_some()
     }
 
-    /// Closes a link that came about while the worker left, with the same goodbye as its other links.
-    pub(crate) fn close_if_left(&self, link: &dyn Link) -> bool {
+    /// Closes a link made while the worker closed, with the same goodbye as its other links; returns whether it did.
+    pub(crate) fn close_late_link(&self, link: &dyn Link) -> bool {
         let why = self.closed.get();
         if let Some(why) = why {
             link.close(why);
@@ -201,7 +201,7 @@ impl Worker {
         if let Some(poller) = &*slot {
             return Ok(poller.clone());
         }
-        // Under the lock, because closing the worker takes the poller only once.
+        // Checked under the lock, because `close` takes the poller only once.
         if self.is_closed() {
             return Err(std::io::Error::other("the worker has shut down"));
         }
@@ -210,12 +210,12 @@ impl Worker {
         Ok(poller)
     }
 
-    /// A number for a new connection.
-    pub(crate) fn link_number(&self) -> u64 {
+    /// Returns the number for a new link.
+    pub(crate) fn next_link_number(&self) -> u64 {
         self.next_link.fetch_add(1, SeqCst)
     }
 
-    /// Makes sure that the timer sweeps at `deadline`, or before.
+    /// Schedules a sweep of the timer at `deadline` or earlier.
     pub(crate) fn sweep_at(&self, deadline: Instant) {
         let at = nanos(deadline.saturating_duration_since(self.epoch));
         if at < self.next_sweep.load(SeqCst) && self.next_sweep.fetch_min(at, SeqCst) > at {
@@ -223,14 +223,14 @@ impl Worker {
         }
     }
 
-    /// The hook of the extension on messages.
+    /// Returns the extension's hook on messages.
     pub(crate) fn hook(&self) -> Option<&dyn MessageHook> {
         self.extension
             .as_deref()
             .map(|extension| extension as &dyn MessageHook)
     }
 
-    /// The parts that calls use.
+    /// Returns the parts of the worker that calls use.
     fn call_services(&self) -> CallServices {
         CallServices {
             events: self.weak.clone(),
@@ -242,21 +242,21 @@ impl Worker {
 
     /// Returns the worker that serves this call.
     pub(crate) fn serving(call: &CallContext) -> Option<Arc<Self>> {
-        let home: Arc<dyn std::any::Any + Send + Sync> = call.home.upgrade()?;
-        home.downcast().ok()
+        let worker: Arc<dyn std::any::Any + Send + Sync> = call.worker.upgrade()?;
+        worker.downcast().ok()
     }
 
-    /// Numbers a new call.
-    pub(crate) fn call_number(&self) -> u64 {
+    /// Returns the number for a new call.
+    pub(crate) fn next_call_number(&self) -> u64 {
         self.next_call.fetch_add(1, SeqCst)
     }
 
-    /// The number of the world; 0 until the members have met.
+    /// Returns the number of the world; 0 until the members are known.
     pub(crate) fn world_number(&self) -> u64 {
         self.members.get().map_or(0, Members::world)
     }
 
-    /// The connections with a worker. They may have ended.
+    /// Returns the links with a worker in both directions, closed ones included.
     pub(crate) fn links_with(&self, incarnation: Incarnation) -> Vec<Arc<dyn Link>> {
         let Some(member) = self
             .members
@@ -270,31 +270,32 @@ impl Worker {
         links
     }
 
-    /// The member that leads a shutdown: the living one of the lowest rank.
+    /// Returns the leader of a shutdown: the living member of the lowest rank.
     pub(crate) fn leader(&self) -> Rank {
         let members = self.members.get();
-        let leader = members.and_then(|members| self.rounds.leader(members.count()));
+        let leader = members.and_then(|members| self.shutdown_rounds.leader(members.count()));
         leader.unwrap_or(self.identity.rank)
     }
 
-    /// Members in the order of their ranks.
+    /// Returns the members by rank.
     pub(crate) fn infos(&self) -> Vec<WorkerInfo> {
         let members = self.members.get();
         members.map(Members::infos).unwrap_or_default()
     }
 
-    /// Remembers where the requests of a caller are found.
-    pub(crate) fn served(&self, requests: &Arc<Running>) {
+    /// Adds the running requests of a new link, for status queries.
+    pub(crate) fn track_requests(&self, requests: &Arc<Running>) {
         let mut served = self.served.lock();
-        // Not every time: a thousand callers come one after the other.
+        // Only before the list grows: a thousand callers may connect in a row.
         if served.len() == served.capacity() {
             served.retain(|requests| requests.strong_count() > 0);
         }
         served.push(Arc::downgrade(requests));
     }
 
-    /// The requests that are under way, but for those that run on the thread that has read them, each with the value that it
-    /// makes if it does.
+    /// Returns the accepted and unfinished requests, each with the value that it creates, if any.
+    ///
+    /// Requests that run on the reading thread are not included.
     pub(crate) fn requests(&self) -> Vec<(Arc<CallContext>, Option<RefId>)> {
         let served: Vec<_> = self.served.lock().iter().filter_map(Weak::upgrade).collect();
         let answered = served.iter().flat_map(|requests| requests.all());
@@ -304,7 +305,7 @@ impl Worker {
         all
     }
 
-    /// The calls of this worker that have no result yet, with their callees.
+    /// Returns this worker's calls without a result, with their callees.
     pub(crate) fn pending_calls(&self) -> Vec<(Rank, Arc<Call>)> {
         let of = |outbound: Arc<Outbound>| {
             let callee = outbound.link.peer().rank;
@@ -317,34 +318,34 @@ impl Worker {
         self.outbounds().flat_map(of).collect()
     }
 
-    /// For how long it has been there.
+    /// Returns the time since the worker was made.
     pub(crate) fn uptime(&self) -> Duration {
         self.epoch.elapsed()
     }
 
-    /// How long calls took, by callee.
+    /// Returns the latencies of calls, by callee.
     pub(crate) fn latencies(&self) -> Vec<Latency> {
         let members = self.members.get().into_iter().flat_map(Members::known);
         members.filter_map(|member| member.latency()).collect()
     }
 
-    /// Notes that tools on this host can see what it does.
-    pub(crate) fn set_shown(&self) {
-        self.is_shown.store(true, SeqCst);
+    /// Notes that the process's status socket serves this worker.
+    pub(crate) fn set_visible(&self) {
+        self.is_visible.store(true, SeqCst);
     }
 
-    /// Whether tools on this host can see what it does.
-    fn is_shown(&self) -> bool {
-        self.is_shown.load(SeqCst)
+    /// Whether the process's status socket serves this worker.
+    fn is_visible(&self) -> bool {
+        self.is_visible.load(SeqCst)
     }
 
-    /// Calls made by this worker that have no result yet.
-    pub(crate) fn calls_under_way(&self) -> usize {
+    /// Counts this worker's calls without a result.
+    pub(crate) fn pending_call_count(&self) -> usize {
         self.outbounds().map(|outbound| outbound.calls.len()).sum()
     }
 
-    /// Calls that were given up, and whose answers have not come yet.
-    pub(crate) fn calls_given_up(&self) -> usize {
+    /// Counts the abandoned calls whose replies have not arrived.
+    pub(crate) fn abandoned_call_count(&self) -> usize {
         self.outbounds().map(|outbound| outbound.calls.abandoned()).sum()
     }
 
@@ -356,7 +357,7 @@ impl Worker {
             .filter_map(|member| member.outbound())
     }
 
-    /// Drops the links of a caller that have ended; returns whether any other is left.
+    /// Drops the closed links of a caller; returns whether an open one is left.
     pub(crate) fn drop_ended_links(&self, caller: Rank) -> bool {
         let (ended, still_calls) = {
             let mut callers = self.callers.lock();
@@ -366,7 +367,7 @@ impl Worker {
         still_calls
     }
 
-    /// Ends everything at once. The first call does it; the others find it done.
+    /// Closes the worker at once. Further calls do nothing.
     pub(crate) fn close(&self, why: &str) {
         if self.closed.set(why.into()).is_err() {
             return;
@@ -380,19 +381,19 @@ impl Worker {
             link.close(why);
         }
         self.gatherings.close();
-        self.rounds.close();
+        self.shutdown_rounds.close();
         self.references.close();
         if let Some(poller) = self.poller.lock().take() {
             poller.close(why);
         }
         self.executor.close();
         self.recorder.close();
-        self.seat.lock().take();
+        self.rank_claim.lock().take();
         self.activity.changed();
     }
 }
 
-impl Home for Worker {
+impl AnyWorker for Worker {
     fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
@@ -400,21 +401,21 @@ impl Home for Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Closed already, unless `init` failed half-way.
-        self.close("the worker is gone");
+        // Usually closed already, unless `init` failed.
+        self.close("the worker was dropped");
     }
 }
 
 impl Sweep for Worker {
     fn sweep(&self, now: Instant) -> Option<Instant> {
-        // From here on new calls tell the timer themselves.
+        // From here on, new calls schedule their own sweeps.
         self.next_sweep.store(u64::MAX, SeqCst);
         let next = self
             .outbounds()
             .filter_map(|outbound| outbound.sweep(now))
             .min()?;
         let at = nanos(next.saturating_duration_since(self.epoch));
-        // When a new call has asked for an earlier time meanwhile, it has told the timer.
+        // A new call with an earlier deadline has scheduled its own sweep meanwhile.
         (self.next_sweep.fetch_min(at, SeqCst) > at).then_some(next)
     }
 }

@@ -1,7 +1,7 @@
-//! The life of a world: how members join and leave, what all of them do together, and what can be seen of it.
+//! Operations of a whole world: joining and leaving, barriers, detection of losses, profiles and status.
 
 mod init;
-mod departures;
+mod losses;
 mod collective;
 mod shutdown;
 mod profile;

@@ -93,8 +93,8 @@ fn a_taken_rank_is_reported_with_its_worker() {
         assert_eq!(member.board().count("joined"), 2);
         let text = member.board().read("error");
         let either = [
-            "`w0` has rank 0, which worker `w1` has already",
-            "`w1` has rank 0, which worker `w0` has already",
+            "worker `w0` cannot join as rank 0, which worker `w1` has already",
+            "worker `w1` cannot join as rank 0, which worker `w0` has already",
         ];
         assert!(either.iter().any(|names| text.contains(names)), "{text}");
     });

@@ -1,9 +1,11 @@
-//! Modules of this crate import from those below them only.
+//! Modules of this crate import only from layers below them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The top modules of the crate, from the bottom to the top. A module may name those before it.
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+/// The top modules of the crate, from bottom to top. A module may name itself and the modules before it.
 const LAYERS: &[&str] = &[
     "error",
     "types",
@@ -23,7 +25,7 @@ const LAYERS: &[&str] = &[
     "world",
 ];
 
-/// Names at the root of the crate that are no modules, and that any module may use.
+/// Other names at the root of the crate that any module may use.
 const ROOT_NAMES: &[&str] = &["__sending", "__private"];
 
 #[test]
@@ -63,7 +65,7 @@ fn the_root_declares_the_modules_in_the_order_of_the_layers() {
 }
 
 #[test]
-fn upward_imports_are_found_wherever_they_stand() {
+fn upward_imports_are_found_in_any_form() {
     for source in [
         "use crate::world::init;",
         "use crate::{error::Error, world::{self, init}};",
@@ -73,7 +75,10 @@ fn upward_imports_are_found_wherever_they_stand() {
         "use super::super::world::init;",
         "mod inner { use super::super::super::world::init; }",
         "fn f() { telegrad_rpc::world::init; }",
-        // Names at the root hide where they come from.
+        "use super::{super::world, Request};",
+        "use crate as root;",
+        "fn f(x: super::super::world::DebugInfo) {}",
+        // Names at the root hide the module that they are from.
         "use crate::World;",
     ] {
         assert_eq!(violations(&["call", "future"], source).len(), 1, "{source}");
@@ -105,142 +110,75 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The paths in a module that lead to the root of the crate, and from there to a layer above the module's.
+/// Returns the names in a module that paths from the root of the crate lead to, and that are not in its layer or below.
 fn violations(module: &[&str], source: &str) -> Vec<String> {
     let own = LAYERS.iter().position(|layer| *layer == module[0]).unwrap();
     let is_allowed = |name: &str| ROOT_NAMES.contains(&name) || LAYERS[..=own].contains(&name);
-    let tokens = tokens(source);
     let mut names = Vec::new();
-    // The inline modules that the token is in, by the depth of their braces.
-    let (mut braces, mut inline) = (0_usize, Vec::new());
-    let mut at = 0;
-    while at < tokens.len() {
-        match &*tokens[at] {
-            "{" => {
-                braces += 1;
-                if at >= 2 && tokens[at - 2] == "mod" {
-                    inline.push(braces);
-                }
-            }
-            "}" => {
-                if inline.last() == Some(&braces) {
-                    inline.pop();
-                }
-                braces -= 1;
-            }
-            "crate" | "telegrad_rpc" if at == 0 || tokens[at - 1] != "$" => {
-                at = root_names(&tokens, at + 1, &mut names);
-                continue;
-            }
-            "super" if at == 0 || tokens[at - 1] != "::" => {
-                let mut supers = 1;
-                while tokens.get(at + 1).is_some_and(|token| token == "::")
-                    && tokens.get(at + 2).is_some_and(|token| token == "super")
-                {
-                    (supers, at) = (supers + 1, at + 2);
-                }
-                if supers == module.len() + inline.len() {
-                    at = root_names(&tokens, at + 1, &mut names);
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
+    collect_root_names(source.parse().unwrap(), module.len(), 0, &mut names);
     names.retain(|name| !is_allowed(name));
     names
 }
 
-/// Reads the names that follow the root of the crate: one, or a group of them. Returns where to go on.
-fn root_names(tokens: &[String], at: usize, names: &mut Vec<String>) -> usize {
-    if tokens.get(at).is_none_or(|token| token != "::") {
-        return at;
-    }
-    let Some(first) = tokens.get(at + 1) else {
-        return at + 1;
+/// Collects the names that follow the root of the crate in paths.
+///
+/// `depth` is the number of modules around the tokens; `supers` the number of `super::` before the group that they are from.
+fn collect_root_names(tokens: TokenStream, depth: usize, supers: usize, names: &mut Vec<String>) {
+    let trees: Vec<TokenTree> = tokens.into_iter().collect();
+    let is = |at: Option<usize>, text: &str| {
+        let tree = at.and_then(|at| trees.get(at));
+        tree.is_some_and(|tree| !matches!(tree, TokenTree::Group(_)) && tree.to_string() == text)
     };
-    if first != "{" {
-        names.push(first.clone());
-        return at + 2;
-    }
-    let (mut depth, mut at) = (1, at + 2);
-    let mut is_start = true;
-    while depth > 0 && at < tokens.len() {
-        match &*tokens[at] {
-            "{" => depth += 1,
-            "}" => depth -= 1,
-            "," => is_start = depth == 1,
-            name => {
-                if is_start {
-                    names.push(name.to_owned());
-                }
-                is_start = false;
+    let is_separator = |at: Option<usize>| is(at, ":") && is(at.map(|at| at + 1), ":");
+    let mut at = 0;
+    while at < trees.len() {
+        let before = at.checked_sub(1);
+        let here = Some(at);
+        let mut is_root = false;
+        if let TokenTree::Group(group) = &trees[at] {
+            let is_module = group.delimiter() == Delimiter::Brace && is(at.checked_sub(2), "mod");
+            collect_root_names(group.stream(), depth + usize::from(is_module), 0, names);
+        } else if is(here, "crate") || is(here, "telegrad_rpc") {
+            is_root = !is(before, "$");
+        } else if is(here, "super") && !is_separator(at.checked_sub(2)) {
+            let is_first = at == 0 || is(before, ",");
+            let mut count = 1 + if is_first { supers } else { 0 };
+            while is_separator(Some(at + 1)) && is(Some(at + 3), "super") {
+                (count, at) = (count + 1, at + 3);
+            }
+            is_root = count == depth;
+            if let Some(TokenTree::Group(group)) = trees.get(at + 3).filter(|_| !is_root)
+                && is_separator(Some(at + 1))
+            {
+                collect_root_names(group.stream(), depth, count, names);
+                at += 3;
             }
         }
         at += 1;
-    }
-    at
-}
-
-/// Splits a source into identifiers, `::` and single characters, without comments and literals.
-fn tokens(source: &str) -> Vec<String> {
-    let chars: Vec<char> = source.chars().collect();
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while at < chars.len() {
-        let rest = &chars[at..];
-        at += match rest {
-            ['/', '/', ..] => length_until(rest, &['\n']),
-            ['/', '*', ..] => length_until(rest, &['*', '/']),
-            ['"', ..] => string_length(rest),
-            ['r', '"' | '#', ..] if raw_string_length(rest).is_some() => raw_string_length(rest).unwrap(),
-            ['\'', '\\', _, ..] => 3 + length_until(&rest[3..], &['\'']),
-            ['\'', _, '\'', ..] => 3,
-            [':', ':', ..] => {
-                tokens.push("::".to_owned());
-                2
+        if !is_root {
+            continue;
+        }
+        if is(Some(at), "as") {
+            names.push("as".into());
+        } else if is_separator(Some(at)) {
+            match trees.get(at + 2) {
+                Some(TokenTree::Group(group)) => first_names(group, names),
+                name => names.extend(name.map(TokenTree::to_string)),
             }
-            [c, ..] if is_word(*c) => {
-                let word: String = rest.iter().take_while(|c| is_word(**c)).collect();
-                let length = word.chars().count();
-                tokens.push(word);
-                length
-            }
-            [c, ..] => {
-                if !c.is_whitespace() {
-                    tokens.push(c.to_string());
-                }
-                1
-            }
-            [] => break,
-        };
+            at += 3;
+        }
     }
-    tokens
 }
 
-/// The length up to the end of `end`.
-fn length_until(rest: &[char], end: &[char]) -> usize {
-    let found = rest.windows(end.len()).position(|window| window == end);
-    found.map_or(rest.len(), |found| found + end.len())
-}
-
-fn string_length(rest: &[char]) -> usize {
-    let mut at = 1;
-    while at < rest.len() && rest[at] != '"' {
-        at += if rest[at] == '\\' { 2 } else { 1 };
+/// Collects the first token of each path in the group of a `use`.
+fn first_names(group: &Group, names: &mut Vec<String>) {
+    let mut is_start = true;
+    for tree in group.stream() {
+        let text = tree.to_string();
+        let is_comma = text == ",";
+        if is_start && !is_comma {
+            names.push(text);
+        }
+        is_start = is_comma;
     }
-    at + 1
-}
-
-fn raw_string_length(rest: &[char]) -> Option<usize> {
-    let hashes = rest[1..].iter().take_while(|c| **c == '#').count();
-    if rest.get(1 + hashes) != Some(&'"') {
-        return None;
-    }
-    let mut end = vec!['"'];
-    end.extend(std::iter::repeat_n('#', hashes));
-    let start = 2 + hashes;
-    Some(start + length_until(&rest[start..], &end))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use telegrad_rpc::foreign::Seat;
+use telegrad_rpc::foreign::ForeignMember;
 use telegrad_rpc::{Options, Result, StoreServer, World, init_with, remote};
 use telegrad_testkit::{Board, Cluster, Member};
 
@@ -143,7 +143,9 @@ fn the_rank_of_a_live_member_is_taken() {
             .collect()
     });
     let error = join("mem://taken", 1).unwrap_err().to_string();
-    assert_eq!(error, "worker `w1` has rank 1, which worker `w1` has already");
+    let expected =
+        "worker `w1` cannot join as rank 1, which worker `w1` has already: give each worker its own rank";
+    assert_eq!(error, expected);
     drop(worlds);
 }
 
@@ -179,7 +181,7 @@ fn a_hostile_name_is_refused_and_shown_without_control_characters() {
             .rendezvous_timeout(Duration::from_secs(30))
     };
     std::thread::scope(|scope| {
-        let hostile = scope.spawn(|| Seat::take("\x1b[2J", &options(1), Vec::new()).is_err());
+        let hostile = scope.spawn(|| ForeignMember::take("\x1b[2J", &options(1), Vec::new()).is_err());
         let error = init_with("w0", options(0)).unwrap_err().to_string();
         assert!(
             error.starts_with("rank 1 has the name `␛[2J`, which contains '\\u{1b}'"),

@@ -100,7 +100,7 @@ fn a_barrier_names_the_missing_members(cluster: Cluster) {
         let error = hasty.all_gather(&1).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the gathering was not completed within 200ms: still missing `w1`"
+            "the gather was not completed within 200ms: still missing `w1`"
         );
         assert!(
             started.elapsed() < Duration::from_secs(5),

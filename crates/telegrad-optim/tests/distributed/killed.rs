@@ -29,7 +29,7 @@ fn an_owner_killed_in_a_step_is_named_and_the_others_continue(cluster: Cluster) 
             world.context(|context| {
                 model.pass(context, 1)?;
                 // The step on worker 2 must not complete before the kill.
-                let thread = world.apart(|| world.rpc_async(2, occupy_thread, (board.clone(),)))?;
+                let thread = world.outside_call(|| world.rpc_async(2, occupy_thread, (board.clone(),)))?;
                 board.wait("thread taken");
                 std::thread::scope(|scope| {
                     scope.spawn(|| {

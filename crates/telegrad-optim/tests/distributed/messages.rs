@@ -63,7 +63,7 @@ fn owners_make_their_steps_concurrently() {
             let free = &model.0[free as usize - 1];
             world.context(|context| {
                 model.pass(context, 0)?;
-                let holds = world.apart(|| world.rpc_async(held, occupy_thread, (board.clone(),)))?;
+                let holds = world.outside_call(|| world.rpc_async(held, occupy_thread, (board.clone(),)))?;
                 board.wait("thread taken");
                 std::thread::scope(|scope| {
                     scope.spawn(|| {

@@ -20,7 +20,7 @@ use crate::worker::Worker;
 /// Time to connect for a call that has no limit of its own.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The attempts to make a call. A second one follows when the connection had ended before anything was sent.
+/// The attempts to make a call. A second one follows if the link closed before the request was sent.
 pub(super) struct Attempts<'a> {
     worker: &'a Arc<Worker>,
     request: &'a Request<'a>,
@@ -29,18 +29,18 @@ pub(super) struct Attempts<'a> {
     span: Option<&'a Arc<Span>>,
     callee: &'a Arc<Member>,
     inherited: Inherited,
-    /// Known once the clock has been read.
+    /// Set when the clock is first read.
     times: Option<Times>,
 }
 
-/// How one attempt ended, unless it failed.
+/// The outcome of an attempt that did not fail.
 enum Attempt {
     Made(Arc<Outbound>, Arc<Call>),
-    /// Nothing was sent, because the connection has ended.
+    /// The link was closed; nothing was sent.
     Closed(Closed),
 }
 
-/// When a call began, how long it may take, and when that is over.
+/// The start, limit and deadline of a call.
 #[derive(Clone, Copy)]
 struct Times {
     started: Instant,
@@ -49,7 +49,7 @@ struct Times {
 }
 
 impl Times {
-    /// Whether no time is left.
+    /// Whether the deadline had passed at the start.
     fn are_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= self.started)
     }
@@ -108,10 +108,10 @@ impl<'a> Attempts<'a> {
     fn attempt(&mut self) -> Result<Attempt> {
         let payload = self.encode()?;
         let outbound = self.link()?;
-        let payload = self.suit_program(&outbound, payload)?;
+        let payload = self.adapt_to_program(&outbound, payload)?;
         let (id, mut message, riders) = self.board(&outbound, payload)?;
         let Some((times, left)) = self.start_clock() else {
-            self.stayed(&riders);
+            self.return_riders(&riders);
             return Err(self.timeout());
         };
         let call = self.register(&outbound, id, times, &riders, &mut message);
@@ -128,12 +128,12 @@ impl<'a> Attempts<'a> {
             .map_err(|error| self.cannot_send(error))
     }
 
-    /// Returns the link to the callee, and makes it where there is none.
+    /// Returns the link to the callee; connects if there is none.
     fn link(&mut self) -> Result<Arc<Outbound>> {
         if let Some(open) = self.callee.open() {
             return Ok(open);
         }
-        // The time of the call begins with connecting.
+        // Connecting counts towards the limit of the call.
         let times = match self.times {
             Some(times) => times,
             None => self.read_clock(),
@@ -152,8 +152,8 @@ impl<'a> Attempts<'a> {
         made.map_err(|absent| self.unreachable(absent))
     }
 
-    /// Checks the function against a callee that runs another program, and says which layout a fetch expects.
-    fn suit_program(&self, outbound: &Outbound, payload: Payload) -> Result<Payload> {
+    /// Checks the function against a callee that runs another program, and appends the layout that a fetch expects.
+    fn adapt_to_program(&self, outbound: &Outbound, payload: Payload) -> Result<Payload> {
         let Some(other) = &outbound.other_program else {
             return Ok(payload);
         };
@@ -165,9 +165,9 @@ impl<'a> Attempts<'a> {
         expecting.map_err(|error| self.cannot_send(error))
     }
 
-    /// Makes the message, with what rides on it.
+    /// Makes the message with its riders.
     fn board(&self, outbound: &Outbound, payload: Payload) -> Result<(CallId, Outgoing, Riders)> {
-        let id = CallId(self.worker.call_number());
+        let id = CallId(self.worker.next_call_number());
         let function = self.request.function;
         let route = Route {
             references: &self.worker.references,
@@ -194,10 +194,10 @@ impl<'a> Attempts<'a> {
         Ok((id, message, riders))
     }
 
-    /// Starts the time of the call, or reads how much of it is left; nothing when it is over.
+    /// Starts the clock of the call, or reads the time left; `None` after the deadline.
     ///
-    /// The time begins when the request is ready to go, and the clock is read once: however long the user's code took to
-    /// encode the arguments, both sides agree on the end. Where a link had to be made it has begun with that.
+    /// The clock starts when the request is ready to send, or before connecting. It is read once, so both sides agree on
+    /// the deadline however long encoding took.
     fn start_clock(&mut self) -> Option<(Times, Option<Duration>)> {
         let (times, left) = match self.times {
             None => {
@@ -222,7 +222,7 @@ impl<'a> Attempts<'a> {
         *self.times.insert(times)
     }
 
-    /// Enters the call in the table of its link, and tells the timer of its end.
+    /// Enters the call in the table of its link, and schedules its deadline.
     fn register(
         &self,
         outbound: &Outbound,
@@ -249,15 +249,15 @@ impl<'a> Attempts<'a> {
         }
         outbound.calls.insert(call.clone());
         if !self.purpose.is_for_result() {
-            // No thread waits for the reply, but it has to be received.
+            // No thread waits for the reply, so the poller receives it.
             outbound.link.watch(true);
         }
-        // After it is in the table, so that the timer does not miss it.
+        // After the call is in the table, so that the timer finds it.
         self.worker.sweep_at(next_poll(times.deadline, times.started));
         call
     }
 
-    /// Sends the request, and waits for credit where needed.
+    /// Sends the request; waits for credit if the options allow it.
     fn send(
         &self,
         outbound: &Outbound,
@@ -293,7 +293,7 @@ impl<'a> Attempts<'a> {
         deadline: Option<Instant>,
     ) -> Result<(), NotSent> {
         Executor::may_wait().map_err(|_| NotSent::Inline)?;
-        let name = || format!("wait for room at {}", outbound.calls.peer).into();
+        let name = || format!("wait for credit at {}", outbound.calls.peer).into();
         let waits = recording::wait_scope(&self.worker.recorder, span, name);
         let wait = || Executor::blocking(|| outbound.link.wait_for_credit(deadline));
         let has_credit = call.waiting_for_credit(wait);
@@ -315,7 +315,7 @@ impl<'a> Attempts<'a> {
         Attempt::Made(outbound, call)
     }
 
-    /// Takes back a call that was not sent.
+    /// Withdraws a call that was not sent.
     fn not_sent(
         &self,
         outbound: Arc<Outbound>,
@@ -324,16 +324,16 @@ impl<'a> Attempts<'a> {
         why: NotSent,
     ) -> Result<Attempt> {
         let still_there = outbound.withdraw(&call);
-        self.stayed(riders);
+        self.return_riders(riders);
         if !self.purpose.is_for_result() && !still_there {
-            // The end of the connection has dealt with the call: a value that will not be made is an error to those that use it,
-            // and messages about references are sent again.
+            // The closed link has failed the call already: a value that was to be created holds the error, and reference
+            // messages are sent again.
             return Ok(Attempt::Made(outbound, call));
         }
         let function = self.request.function.name;
         let worker = || self.callee.info.name.clone();
         match why {
-            // Nothing was sent, so it may be sent again. A call that is not in the table has been failed as lost already.
+            // Nothing was sent, so a retry is safe. A call that has left the table has failed already.
             NotSent::Closed(closed) if still_there => Ok(Attempt::Closed(closed)),
             NotSent::Closed(closed) => Err(Error::WorkerLost {
                 worker: worker(),
@@ -350,7 +350,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    fn stayed(&self, riders: &Riders) {
+    fn return_riders(&self, riders: &Riders) {
         riders.stayed(&self.worker.references, self.worker.hook());
     }
 
@@ -372,7 +372,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns why the callee cannot be called. An owner that is lost takes its values with it.
+    /// Returns the error of a failed connection. For a call on a reference, a lost owner means a lost value.
     fn unreachable(&self, absent: ConnectError) -> Error {
         match (absent, self.request.object) {
             (ConnectError::NotTried(error), _) => error,
@@ -385,7 +385,7 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// The time from now on.
+/// Returns the time left until the deadline.
 fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }

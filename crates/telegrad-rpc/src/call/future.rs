@@ -1,4 +1,4 @@
-//! The result of a call that has been made.
+//! The future of a call.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -20,46 +20,45 @@ use crate::observe::recording;
 use crate::time::after;
 use crate::worker::Worker;
 
-/// The result of [`rpc_async`](crate::World::rpc_async), now or later.
+/// The future result of [`rpc_async`](crate::World::rpc_async).
 ///
-/// Wait for it with [`wait`](Self::wait) from any thread, or `.await` it in any executor.
+/// Call [`wait`](Self::wait) from any thread, or `.await` the future in any executor.
 ///
 /// # Cancel safety
-/// Dropping it before the result is there cancels the call: the callee is told, does not start on
-/// it if it has not, and drops it if it is an async function. Use [`detach`](Self::detach) to let a
-/// call run without waiting for its result.
+/// Dropping the future before the result has arrived cancels the call. The callee does not start a queued function and
+/// drops an async one. Use [`detach`](Self::detach) to let a call run without waiting for its result.
 #[must_use = "dropping the future cancels the call"]
 pub struct RpcFuture<T> {
     state: State<T>,
-    /// Since when it has been awaited, on the recorder's clock; 0 if it has not been, or is not recorded.
+    /// The time of the first await on the recorder's clock; 0 if not awaited or not recorded.
     awaited_since: u64,
 }
 
 enum State<T> {
     /// A call to another worker.
     Call(Pending, PhantomData<fn() -> T>),
-    /// What a callback will give.
+    /// A callback that will produce the result.
     Callback(Callback<T>),
-    /// Taken.
+    /// The result was taken.
     Over,
 }
 
-/// A callback that has been given.
+/// The callback registered by [`RpcFuture::then`].
 struct Callback<T> {
     worker: Arc<Worker>,
     promise: Arc<Promise<Result<T>>>,
-    /// The call whose result it is for.
+    /// The call at the start of the chain of callbacks.
     call: Weak<Call>,
-    /// What is recorded of it; 0 if nothing is.
+    /// The callback's span; 0 if it is not recorded.
     span: u64,
 }
 
-/// A call whose result has not been taken; cancelled when dropped.
+/// A call whose result has not been taken. Dropping it cancels the call.
 struct Pending {
     worker: Arc<Worker>,
     outbound: Arc<Outbound>,
     call: Arc<Call>,
-    /// The link is being watched on this future's behalf.
+    /// Whether the poller receives the reply for this future.
     watched: bool,
 }
 
@@ -85,10 +84,10 @@ impl<T> RpcFuture<T> {
 }
 
 impl<T: Wire + Send + 'static> RpcFuture<T> {
-    /// Runs `f` with the result once it is there, on one of the worker's threads; the future of what
-    /// `f` gives. The call then runs to its end whatever becomes of that future: dropping it only
-    /// gives up what `f` gives. The calls that `f` makes belong to the autograd context, if any, that this is
-    /// called in.
+    /// Runs `f` with the result on one of the worker's threads; returns the future of `f`'s value.
+    ///
+    /// The call then runs to its end: dropping the returned future discards only the value of `f`. Calls made by `f`
+    /// belong to the autograd context, if any, in which `then` was called.
     pub fn then<U: Send + 'static>(
         mut self,
         f: impl FnOnce(Result<T>) -> Result<U> + Send + 'static,
@@ -118,7 +117,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             ),
             State::Over => return RpcFuture::of(State::Over),
         };
-        // The future is consumed, so nothing awaits the call; the value of the callback is awaited anew.
+        // The future is consumed, so the call is not awaited until the callback's future is.
         if let Some(call) = awaited.upgrade() {
             call.awaited.store(false, Relaxed);
         }
@@ -126,7 +125,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
             promise: promise.clone(),
             worker: worker.clone(),
         };
-        // What it calls belongs to the context, and to the profile, that it was given in.
+        // Calls made by `f` belong to the context and the trace of this thread.
         let scope = context::scope();
         let at = worker.recorder.here();
         let span = at.map(|at| Span::pending(&worker.recorder, at, "then", Kind::Scope, Cause::capture()));
@@ -142,7 +141,7 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
                 None => telegrad_trace::assign(|| Some(target.worker.recorder.clone())),
             };
             let result = self.take().unwrap_or(Err(Error::ShutDown));
-            let value = context::in_scope(scope, || guarded(f, result));
+            let value = context::in_scope(scope, || catch_panic(f, result));
             drop(entered);
             if let Some(span) = &span {
                 span.finish(|event| {
@@ -169,21 +168,21 @@ impl<T: Wire + Send + 'static> RpcFuture<T> {
     }
 }
 
-/// What a callback waits for.
+/// The promise that a callback waits for.
 enum Source<T> {
     Call(Arc<Call>),
     Callback(Arc<Promise<Result<T>>>),
 }
 
-/// Where a callback's value goes.
+/// The promise that receives a callback's value.
 struct Target<U> {
     promise: Arc<Promise<Result<U>>>,
     worker: Arc<Worker>,
 }
 
 impl<U> Target<U> {
-    fn set<P>(&self, value: Result<U>, place: impl FnOnce() -> P) {
-        if let Some(next) = self.promise.set(value, place) {
+    fn set<P>(&self, value: Result<U>, enter_span: impl FnOnce() -> P) {
+        if let Some(next) = self.promise.set(value, enter_span) {
             self.worker.executor.spawn(next);
         }
     }
@@ -191,13 +190,13 @@ impl<U> Target<U> {
 
 impl<U> Drop for Target<U> {
     fn drop(&mut self) {
-        // A callback that will never run, because the worker has ended, must not be waited for.
+        // Fails the future of a callback that never ran because its worker was closed.
         self.set(Err(Error::ShutDown), || ());
     }
 }
 
-/// A callback that panics gives an error, like a remote function that does.
-fn guarded<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> Result<U> {
+/// Runs a callback; returns its panic as an error, as for remote functions.
+fn catch_panic<T, U>(f: impl FnOnce(Result<T>) -> Result<U>, result: Result<T>) -> Result<U> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(result))).unwrap_or_else(|panic| {
         Err(Error::other(format!(
             "the callback panicked: {}",
@@ -210,23 +209,22 @@ impl<T: Wire> RpcFuture<T> {
     /// Waits for the result.
     ///
     /// # Errors
-    /// Whatever the call failed with; [`Error::Timeout`] at its time limit.
+    /// The error of the call; [`Error::Timeout`] at its time limit.
     pub fn wait(mut self) -> Result<T> {
         self.block(None)?;
         self.take().unwrap_or(Err(Error::ShutDown))
     }
 
-    /// Waits for the result, but no longer than `limit`: `None` when it is not there by then. The
-    /// call goes on, and can be waited for again.
+    /// Waits for the result for at most `limit`; returns `None` after it. The call continues, and can be waited for again.
     ///
     /// # Errors
-    /// Whatever the call failed with.
+    /// The error of the call.
     pub fn wait_timeout(&mut self, limit: Duration) -> Result<Option<T>> {
         self.block(Some(after(limit)))?;
         self.take().transpose()
     }
 
-    /// Whether the result is there. Once it is, [`wait`](Self::wait) returns at once.
+    /// Whether the result has arrived, so that [`wait`](Self::wait) returns at once.
     pub fn done(&self) -> bool {
         match &self.state {
             State::Call(pending, _) => {
@@ -240,19 +238,19 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
-    /// Lets the call run to its end, without its result.
+    /// Lets the call run to its end and discards its result.
     pub fn detach(mut self) {
         if let State::Call(pending, _) = std::mem::replace(&mut self.state, State::Over) {
-            pending.forget();
+            pending.detach();
         }
     }
 
-    /// Gives the call up, as dropping the future does.
+    /// Cancels the call, as dropping the future does.
     pub fn cancel(self) {}
 
-    /// Waits until the result is there or `until` has come.
+    /// Waits for the result until `until`.
     fn block(&self, until: Option<Instant>) -> Result<()> {
-        if self.is_set() {
+        if self.is_ready() {
             return Ok(());
         }
         Executor::may_wait()?;
@@ -264,7 +262,7 @@ impl<T: Wire> RpcFuture<T> {
         Ok(())
     }
 
-    fn is_set(&self) -> bool {
+    fn is_ready(&self) -> bool {
         match &self.state {
             State::Call(pending, _) => pending.call.promise.done(),
             State::Callback(callback) => callback.promise.done(),
@@ -272,8 +270,8 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
-    /// Notes that it is awaited from now on.
-    fn is_awaited(&mut self) {
+    /// Notes the start of an await.
+    fn start_await(&mut self) {
         if self.awaited_since == 0 {
             self.awaited_since = match &self.state {
                 State::Call(pending, _) => recording::await_started(&pending.worker.recorder),
@@ -284,7 +282,7 @@ impl<T: Wire> RpcFuture<T> {
     }
 
     /// Notes the end of an await.
-    fn has_been_awaited(&mut self) {
+    fn end_await(&mut self) {
         let since = std::mem::take(&mut self.awaited_since);
         if since == 0 {
             return;
@@ -306,13 +304,13 @@ impl<T: Wire> RpcFuture<T> {
         }
     }
 
-    /// Takes the result if it is there.
+    /// Takes the result if it has arrived.
     fn take(&mut self) -> Option<Result<T>> {
         let result = match &self.state {
             State::Call(pending, _) => {
                 let reply = pending.call.promise.take()?;
                 let result = reply.and_then(|reply| pending.decode(reply));
-                result.inspect_err(|_| pending.nothing_came_of_it())
+                result.inspect_err(|_| pending.withdraw_tracked())
             }
             State::Callback(callback) => callback.promise.take()?,
             State::Over => return None,
@@ -326,8 +324,8 @@ impl<T: Wire> Future for RpcFuture<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.is_set() {
-            self.has_been_awaited();
+        if self.is_ready() {
+            self.end_await();
         }
         if let Some(result) = self.take() {
             return Poll::Ready(result);
@@ -346,18 +344,20 @@ impl<T: Wire> Future for RpcFuture<T> {
                 }
                 waits
             }
-            State::Over => return Poll::Ready(Err(Error::other("this future has been awaited before"))),
+            State::Over => {
+                return Poll::Ready(Err(Error::other("this future has already returned its result")));
+            }
         };
         if waits {
-            self.is_awaited();
+            self.start_await();
             return Poll::Pending;
         }
-        self.has_been_awaited();
+        self.end_await();
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-// Nothing in it is pinned.
+// No field is structurally pinned.
 impl<T> Unpin for RpcFuture<T> {}
 
 impl<T> std::fmt::Debug for RpcFuture<T> {
@@ -373,7 +373,7 @@ impl<T> std::fmt::Debug for RpcFuture<T> {
 
 impl<T> Drop for Callback<T> {
     fn drop(&mut self) {
-        // The value of the callback is not awaited any more.
+        // The value of the callback is no longer awaited.
         if let Some(call) = self.call.upgrade() {
             call.awaited.store(false, Relaxed);
         }
@@ -399,7 +399,7 @@ impl Pending {
         let _waits = recording::wait_scope(&self.worker.recorder, call.number(), name);
         let wait = || {
             self.outbound.link.wait(&call.promise, until);
-            // A link that has ended does not wait, but it may still be telling the calls of it.
+            // `wait` returns at once on a closed link, which may still be failing its calls.
             if self.outbound.link.closed().is_some() {
                 call.promise.park(until);
             }
@@ -410,7 +410,7 @@ impl Pending {
         }
     }
 
-    /// Decodes the reply. A failure is an event of its own in recordings: the call was over when the reply was there.
+    /// Decodes the reply. A failure is an event of its own in recordings: the call ended when the reply arrived.
     #[inline]
     fn decode<T: Wire>(&self, reply: Reply) -> Result<T> {
         if self.call.span.is_none() {
@@ -435,12 +435,12 @@ impl Pending {
         })
     }
 
-    /// Withdraws the tracked tensors of the request: no result is built on them.
-    fn nothing_came_of_it(&self) {
+    /// Withdraws the tracked tensors of the request, because the call has no result.
+    fn withdraw_tracked(&self) {
         tensors_stayed(self.worker.hook(), self.call.context, self.call.tracked.as_ref());
     }
 
-    /// Has replies received in the background, because no thread waits for this one.
+    /// Lets the poller receive the reply, because no thread waits for it.
     fn watch(&mut self) {
         if !self.watched {
             self.watched = true;
@@ -448,11 +448,11 @@ impl Pending {
         }
     }
 
-    /// Drops it without cancelling the call.
-    fn forget(mut self) {
-        // An async function may have awaited it for a while.
+    /// Drops the future without cancelling the call.
+    fn detach(mut self) {
+        // An async function may have polled the future before.
         self.call.awaited.store(false, Relaxed);
-        // The reply must still be received, for its credit and to take the call off the books.
+        // The reply must still be received: it returns credit and removes the call from the table.
         self.watch();
         let (outbound, call) = (self.outbound.clone(), self.call.clone());
         self.watched = false;
@@ -474,7 +474,7 @@ impl Drop for Pending {
         let detached = self.call.detached.load(std::sync::atomic::Ordering::SeqCst);
         if !detached && !self.call.promise.done() {
             self.outbound.cancel(&self.call);
-            self.nothing_came_of_it();
+            self.withdraw_tracked();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Several results at once.
+//! The results of several calls.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,11 +8,11 @@ use telegrad_wire::Wire;
 use super::RpcFuture;
 use crate::error::Result;
 
-/// The results of several calls, in the order of the calls.
+/// The future results of several calls, in the order of the calls.
 #[must_use = "dropping it cancels the calls"]
 #[derive(Debug)]
 pub struct JoinAll<T> {
-    /// Those without a result yet.
+    /// The calls without a result yet.
     futures: Vec<Option<RpcFuture<T>>>,
     values: Vec<Option<T>>,
 }
@@ -25,20 +25,20 @@ pub fn join_all<T: Wire>(futures: impl IntoIterator<Item = RpcFuture<T>>) -> Joi
 }
 
 impl<T: Wire> JoinAll<T> {
-    /// Waits for all of them.
+    /// Waits for all results.
     ///
     /// # Errors
-    /// The error of the first call, in their order, that failed. The others that still run are cancelled.
+    /// The error of the first failed call, in call order. Calls still running are cancelled.
     pub fn wait(self) -> Result<Vec<T>> {
         self.each().collect()
     }
 
-    /// Waits for all of them, and keeps each one's own result.
+    /// Waits for all calls; returns the value or error of each.
     pub fn wait_each(self) -> Vec<Result<T>> {
         self.each().collect()
     }
 
-    /// The results in order; those that polling has brought already are there.
+    /// Returns the results in order, values taken by polling included.
     fn each(self) -> impl Iterator<Item = Result<T>> {
         let both = self.futures.into_iter().zip(self.values);
         both.filter_map(|(future, value)| value.map(Ok).or_else(|| future.map(RpcFuture::wait)))
@@ -67,5 +67,5 @@ impl<T: Wire> Future for JoinAll<T> {
     }
 }
 
-// Nothing in it is pinned.
+// No field is structurally pinned.
 impl<T> Unpin for JoinAll<T> {}

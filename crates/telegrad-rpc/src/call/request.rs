@@ -1,4 +1,4 @@
-//! Calls to be made, and by what they are made.
+//! Requests, and the worker's methods that send them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,19 +20,19 @@ use crate::worker::{CallLimit, CallOptions, Worker};
 /// A call to be made.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
-    /// How it is made, as recordings show it.
+    /// The method that makes the call, as shown in recordings.
     pub(crate) verb: &'static str,
     pub(crate) to: To<'a>,
     pub(crate) function: &'static Registration,
     pub(crate) options: CallOptions,
-    /// The reference that it is made on.
+    /// The reference that the call is made on.
     pub(crate) object: Option<&'a Arc<Handle>>,
-    /// The layout of the value that it fetches, for an owner that runs another program.
+    /// The layout of a fetched value, sent to an owner that runs another program.
     pub(crate) expects: Option<fn() -> TypeLayout>,
 }
 
 impl Request<'_> {
-    /// Encodes the function's name and what `encode` appends.
+    /// Encodes the function's name and the arguments that `encode` appends.
     pub(super) fn payload(&self, encode: &dyn Fn(&mut Encoder)) -> Result<Payload, WireError> {
         let mut encoder = Encoder::new();
         encoder.array_len(2);
@@ -43,7 +43,7 @@ impl Request<'_> {
 }
 
 impl Worker {
-    /// Makes a call with these arguments; returns the future of its result.
+    /// Makes a call; returns the future of its result.
     pub(crate) fn rpc<T: Wire>(
         self: &Arc<Self>,
         request: Request<'_>,
@@ -54,7 +54,7 @@ impl Worker {
         Ok(RpcFuture::new(self.clone(), outbound, call))
     }
 
-    /// Has another worker make a value of this type; returns a reference to it.
+    /// Creates a value of this type on another worker; returns a handle to it.
     pub(crate) fn create(
         self: &Arc<Self>,
         request: Request<'_>,
@@ -67,12 +67,12 @@ impl Worker {
             ids: handle.ids(),
             object: request.object.cloned(),
         };
-        let creating = Creating(Some(handle), &self.references);
+        let creating = PendingCreation(Some(handle), &self.references);
         self.call(&request, purpose, &|e| args.encode(e))?;
         creating.done().ok_or(Error::ShutDown)
     }
 
-    /// Sends another worker a batch of messages about references.
+    /// Sends a batch of reference messages to another worker.
     pub(crate) fn tell(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -83,10 +83,9 @@ impl Worker {
             .map(drop)
     }
 
-    /// Makes a call: sends the request and returns without waiting for the reply.
+    /// Sends a request and returns without waiting for the reply.
     ///
-    /// `encode` appends the arguments. It runs again when the connection turns out to have ended
-    /// before anything was sent.
+    /// `encode` appends the arguments. A retry after a closed link runs it again.
     fn call(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -110,13 +109,13 @@ impl Worker {
         recording::call_span(&self.recorder, at, (request.verb, callee), request.function)
     }
 
-    /// The limit of a call that this thread makes, and when it ends.
+    /// Returns the limit and the deadline of a call from this thread.
     pub(crate) fn limit(&self, options: CallOptions, now: Instant) -> (Option<Duration>, Option<Instant>) {
         let outer = CallContext::of_current(|call| call.deadline).flatten();
         self.limit_until(options, now, outer)
     }
 
-    /// The limit of a call and when it ends: its own or the worker's, but no later than the call that makes it.
+    /// Returns the limit and the deadline of a call: its own or the worker's, bounded by the outer call's.
     pub(super) fn limit_until(
         &self,
         options: CallOptions,
@@ -132,22 +131,22 @@ impl Worker {
             (Some(own), Some(outer)) => Some(own.min(outer)),
             (own, outer) => own.or(outer),
         };
-        // A limit beyond the range of the clock is none.
+        // A limit beyond the range of the clock counts as none.
         (limit, limit.and_then(|limit| now.checked_add(limit)))
     }
 }
 
-/// A reference to a value that no worker has been asked for yet. Given up when it is dropped, also when
-/// encoding the arguments panics.
-struct Creating<'a>(Option<Arc<Handle>>, &'a References);
+/// A handle whose creation has not been requested yet. Dropping it cancels the creation, also when encoding the
+/// arguments panics.
+struct PendingCreation<'a>(Option<Arc<Handle>>, &'a References);
 
-impl Creating<'_> {
+impl PendingCreation<'_> {
     fn done(mut self) -> Option<Arc<Handle>> {
         self.0.take()
     }
 }
 
-impl Drop for Creating<'_> {
+impl Drop for PendingCreation<'_> {
     fn drop(&mut self) {
         if let Some(handle) = &self.0 {
             self.1.not_created(handle);

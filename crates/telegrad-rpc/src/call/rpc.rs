@@ -15,7 +15,7 @@ impl World {
     /// Runs `function` on worker `to` and waits for its value.
     ///
     /// # Errors
-    /// The function's own error as [`Error::Remote`], and everything else that [`Error`] names.
+    /// The function's error as [`Error::Remote`]; any other variant of [`Error`] if the call fails.
     pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, _function: F, args: F::Args) -> Result<F::Value>
     where
         F: FreeFn<M, Value: Wire>,
@@ -24,19 +24,18 @@ impl World {
         Executor::may_wait()?;
         let request = self.request::<F>(to.into(), "rpc_sync")?;
         let future = self.worker().rpc(request, &args)?;
-        // They have been sent, and may be large.
+        // The arguments have been sent; they may be large.
         drop(args);
         future.wait()
     }
 
-    /// Runs `function` on worker `to`; returns at once with a future of its value.
+    /// Runs `function` on worker `to`; returns a future of its value without waiting.
     ///
-    /// The arguments have been encoded when this returns. A large tensor has also been written, or
-    /// is being written: it must not be changed in place before the call is over.
+    /// The arguments are encoded when this returns, but a large tensor may still be written: do not change it in place
+    /// before the call has ended.
     ///
     /// # Errors
-    /// When the call cannot be made: unknown worker, unregistered function, no connection. What
-    /// happens later is the future's.
+    /// When the call cannot be made: unknown worker, unregistered function, no connection. The future returns later errors.
     pub fn rpc_async<'a, M, F>(
         &self,
         to: impl Into<To<'a>>,
@@ -62,7 +61,7 @@ impl World {
         })
     }
 
-    /// The time that a call made now would have.
+    /// Returns the limit that a call made now would have.
     #[doc(hidden)]
     pub fn call_limit(&self) -> Option<Duration> {
         self.worker().limit(self.options(), Instant::now()).0

@@ -1,4 +1,4 @@
-//! A call that a worker serves.
+//! The context of a served call.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use telegrad_trace::{Entered, Recorder, Span};
 use telegrad_wire::{CallId, ContextId, Incarnation};
 
-use super::{Home, Reached, Stage};
+use super::{AnyWorker, Stage, StageCell};
 use crate::error::RemoteErrorKind;
 use crate::types::{Class, RefId, WorkerInfo};
 
@@ -18,36 +18,35 @@ pub(crate) type ContextScope = (Incarnation, ContextId);
 
 /// A call that this worker serves.
 pub(crate) struct CallContext {
-    pub(crate) home: Weak<dyn Home>,
+    pub(crate) worker: Weak<dyn AnyWorker>,
     /// The world's number.
     pub(crate) world: u64,
     pub(crate) caller: Arc<WorkerInfo>,
     pub(crate) function: &'static str,
     pub(crate) class: Class,
-    /// The caller's number for it.
+    /// The caller's number for the call.
     pub(crate) call: CallId,
-    /// The value that it is made on.
+    /// The value that the call is made on.
     pub(crate) object: Option<RefId>,
-    /// When it arrived.
+    /// The arrival of the request.
     pub(crate) since: Instant,
-    /// When the caller stops waiting.
+    /// The time at which the caller stops waiting.
     pub(crate) deadline: Option<Instant>,
-    /// The context of an extension that it belongs to.
+    /// The extension's context that the call belongs to.
     pub(crate) scope: Option<ContextScope>,
-    /// The span of its execution, if it is recorded.
+    /// The span of the execution, if it is recorded.
     pub(crate) span: Option<Arc<Span>>,
-    /// How far it has come.
-    pub(crate) stage: Reached,
-    /// The task that runs it notes its waits without a thread.
+    pub(crate) stage: StageCell,
+    /// Whether an async task runs the call. The task records its own waits.
     is_task: AtomicBool,
     cancelled: AtomicBool,
-    /// Wakes the async function when it is cancelled.
+    /// Wakes the async function on cancellation.
     waker: Mutex<Option<Waker>>,
 }
 
-/// What is known of a call when its request arrives.
-pub(crate) struct Served {
-    pub(crate) home: Weak<dyn Home>,
+/// The fields of a [`CallContext`] that a request determines.
+pub(crate) struct NewCallContext {
+    pub(crate) worker: Weak<dyn AnyWorker>,
     pub(crate) world: u64,
     pub(crate) caller: Arc<WorkerInfo>,
     pub(crate) function: &'static str,
@@ -61,9 +60,9 @@ pub(crate) struct Served {
 }
 
 impl CallContext {
-    pub(crate) fn new(served: Served) -> Arc<Self> {
-        let Served {
-            home,
+    pub(crate) fn new(fields: NewCallContext) -> Arc<Self> {
+        let NewCallContext {
+            worker,
             world,
             caller,
             function,
@@ -74,9 +73,9 @@ impl CallContext {
             deadline,
             scope,
             span,
-        } = served;
+        } = fields;
         Arc::new(Self {
-            home,
+            worker,
             world,
             caller,
             function,
@@ -87,14 +86,14 @@ impl CallContext {
             deadline,
             scope,
             span,
-            stage: Reached::new(),
+            stage: StageCell::new(),
             is_task: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             waker: Mutex::new(None),
         })
     }
 
-    /// Notes that its function begins.
+    /// Notes the start of the function.
     pub(crate) fn begin(&self) {
         self.stage.set(Stage::Begun);
         if let Some(span) = &self.span {
@@ -102,8 +101,7 @@ impl CallContext {
         }
     }
 
-    /// Puts this thread at the call in recordings. A call that came before a recording began is no event there, but what it does
-    /// is recorded.
+    /// Records this thread's events under the call. A call that arrived before the recording began has no event of its own.
     #[inline]
     pub(crate) fn enter_recording(&self) -> Entered {
         match &self.span {
@@ -112,24 +110,24 @@ impl CallContext {
         }
     }
 
-    /// Returns the recorder of what the call does.
+    /// Returns the recorder for the call's events.
     #[cold]
     fn recorder(&self) -> Option<Arc<Recorder>> {
-        let home = self.home.upgrade().filter(|_| self.class.is_recorded());
-        home.map(|home| home.recorder().clone())
+        let worker = self.worker.upgrade().filter(|_| self.class.is_recorded());
+        worker.map(|worker| worker.recorder().clone())
     }
 
-    /// Notes that a task runs it, which notes when it sleeps.
+    /// Notes that an async task runs the call.
     pub(crate) fn becomes_task(&self) {
         self.is_task.store(true, Relaxed);
     }
 
-    /// Whether a task runs it, which notes when it sleeps.
+    /// Whether an async task runs the call.
     pub(crate) fn is_task(&self) -> bool {
         self.is_task.load(Relaxed)
     }
 
-    /// Cancels the call, and wakes its task.
+    /// Cancels the call and wakes its task.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, SeqCst);
         let waker = self.waker.lock().take();
@@ -138,28 +136,28 @@ impl CallContext {
         }
     }
 
-    /// Sets the waker for a cancellation.
+    /// Sets the waker for cancellation.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
     }
 
-    /// Drops the waker for a cancellation.
+    /// Drops the waker for cancellation.
     pub(crate) fn clear_waker(&self) {
         let waker = self.waker.lock().take();
         drop(waker);
     }
 
-    /// Whether the result is not wanted any more: the call was cancelled, or its time has run out.
+    /// Whether the call was cancelled or its deadline has passed.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.is_cancelled_by_caller() || self.is_late()
     }
 
-    /// Whether the caller has cancelled the call, or was lost.
+    /// Whether the caller has cancelled the call or was lost.
     pub(crate) fn is_cancelled_by_caller(&self) -> bool {
         self.cancelled.load(SeqCst)
     }
 
-    /// Returns why the result of a cancelled call is not wanted.
+    /// Returns the error kind of a cancelled call.
     pub(crate) fn cancellation_kind(&self) -> RemoteErrorKind {
         if self.is_late() {
             RemoteErrorKind::TimedOut
@@ -168,7 +166,7 @@ impl CallContext {
         }
     }
 
-    /// Whether its time has run out.
+    /// Whether the deadline has passed.
     pub(crate) fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }

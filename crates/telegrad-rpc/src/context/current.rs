@@ -11,13 +11,12 @@ use crate::types::WorkerInfo;
 
 /// The call that a thread serves, and the context that calls made by the thread belong to.
 ///
-/// Both are kept in one place, because serving a call sets both. The thread-locals of the executor and of telegrad-trace stay
-/// apart: the executor's describes the thread's role in the pool, which outlives a call, and telegrad-trace's the position in a
-/// recording, which code without calls has as well.
+/// Serving a call sets both, so they share a thread-local. Two others are separate: the executor's describes the thread's
+/// role in the pool, which outlives a call; telegrad-trace's is the position in a recording, which exists without calls.
 #[derive(Default)]
 struct Current {
     call: Option<Arc<CallContext>>,
-    /// Usually that of `call`; [`in_scope`] sets another one.
+    /// The scope of `call`, unless [`in_scope`] sets another.
     scope: Option<ContextScope>,
 }
 
@@ -30,7 +29,7 @@ struct Restore(Current);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // The inner state is dropped after the thread-local has been released.
+        // Drop the inner state after the borrow of the thread-local ends.
         drop(CURRENT.replace(std::mem::take(&mut self.0)));
     }
 }
@@ -52,7 +51,7 @@ impl CallContext {
         CURRENT.with_borrow(|current| current.call.as_deref().map(get))
     }
 
-    /// Runs `f` with this as the current call.
+    /// Runs `f` with this call as the current one.
     pub(crate) fn enter<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
         let _entered = self.enter_recording();
         let current = Current {
@@ -63,12 +62,12 @@ impl CallContext {
     }
 }
 
-/// Runs `f` without a current call, in no context.
-pub(crate) fn leave_call<R>(f: impl FnOnce() -> R) -> R {
+/// Runs `f` without a current call and outside of any context.
+pub(crate) fn outside_call<R>(f: impl FnOnce() -> R) -> R {
     with_current(Current::default(), f)
 }
 
-/// Runs `f` in this scope, or in none; the current call stays.
+/// Runs `f` in this scope, or in none; keeps the current call.
 #[inline]
 pub(crate) fn in_scope<R>(scope: Option<ContextScope>, f: impl FnOnce() -> R) -> R {
     let call = CallContext::current();
@@ -80,28 +79,28 @@ pub(crate) fn scope() -> Option<ContextScope> {
     CURRENT.with_borrow(|current| current.scope)
 }
 
-/// Returns the context that a call of this worker from this thread belongs to.
+/// Returns the context of calls that this thread makes as this worker.
 pub(crate) fn scope_of(worker: Incarnation) -> Option<ContextId> {
     let (of, context) = scope()?;
     (of == worker).then_some(context)
 }
 
-/// What a call takes over from the call that makes it.
+/// What a nested call inherits from the call that makes it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Inherited {
-    /// The end of its caller's time.
+    /// The deadline of the outer call.
     pub(crate) deadline: Option<Instant>,
     /// The caller of the outer call and its number there, if it was made in the same world.
     pub(crate) within: Option<(Rank, CallId)>,
-    /// The context that it belongs to.
+    /// The context of the outer call.
     pub(crate) context: Option<ContextId>,
 }
 
-/// Returns what a call from this thread takes over, if this worker of this world makes it.
+/// Returns what a call inherits that this thread makes as this worker of this world.
 pub(crate) fn inherited(worker: Incarnation, world: u64) -> Inherited {
     CURRENT.with_borrow(|current| {
         let call = current.call.as_deref();
-        // The numbers of another world's calls mean nothing in this one.
+        // Call numbers of other worlds are meaningless here.
         let within = call.filter(|call| call.world == world);
         let scope = current.scope.filter(|(of, _)| *of == worker);
         Inherited {
@@ -112,9 +111,10 @@ pub(crate) fn inherited(worker: Incarnation, world: u64) -> Inherited {
     })
 }
 
-/// Inside a remote function: whether its caller has stopped waiting, because the call was
-/// cancelled, its time ran out, or the caller was lost. A long computation looks now and then and
-/// returns early. False outside a remote function.
+/// Inside a remote function: whether the caller has stopped waiting.
+///
+/// True once the call was cancelled, its deadline passed, or the caller was lost. Check it now and then in a long
+/// computation, to return early. False outside a remote function.
 pub fn is_cancelled() -> bool {
     CallContext::of_current(CallContext::is_cancelled).unwrap_or(false)
 }
@@ -124,8 +124,9 @@ pub fn caller() -> Option<WorkerInfo> {
     CallContext::of_current(|call| (*call.caller).clone())
 }
 
-/// Inside a remote function: how long its caller will still wait. `None` when there is no limit,
-/// or outside a remote function. Calls made from here inherit it.
+/// Inside a remote function: the time until the call's deadline, which nested calls inherit.
+///
+/// `None` without a limit or outside a remote function.
 pub fn time_left() -> Option<Duration> {
     let deadline = CallContext::of_current(|call| call.deadline).flatten()?;
     Some(deadline.saturating_duration_since(Instant::now()))

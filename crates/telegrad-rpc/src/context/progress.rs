@@ -1,10 +1,10 @@
-//! Times that the execution of a call notes in its recording.
+//! Timestamps of a call's execution in its recording.
 
 use telegrad_trace::{Execution, Kind, Span};
 
 use super::CallContext;
 
-/// Notes that the arguments of the current call are decoded; returns whether the call is recorded.
+/// Notes that the current call's arguments are decoded; returns whether the call is recorded.
 #[inline]
 pub(crate) fn decoded() -> bool {
     let is_recorded = telegrad_trace::is_recorded();
@@ -14,8 +14,8 @@ pub(crate) fn decoded() -> bool {
     is_recorded
 }
 
-/// Notes that the function of the current call has returned; encoding of its value comes next.
-pub(crate) fn has_result() {
+/// Notes that the current call's function has returned. Its value is encoded next.
+pub(crate) fn returned() {
     note_execution(|execution, now| execution.returned = now);
 }
 
@@ -23,13 +23,13 @@ pub(crate) fn has_result() {
 fn note_execution(change: fn(&mut Execution, u64)) {
     CallContext::of_current(|context| {
         if let Some(span) = &context.span {
-            note(span, change);
+            update_execution(span, change);
         }
     });
 }
 
-/// Changes the execution that this span records.
-pub(crate) fn note(span: &Span, change: fn(&mut Execution, u64)) {
+/// Updates the execution event of this span.
+pub(crate) fn update_execution(span: &Span, change: fn(&mut Execution, u64)) {
     span.update(|event| {
         if let Kind::Execution(execution) = &mut event.kind {
             change(execution, span.now());

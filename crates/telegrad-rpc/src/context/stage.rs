@@ -1,38 +1,38 @@
-//! How far a request has come.
+//! The stage of a served request.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use telegrad_wire::Wire;
 
-/// How far a call that is served has come, or what it waits for before its function can begin.
+/// The stage of a served call: what it waits for before its function begins, or how far the function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
 pub enum Stage {
-    /// It waits for a thread.
+    /// Waiting for a thread.
     Thread,
-    /// It waits until the owners of the references in its arguments know of them.
+    /// Waiting until the owners have confirmed the references in the arguments.
     References,
-    /// It waits until the value is made that it is called on.
+    /// Waiting for the creation of the value that it is called on.
     Value,
-    /// It waits for its turn at the object, which others use.
+    /// Waiting for its turn at the object, which other calls use.
     Turn,
-    /// Its function has begun.
+    /// The function has begun.
     Begun,
-    /// Its function has returned, and what it was called on is free. The answer is on its way.
+    /// The function has returned and released its object; the reply follows.
     Returned,
 }
 
 impl Stage {
-    /// Whether its function has begun.
+    /// Whether the function has begun.
     pub fn has_begun(self) -> bool {
         matches!(self, Self::Begun | Self::Returned)
     }
 }
 
-/// The stage that a request is in, for those who ask what goes on.
-pub(crate) struct Reached(AtomicU8);
+/// The current stage of a request, for status queries.
+pub(crate) struct StageCell(AtomicU8);
 
-impl Reached {
-    /// It is here, and nothing else.
+impl StageCell {
+    /// The stage of a request that has just arrived.
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(Stage::Thread as u8))
     }

@@ -1,4 +1,4 @@
-//! Waiting for a future on a thread of its own.
+//! Blocking a thread on a future.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::Executor;
 
-/// Waits for a future, but not beyond the deadline. To the pool this thread waits inside a call.
+/// Blocks on a future until the deadline. The thread's function does not count as running meanwhile.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>, deadline: Option<Instant>) -> Option<T> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

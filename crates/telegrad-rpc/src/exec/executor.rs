@@ -1,13 +1,11 @@
-//! The threads of a worker.
+//! The thread pool of a worker.
 //!
-//! One pool runs everything: functions that others call, callbacks, and the roles that must always
-//! have a thread (watching sockets, reading a bulk lane). A thread in a role that has received a
-//! request runs it itself: on the quiet path nothing waits for a thread to wake up. The role passes to
-//! another thread, at once under load, else when the request takes long (see [`held_role`]).
+//! One pool runs requests, callbacks, and the roles that always need a thread (polling sockets, reading a bulk lane). A
+//! thread in a role runs the request that it has received, so an unloaded worker needs no thread wake-up per request. The
+//! role passes to another thread: at once under load, otherwise when the request is slow (see [`held_role`]).
 //!
-//! At most `limit` functions run at a time. A function that waits inside a call does not count: the
-//! pool gives its place to another for the time being. So however deep calls nest, in whatever
-//! pattern, there is always a thread for the one that everybody waits for (S21).
+//! At most `limit` functions run at a time. A function that waits inside a call does not count, and a queued function
+//! starts in its place. So nested calls of any depth or pattern always find a thread (S21).
 
 mod held_role;
 
@@ -23,13 +21,13 @@ use telegrad_net::{Role, Roles, Turn};
 use self::held_role::{HeldRole, HeldRoles};
 use crate::error::Error;
 
-/// How long a thread without work stays. Long enough for the pauses of a training loop.
+/// Time after which an idle thread ends. Long enough for the pauses of a training loop.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Stack of a pool thread. Only touched pages cost memory, and a tensor library may recurse deeply.
+/// Stack size of a pool thread. Only touched pages cost memory, and a tensor library may recurse deeply.
 const STACK: usize = 8 << 20;
 
-/// Something to run once.
+/// A closure that a pool thread runs.
 pub(super) type Task = Box<dyn FnOnce() + Send>;
 
 /// A handle to the pool; the threads share it.
@@ -37,7 +35,7 @@ pub(super) type Task = Box<dyn FnOnce() + Send>;
 pub(crate) struct Executor(Arc<Pool>);
 
 struct Pool {
-    /// For thread names.
+    /// The worker's name, for thread names and logs.
     name: String,
     limit: usize,
     state: Mutex<State>,
@@ -46,45 +44,45 @@ struct Pool {
 
 #[derive(Default)]
 struct State {
-    /// Functions that wait because `limit` others run.
+    /// Functions that wait while `limit` others run.
     queue: VecDeque<Task>,
     /// Functions that run and do not wait inside a call.
     running: usize,
     /// Functions that wait inside a call.
     blocked: usize,
-    /// Threads without work, the one that stopped last on top: its caches are warmest.
-    idle: Vec<Arc<Seat>>,
+    /// Idle threads, the last to stop on top: its caches are warmest.
+    idle: Vec<Arc<IdleThread>>,
     threads: usize,
     closed: bool,
-    /// Tasks that came too late, to be dropped outside the lock.
+    /// Tasks refused after the close, to be dropped outside the lock.
     refused: Vec<Task>,
 }
 
-/// Room in the queue that is kept when it is empty.
-const KEEP: usize = 1024;
+/// Capacity that the empty queue keeps.
+const MIN_QUEUE_CAPACITY: usize = 1024;
 
 impl State {
-    /// Lets go of what a flood of functions needed, once it is over.
-    fn let_go(&mut self) {
-        if self.queue.is_empty() && self.queue.capacity() > 2 * KEEP {
-            self.queue.shrink_to(KEEP);
+    /// Releases the memory of an empty queue after a burst.
+    fn shrink_queue(&mut self) {
+        if self.queue.is_empty() && self.queue.capacity() > 2 * MIN_QUEUE_CAPACITY {
+            self.queue.shrink_to(MIN_QUEUE_CAPACITY);
         }
     }
 }
 
-/// Where a thread without work waits for some.
-struct Seat {
+/// An idle thread, and the slot through which it receives work.
+struct IdleThread {
     work: Mutex<Option<Work>>,
-    given: Condvar,
+    ready: Condvar,
 }
 
 enum Work {
-    /// A function that counts.
+    /// A function, counted against the limit.
     Task(Task),
-    /// Something of the worker's own that does not.
-    Errand(Task),
+    /// Internal work that may block, not counted.
+    Blocking(Task),
     Role(Box<dyn Role>),
-    /// Looking after roles whose threads are busy.
+    /// Watching roles whose threads are busy.
     Watch,
 }
 
@@ -92,17 +90,17 @@ thread_local! {
     static THREAD: RefCell<Thread> = const { RefCell::new(Thread { role: None, task: None, held: None }) };
 }
 
-/// What this thread is doing for a pool.
+/// The state of a pool thread.
 struct Thread {
-    /// It is in a role; tasks spawned by it collect here.
+    /// Set during a turn of a role; collects the tasks that the role spawns.
     role: Option<(Executor, Vec<Task>)>,
-    /// It runs a task that counts as running.
+    /// Set while the thread runs a task that counts as running.
     task: Option<Executor>,
-    /// The role that it returns to after that, unless another thread has taken it.
+    /// The role to resume after the task, unless another thread takes it.
     held: Option<Arc<HeldRole>>,
 }
 
-/// Numbers for people.
+/// Counts of threads and functions, for status queries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub(crate) threads: usize,
@@ -113,7 +111,7 @@ pub(crate) struct Load {
 }
 
 impl Executor {
-    /// A pool in which at most `limit` functions run at a time. It has no threads yet.
+    /// Makes a pool that runs at most `limit` functions at a time. Threads start on demand.
     pub(crate) fn new(name: &str, limit: usize) -> Self {
         Self(Arc::new(Pool {
             name: name.into(),
@@ -123,7 +121,7 @@ impl Executor {
         }))
     }
 
-    /// Runs a function soon. From a role's thread: on that thread, when the role's turn is over.
+    /// Schedules a function. From a thread in a role, it runs after the role's turn.
     pub(crate) fn spawn(&self, task: Task) {
         let mut task = Some(task);
         THREAD.with_borrow_mut(|thread| {
@@ -138,15 +136,15 @@ impl Executor {
         }
     }
 
-    /// Runs something of the worker's own soon, however many functions run.
-    pub(crate) fn run_errand(&self, errand: Task) {
+    /// Schedules internal work that may block, regardless of the limit.
+    pub(crate) fn spawn_blocking(&self, task: Task) {
         let refused = self.with_state(|state| {
             if state.closed {
-                return Err(Work::Errand(errand));
+                return Err(Work::Blocking(task));
             }
-            self.give(state, Work::Errand(errand))
+            self.dispatch(state, Work::Blocking(task))
         });
-        // Dropped outside the lock. Without a thread nothing can be done.
+        // Dropped outside the lock: no thread could be started.
         drop(refused);
     }
 
@@ -155,7 +153,7 @@ impl Executor {
         let Some(executor) = THREAD.with_borrow_mut(|thread| thread.task.take()) else {
             return wait();
         };
-        executor.pass_on_held();
+        executor.pass_on_held_role();
         executor.pause();
         let result = wait();
         executor.resume();
@@ -163,25 +161,25 @@ impl Executor {
         result
     }
 
-    /// Whether this thread may block; a thread in a role may not, because others depend on it.
-    pub(crate) fn may_be_held_up() -> bool {
+    /// Whether this thread may block. A thread in a role may not.
+    pub(crate) fn may_block() -> bool {
         THREAD.with_borrow(|thread| thread.role.is_none())
     }
 
     /// Checks that this thread may wait for another worker.
     ///
     /// # Errors
-    /// [`Error::WaitInInline`] in a role, and while a subscriber is shown something: the thread may be the one that receives the
-    /// message to wait for (S24, S63).
+    /// [`Error::WaitInInline`] in a role and inside a subscriber: this thread may be the one that receives the awaited
+    /// message (S24, S63).
     pub(crate) fn may_wait() -> Result<(), Error> {
-        if Self::may_be_held_up() && !telegrad_trace::is_in_subscriber() {
+        if Self::may_block() && !telegrad_trace::is_in_subscriber() {
             Ok(())
         } else {
             Err(Error::WaitInInline)
         }
     }
 
-    /// Drops what is queued and ends threads that have no work. Running functions go on.
+    /// Drops queued tasks and ends idle threads. Running functions continue.
     pub(crate) fn close(&self) {
         let (queue, idle) = {
             let mut state = self.0.state.lock();
@@ -189,9 +187,9 @@ impl Executor {
             (std::mem::take(&mut state.queue), std::mem::take(&mut state.idle))
         };
         self.0.held.wake();
-        for seat in idle {
-            let _work = seat.work.lock();
-            seat.given.notify_one();
+        for idle_thread in idle {
+            let _work = idle_thread.work.lock();
+            idle_thread.ready.notify_one();
         }
         drop(queue);
     }
@@ -207,8 +205,7 @@ impl Executor {
         }
     }
 
-    /// Runs `change` under the lock. Tasks that a closed pool does not take are dropped after it:
-    /// they may hold things that spawn other tasks when they go.
+    /// Runs `change` under the lock, then drops refused tasks: their destructors may spawn tasks.
     fn with_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.0.state.lock();
         let result = change(&mut state);
@@ -226,18 +223,18 @@ impl Executor {
             return state.queue.push_back(task);
         }
         state.running += 1;
-        if let Err(Work::Task(task)) = self.give(state, Work::Task(task)) {
-            // No thread to be had: the next one that finishes takes it.
+        if let Err(Work::Task(task)) = self.dispatch(state, Work::Task(task)) {
+            // No thread could be started: the next one that finishes takes the task.
             state.running -= 1;
             state.queue.push_back(task);
         }
     }
 
-    /// Finds a thread for `work`; gives it back when there is none.
-    fn give(&self, state: &mut State, work: Work) -> Result<(), Work> {
-        if let Some(seat) = state.idle.pop() {
-            *seat.work.lock() = Some(work);
-            seat.given.notify_one();
+    /// Passes `work` to an idle or new thread; returns it if no thread can be started.
+    fn dispatch(&self, state: &mut State, work: Work) -> Result<(), Work> {
+        if let Some(idle_thread) = state.idle.pop() {
+            *idle_thread.work.lock() = Some(work);
+            idle_thread.ready.notify_one();
             return Ok(());
         }
         let slot = Arc::new(Mutex::new(Some(work)));
@@ -248,7 +245,7 @@ impl Executor {
             .stack_size(STACK)
             .spawn(move || {
                 let work = first.lock().take();
-                executor.live(work);
+                executor.run_thread(work);
             });
         match started {
             Ok(_) => {
@@ -266,29 +263,29 @@ impl Executor {
     }
 
     /// Runs a pool thread.
-    fn live(&self, mut work: Option<Work>) {
+    fn run_thread(&self, mut work: Option<Work>) {
         while let Some(next) = work.take() {
             let task = match next {
                 Work::Task(task) => Some(task),
-                Work::Role(role) => self.play(role),
-                Work::Watch => self.watch().and_then(|role| self.play(role)),
-                Work::Errand(errand) => {
-                    self.guard(errand);
+                Work::Role(role) => self.run_role(role),
+                Work::Watch => self.watch().and_then(|role| self.run_role(role)),
+                Work::Blocking(task) => {
+                    self.catch_panic(task);
                     None
                 }
             };
             if let Some(task) = task {
                 self.run_all(task);
             }
-            work = self.rest();
+            work = self.wait_for_work();
         }
     }
 
-    /// Plays a role until it ends, or until it brought a task to run on this thread instead.
-    fn play(&self, mut role: Box<dyn Role>) -> Option<Task> {
+    /// Runs a role until it ends, or until another thread takes it and a task of its last turn runs here.
+    fn run_role(&self, mut role: Box<dyn Role>) -> Option<Task> {
         let mut came_back: Option<Instant> = None;
         loop {
-            let (turn, mut tasks) = self.turn(&mut *role);
+            let (turn, mut tasks) = self.run_turn(&mut *role);
             if let Some(since) = came_back.take()
                 && !tasks.is_empty()
             {
@@ -325,7 +322,10 @@ impl Executor {
                 kept = None;
             } else if state.running < self.0.limit && !state.closed {
                 // The first task runs here, so another thread has to take the role.
-                match kept.take().map(|role| self.give(&mut state, Work::Role(role))) {
+                match kept
+                    .take()
+                    .map(|role| self.dispatch(&mut state, Work::Role(role)))
+                {
                     Some(Err(Work::Role(back))) => kept = Some(back),
                     _ => {
                         state.running += 1;
@@ -342,10 +342,10 @@ impl Executor {
         }
     }
 
-    /// One turn of a role, and the tasks that it brought.
-    fn turn(&self, role: &mut dyn Role) -> (Turn, Vec<Task>) {
+    /// Runs one turn of a role; returns the tasks that it spawned.
+    fn run_turn(&self, role: &mut dyn Role) -> (Turn, Vec<Task>) {
         THREAD.with_borrow_mut(|thread| thread.role = Some((self.clone(), Vec::new())));
-        // Whatever a role stumbles over, others depend on its going on.
+        // A role serves several peers, so it continues after a panic.
         let turn = catch_unwind(AssertUnwindSafe(|| role.turn())).unwrap_or_else(|_| {
             tracing::error!(worker = self.0.name, "a role of the pool panicked");
             Turn::Again
@@ -354,14 +354,14 @@ impl Executor {
         (turn, tasks.map(|(_, tasks)| tasks).unwrap_or_default())
     }
 
-    /// Runs a task that is counted as running already, then those that queue.
+    /// Runs a task that already counts as running, then queued ones.
     fn run_all(&self, mut task: Task) {
         loop {
             THREAD.with_borrow_mut(|thread| thread.task = Some(self.clone()));
-            self.guard(task);
+            self.catch_panic(task);
             THREAD.with_borrow_mut(|thread| thread.task = None);
             let mut state = self.0.state.lock();
-            // After a wait there can be one more than the limit; that one makes room.
+            // A function that resumes after a wait may exceed the limit; then this thread takes no more.
             let next = if state.running <= self.0.limit {
                 state.queue.pop_front()
             } else {
@@ -371,26 +371,25 @@ impl Executor {
                 Some(next) => task = next,
                 None => {
                     state.running -= 1;
-                    state.let_go();
+                    state.shrink_queue();
                     return;
                 }
             }
         }
     }
 
-    /// Users' functions are guarded where they are called; this keeps the pool's counts right should
-    /// anything else panic.
-    fn guard(&self, task: Task) {
+    /// Runs a task and catches its panic, to keep the pool's counts right. User functions are caught where they are called.
+    fn catch_panic(&self, task: Task) {
         if catch_unwind(AssertUnwindSafe(task)).is_err() {
             tracing::error!(worker = self.0.name, "a task of the pool panicked");
         }
     }
 
-    /// Waits for work; `None` when the thread is no longer needed.
-    fn rest(&self) -> Option<Work> {
-        let seat = Arc::new(Seat {
+    /// Waits for work; returns `None` after [`LINGER`] and on close.
+    fn wait_for_work(&self) -> Option<Work> {
+        let idle_thread = Arc::new(IdleThread {
             work: Mutex::new(None),
-            given: Condvar::new(),
+            ready: Condvar::new(),
         });
         {
             let mut state = self.0.state.lock();
@@ -398,43 +397,43 @@ impl Executor {
                 state.threads -= 1;
                 return None;
             }
-            state.idle.push(seat.clone());
+            state.idle.push(idle_thread.clone());
         }
-        let mut work = seat.work.lock();
+        let mut work = idle_thread.work.lock();
         if work.is_none() {
-            seat.given.wait_for(&mut work, LINGER);
+            idle_thread.ready.wait_for(&mut work, LINGER);
         }
         if let Some(work) = work.take() {
             return Some(work);
         }
         drop(work);
-        // Nothing came in time; but it may come right now, until this seat is off the list.
+        // Work may still arrive until this thread is off the list.
         let mut state = self.0.state.lock();
-        state.idle.retain(|other| !Arc::ptr_eq(other, &seat));
-        let late = seat.work.lock().take();
+        state.idle.retain(|other| !Arc::ptr_eq(other, &idle_thread));
+        let late = idle_thread.work.lock().take();
         if late.is_none() {
             state.threads -= 1;
         }
         late
     }
 
-    /// Counts one more function as running, if there may be.
-    fn start_one(&self) -> bool {
+    /// Counts one more function as running, within the limit.
+    fn try_start_function(&self) -> bool {
         let mut state = self.0.state.lock();
         let may = state.running < self.0.limit && !state.closed;
         state.running += usize::from(may);
         may
     }
 
-    /// Counts one less, and gives its place to one that queues.
-    fn stop_one(&self) {
+    /// Counts one function less and starts a queued one.
+    fn end_function(&self) {
         self.with_state(|state| {
             state.running -= 1;
-            self.fill_place(state);
+            self.start_queued(state);
         });
     }
 
-    fn fill_place(&self, state: &mut State) {
+    fn start_queued(&self, state: &mut State) {
         if state.running < self.0.limit
             && let Some(task) = state.queue.pop_front()
         {
@@ -446,7 +445,7 @@ impl Executor {
         self.with_state(|state| {
             state.running -= 1;
             state.blocked += 1;
-            self.fill_place(state);
+            self.start_queued(state);
         });
     }
 
@@ -459,9 +458,9 @@ impl Executor {
 
 impl Roles for Executor {
     fn start(&self, role: Box<dyn Role>) {
-        // Without a thread the role is dropped, outside the lock, which closes what it serves: calls
-        // fail instead of hanging.
-        let refused = self.with_state(|state| self.give(state, Work::Role(role)));
+        // If no thread can be started, the role is dropped outside the lock. That closes its sockets, so calls fail instead
+        // of hanging.
+        let refused = self.with_state(|state| self.dispatch(state, Work::Role(role)));
         drop(refused);
     }
 

@@ -1,4 +1,4 @@
-//! The texts of panics.
+//! Panic messages.
 
 use std::any::Any;
 

@@ -1,4 +1,4 @@
-//! A value that will be there later.
+//! A value that is set once and awaited.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::Waker;
@@ -9,9 +9,9 @@ use telegrad_net::Waiting;
 
 use super::Task;
 
-/// Set once, taken once; one thread, one task or one callback waits for it.
+/// A slot that is set once and taken once, with one waiting thread, task or callback.
 pub(crate) struct Promise<R> {
-    /// For a look without the lock.
+    /// Allows a check without the lock.
     done: AtomicBool,
     state: Mutex<State<R>>,
     changed: Condvar,
@@ -37,9 +37,10 @@ impl<R> Promise<R> {
         }
     }
 
-    /// Sets the value, unless it is set. Gives back the callback that has to run now, if any. A task that waits is woken at
-    /// this place: recordings say what it has waited for.
-    pub(crate) fn set<P>(&self, value: R, place: impl FnOnce() -> P) -> Option<Task> {
+    /// Sets the value once; returns the callback to run now, if any.
+    ///
+    /// Wakes a waiting task inside `enter_span`, so that recordings show its cause.
+    pub(crate) fn set<P>(&self, value: R, enter_span: impl FnOnce() -> P) -> Option<Task> {
         let (waker, callback) = {
             let mut state = self.state.lock();
             if self.done.load(SeqCst) {
@@ -51,13 +52,13 @@ impl<R> Promise<R> {
             (state.waker.take(), state.callback.take())
         };
         if let Some(waker) = waker {
-            let _there = place();
+            let _entered = enter_span();
             waker.wake();
         }
         callback
     }
 
-    /// Takes the value if it is there and was not taken before.
+    /// Takes the value if it is set and not taken.
     pub(crate) fn take(&self) -> Option<R> {
         if self.done() {
             self.state.lock().value.take()
@@ -66,7 +67,7 @@ impl<R> Promise<R> {
         }
     }
 
-    /// Wakes `waker` when the value is there; false when it is there already.
+    /// Registers `waker`; returns false if the value is already set.
     pub(crate) fn on_ready_wake(&self, waker: &Waker) -> bool {
         let mut state = self.state.lock();
         if self.done() {
@@ -79,7 +80,7 @@ impl<R> Promise<R> {
         true
     }
 
-    /// Runs `callback` when the value is there; gives it back when it is there already.
+    /// Registers `callback`; returns it if the value is already set.
     pub(crate) fn on_ready_run(&self, callback: Task) -> Option<Task> {
         let mut state = self.state.lock();
         if self.done() {

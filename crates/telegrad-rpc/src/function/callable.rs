@@ -1,8 +1,7 @@
-//! What makes a Rust function one that can be called remotely.
+//! The traits of functions that can be called remotely.
 //!
-//! The caller passes the function itself, and the compiler takes the types of arguments and result
-//! from it. [`Callable`] is implemented for every kind of function; its marker parameter tells the
-//! kinds apart, and the compiler finds it by itself.
+//! The caller passes the function itself, which gives the compiler the types of arguments and result. [`Callable`] is
+//! implemented for every kind of function. Its marker parameter distinguishes the kinds and is inferred.
 
 use std::any::Any;
 use std::future::Future;
@@ -11,17 +10,17 @@ use std::pin::Pin;
 
 use telegrad_wire::{BoxError, Outcome, Wire};
 
-/// A function's value, now or later.
-pub enum Ran<T> {
+/// The outcome of starting a function.
+pub enum Started<T> {
     /// The function has returned.
-    Now(Result<T, BoxError>),
-    /// It is an async function; this is its future.
-    Later(Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>),
-    /// It is a method and there is no object of its type.
+    Returned(Result<T, BoxError>),
+    /// The future of an async function.
+    Pending(Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>),
+    /// A method without an object of its type.
     NoObject,
 }
 
-/// What a method runs on.
+/// The object that a method runs on.
 pub enum Receiver<'a> {
     /// For shared use.
     Shared(&'a (dyn Any + Send + Sync)),
@@ -41,7 +40,7 @@ impl std::fmt::Debug for Receiver<'_> {
 /// How a function uses the value that it is called on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is not called on a value.
+    /// Not called on a value.
     None,
     /// As `&self`.
     Shared,
@@ -57,17 +56,17 @@ pub enum Access {
 pub trait Callable<Marker>: Copy + Send + Sync + 'static {
     /// The arguments, as a tuple.
     type Args: Wire;
-    /// The value it gives, errors aside.
+    /// The value it returns, errors aside.
     type Value: Send + Sync + 'static;
 
-    /// How it uses what it is called on.
+    /// How it uses the value that it is called on.
     const ACCESS: Access;
 
-    /// Runs it. `receiver` is what a method runs on.
-    fn run(self, args: Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value>;
+    /// Runs the function; a method on `receiver`.
+    fn run(self, args: Self::Args, receiver: Option<Receiver<'_>>) -> Started<Self::Value>;
 }
 
-/// A function that is not a method: it can be called on any worker.
+/// A function that is not a method. It can be called on any worker.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be called on a worker",
     note = "it must be a remote function, and not a method: a method is called on a reference to its object"
@@ -76,7 +75,7 @@ pub trait FreeFn<Marker>: Callable<Marker> {}
 
 impl<F: Callable<M>, M: OfFree> FreeFn<M> for F {}
 
-/// A method: it can be called on a reference to its object.
+/// A method. It can be called on a reference to its object.
 pub trait Method<Marker>: Callable<Marker> {
     /// The type it is a method of.
     type Object: 'static;
@@ -86,8 +85,8 @@ impl<F: Callable<M>, M: OfMethod> Method<M> for F {
     type Object = M::Object;
 }
 
-/// Refuses function pointers and capturing closures when a call of one is compiled: only the type of a function itself
-/// says which function it is, and its values have no size.
+/// Rejects function pointers and capturing closures at compile time. Only the type of a function item, whose values have
+/// no size, identifies the function.
 #[track_caller]
 pub(crate) const fn assert_is_function<F>() {
     assert!(
@@ -146,8 +145,8 @@ macro_rules! callable {
             const ACCESS: Access = Access::None;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Ran<Self::Value> {
-                Ran::Now(self($($arg),*).into_result())
+            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Started<Self::Value> {
+                Started::Returned(self($($arg),*).into_result())
             }
         }
 
@@ -162,9 +161,9 @@ macro_rules! callable {
             const ACCESS: Access = Access::None;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, _: Option<Receiver<'_>>) -> Started<Self::Value> {
                 let future = self($($arg),*);
-                Ran::Later(Box::pin(async move { future.await.into_result() }))
+                Started::Pending(Box::pin(async move { future.await.into_result() }))
             }
         }
 
@@ -180,13 +179,13 @@ macro_rules! callable {
             const ACCESS: Access = Access::Shared;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Started<Self::Value> {
                 let this = match &receiver {
                     Some(Receiver::Shared(this)) => this.downcast_ref(),
                     Some(Receiver::Exclusive(this)) => this.downcast_ref(),
                     None => None,
                 };
-                this.map_or(Ran::NoObject, |this| Ran::Now(self(this, $($arg),*).into_result()))
+                this.map_or(Started::NoObject, |this| Started::Returned(self(this, $($arg),*).into_result()))
             }
         }
 
@@ -202,12 +201,12 @@ macro_rules! callable {
             const ACCESS: Access = Access::Exclusive;
 
             #[allow(non_snake_case, reason = "type parameters name the arguments")]
-            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Ran<Self::Value> {
+            fn run(self, ($($arg,)*): Self::Args, receiver: Option<Receiver<'_>>) -> Started<Self::Value> {
                 let this = match receiver {
                     Some(Receiver::Exclusive(this)) => this.downcast_mut(),
                     _ => None,
                 };
-                this.map_or(Ran::NoObject, |this| Ran::Now(self(this, $($arg),*).into_result()))
+                this.map_or(Started::NoObject, |this| Started::Returned(self(this, $($arg),*).into_result()))
             }
         }
 

@@ -1,13 +1,13 @@
-//! What a registration does with its function.
+//! Describing and invoking registered functions.
 
 use std::any::Any;
 
 use telegrad_wire::{Layouts, Signature, Wire, WireError};
 
 use super::LocalOnly;
-use super::callable::{Access, Callable, Ran};
-use super::local_only::cannot_travel;
-use super::registration::{Invocation, Output, Step, Trouble, Want};
+use super::callable::{Access, Callable, Started};
+use super::local_only::not_wire;
+use super::registration::{Failure, Invocation, Output, OutputForm, Step};
 use super::sending::Sending;
 use crate::context;
 use crate::error::RemoteErrorKind;
@@ -34,11 +34,11 @@ pub fn invoke<M, F: Callable<M>>(
     let Invocation {
         mut args,
         receiver,
-        want,
+        form,
     } = invocation;
-    let finish = move |value| output(value, want, sending);
+    let finish = move |value| output(value, form, sending);
     let bad = |e: WireError| {
-        Step::Done(Err(Trouble::Around(
+        Step::Done(Err(Failure::System(
             RemoteErrorKind::of_arguments(&e),
             e.to_string(),
         )))
@@ -52,36 +52,36 @@ pub fn invoke<M, F: Callable<M>>(
     }
     let is_recorded = context::decoded();
     match function.run(values, receiver) {
-        Ran::Now(result) => {
+        Started::Returned(result) => {
             if is_recorded {
-                context::has_result();
+                context::returned();
             }
-            Step::Done(result.map_err(Trouble::User).and_then(finish))
+            Step::Done(result.map_err(Failure::User).and_then(finish))
         }
-        Ran::Later(future) => Step::Pending(Box::pin(async move {
+        Started::Pending(future) => Step::Pending(Box::pin(async move {
             let result = future.await;
             if is_recorded {
-                context::has_result();
+                context::returned();
             }
-            result.map_err(Trouble::User).and_then(finish)
+            result.map_err(Failure::User).and_then(finish)
         })),
-        Ran::NoObject => {
-            let message = "a method needs an object of its type to run on".to_owned();
-            Step::Done(Err(Trouble::Around(RemoteErrorKind::BadArguments, message)))
+        Started::NoObject => {
+            let message = "a method must be called on an object of its type".to_owned();
+            Step::Done(Err(Failure::System(RemoteErrorKind::BadArguments, message)))
         }
     }
 }
 
-/// A value, as wanted.
+/// Converts a function's value to the wanted output.
 fn output<T: Any + Send + Sync>(
     value: T,
-    want: Want,
+    form: OutputForm,
     sending: Option<Sending<T>>,
-) -> Result<Output, Trouble> {
-    match (want, sending) {
-        (Want::Message, Some(sending)) => (sending.encode)(&value).map(Output::Message),
-        (Want::Message, None) => Err(cannot_travel(std::any::type_name::<T>())),
-        (Want::Value, Some(sending)) => Ok(Output::Value((sending.keep)(value))),
-        (Want::Value, None) => Ok(Output::Value(LocalOnly::new(value))),
+) -> Result<Output, Failure> {
+    match (form, sending) {
+        (OutputForm::Message, Some(sending)) => (sending.encode)(&value).map(Output::Message),
+        (OutputForm::Message, None) => Err(not_wire(std::any::type_name::<T>())),
+        (OutputForm::Value, Some(sending)) => Ok(Output::Value((sending.keep)(value))),
+        (OutputForm::Value, None) => Ok(Output::Value(LocalOnly::new(value))),
     }
 }

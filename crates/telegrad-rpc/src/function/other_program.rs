@@ -1,4 +1,4 @@
-//! What is known of a callee that runs another program.
+//! Callees that run another program.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use super::registry::Registry;
 /// The name of the function that fetches values.
 const FETCH: &str = "telegrad::fetch";
 
-/// How the program of a callee differs from this one (S9). Found when the link is made: a call looks up its function,
-/// and one to the same program not even that.
+/// The differences of a callee's program from this one (S9).
+///
+/// They are computed when the link is made, so a call only looks up its function; calls to the same program do not.
 pub(crate) struct OtherProgram {
     differences: FxHashMap<&'static str, Difference>,
-    /// Whether it compares the layout of a value before it sends it.
+    /// Whether the callee compares layouts before it sends a fetched value.
     pub(crate) compares_fetched: bool,
 }
 
@@ -35,7 +36,7 @@ impl OtherProgram {
         }
     }
 
-    /// Whether the callee, which is `worker`, has this function with the same signature.
+    /// Checks that the callee `worker` has this function with the same signature.
     pub(crate) fn check(&self, ours: &Registration, worker: &str) -> Result<(), Error> {
         let Some(difference) = self.differences.get(ours.name) else {
             return Ok(());
@@ -52,8 +53,8 @@ impl OtherProgram {
     }
 }
 
-/// The functions of this program, for a caller whose functions have this digest: nothing when they are the same.
-pub(crate) fn functions_if_not(digest: u64) -> Option<Arc<Catalogue>> {
+/// Returns this program's functions unless the caller's have the same digest.
+pub(crate) fn functions_unless(digest: u64) -> Option<Arc<Catalogue>> {
     let registry = Registry::get();
     (registry.digest() != digest).then(|| registry.catalogue().clone())
 }

@@ -1,4 +1,4 @@
-//! Registrations: what `#[remote]` leaves in the program for each function.
+//! Registrations: the entries that `#[remote]` generates.
 
 use std::any::TypeId;
 use std::future::Future;
@@ -11,23 +11,23 @@ use super::callable::{Access, Callable, Receiver};
 use crate::error::{RemoteError, RemoteErrorKind};
 use crate::types::Class;
 
-/// One remote function, as `#[remote]` leaves it.
+/// One remote function.
 pub struct Registration {
     /// Its name on the wire.
     pub name: &'static str,
-    /// Its parameter and return types as written, for people.
+    /// Its parameter and return types as written, for messages.
     pub signature: &'static str,
-    /// The names of its parameters, for people.
+    /// The names of its parameters, for messages.
     pub parameters: &'static [&'static str],
-    /// It takes microseconds and never waits, so the thread that reads a request may run it.
+    /// Whether the thread that reads a request may run it: it takes microseconds and never waits.
     pub inline: bool,
     /// Its class.
     pub class: Class,
-    /// The type of the function item, by which the caller finds this.
+    /// The type of the function item, by which callers find the registration.
     pub type_id: fn() -> TypeId,
     /// How it uses the value that it is called on.
     pub access: fn() -> Access,
-    /// Describes what it takes and gives, for comparing programs.
+    /// Describes its arguments and value, for comparing programs.
     pub describe: fn(&mut Layouts) -> Signature,
     /// Decodes arguments, runs the function, encodes the result.
     pub invoke: fn(Invocation<'_>) -> Step,
@@ -35,67 +35,67 @@ pub struct Registration {
 
 inventory::collect!(Registration);
 
-/// What a registered function is run with.
+/// The input of a registered function.
 #[derive(Debug)]
 pub struct Invocation<'a> {
-    /// At the start of the arguments.
+    /// A decoder at the start of the arguments.
     pub args: Decoder<'a>,
-    /// What a method runs on.
+    /// The object that a method runs on.
     pub receiver: Option<Receiver<'a>>,
-    /// What becomes of the function's value.
-    pub want: Want,
+    /// The wanted form of the function's value.
+    pub form: OutputForm,
 }
 
-/// What becomes of a function's value.
+/// The wanted form of a function's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// It is sent.
+pub enum OutputForm {
+    /// A payload for the reply.
     Message,
-    /// It stays here, for references to it.
+    /// A value kept on this worker, for references.
     Value,
 }
 
-/// A function's value, as wanted.
+/// A function's value in the wanted form.
 pub enum Output {
-    /// To be sent.
+    /// A payload for the reply.
     Message(Payload),
-    /// To be kept.
+    /// A value kept on this worker.
     Value(LocalOnly),
 }
 
-/// The rest of an async function.
-pub(crate) type Run = Pin<Box<dyn Future<Output = Result<Output, Trouble>> + Send>>;
+/// The future of an async function.
+pub(crate) type FunctionFuture = Pin<Box<dyn Future<Output = Result<Output, Failure>> + Send>>;
 
-/// How far a run got.
+/// The state of a function after its start.
 pub enum Step {
-    /// It is over.
-    Done(Result<Output, Trouble>),
-    /// An async function; this is the rest of it.
-    Pending(Run),
+    /// The function has ended.
+    Done(Result<Output, Failure>),
+    /// The future of an async function.
+    Pending(FunctionFuture),
 }
 
-/// Why there is no result.
+/// The reason why a served call has no result.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum Failure {
     /// The function returned an error.
     User(telegrad_wire::BoxError),
-    /// Something around it did not work.
-    Around(RemoteErrorKind, String),
-    /// What it was called on had failed before.
+    /// Decoding, encoding or running the function failed.
+    System(RemoteErrorKind, String),
+    /// The creation of the value that it was called on had failed.
     Earlier(RemoteError),
 }
 
-/// The type of a function item.
+/// Returns the type of a function item.
 pub fn type_id_of<F: 'static>(_: &F) -> TypeId {
     TypeId::of::<F>()
 }
 
-/// How a function uses the value that it is called on.
+/// Returns how a function uses the value that it is called on.
 pub fn access_of<M, F: Callable<M>>(_: F) -> Access {
     F::ACCESS
 }
 
-/// Makes a function of another crate callable, under a name of your choice.
+/// Registers a function of another crate under the given name.
 ///
 /// ```
 /// telegrad_rpc::register!(std::cmp::min::<i64>, name = "min");
@@ -106,7 +106,7 @@ macro_rules! register {
         $crate::__private::inventory::submit! {
             $crate::__private::Registration {
                 name: $name,
-                // Neither types nor names are at hand as text.
+                // The macro sees neither types nor parameter names.
                 signature: "",
                 parameters: &[],
                 inline: false,

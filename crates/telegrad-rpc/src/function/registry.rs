@@ -1,8 +1,7 @@
-//! The functions of this program that others may call.
+//! The registry of this program's remote functions.
 //!
-//! `#[remote]` leaves a [`Registration`] in the program for each of them; they are collected when
-//! the program starts. A caller finds the entry of the function it passes by the function's own
-//! type, a callee by the name in the request. Names travel, code never does.
+//! `#[remote]` generates a [`Registration`] for each function; the first use of the registry collects them. A caller looks
+//! up the registration by the function's type, a callee by the name in the request. Requests carry names, never code.
 
 use std::any::TypeId;
 use std::sync::{Arc, LazyLock};
@@ -42,7 +41,7 @@ impl Registry {
             }
             by_type.insert((registration.type_id)(), registration);
         }
-        // In the order of their names: the order of registration is the linker's, and the catalogue's hash would differ.
+        // Sorted by name: the order of registration is the linker's, and the digest depends on the order.
         let mut functions: Vec<_> = by_name.values().copied().collect();
         functions.sort_unstable_by_key(|function: &&Registration| function.name);
         let described = functions.into_iter().map(|function: &Registration| {
@@ -60,7 +59,7 @@ impl Registry {
         }
     }
 
-    /// The entry of a function.
+    /// Returns the registration of a function type.
     ///
     /// # Errors
     /// When it is not marked with `#[remote]`.
@@ -71,22 +70,22 @@ impl Registry {
         })
     }
 
-    /// The entry of a function of this crate.
+    /// Returns the registration of this function.
     pub(crate) fn entry<F: 'static>(&self, _: &F) -> Result<&'static Registration, Error> {
         self.of::<F>()
     }
 
-    /// The function of this name.
+    /// Finds a function by its name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Registration> {
         self.by_name.get(name).copied()
     }
 
-    /// Equal for programs with the same functions and signatures (S9).
+    /// Returns a digest that is equal for programs with the same functions and signatures (S9).
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// The functions with their signatures.
+    /// Returns the functions with their signatures.
     pub(super) fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }

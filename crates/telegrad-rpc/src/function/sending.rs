@@ -1,4 +1,4 @@
-//! Whether and how the value of a function travels.
+//! Compile-time detection of function values that can be sent.
 
 use std::marker::PhantomData;
 
@@ -7,33 +7,34 @@ use telegrad_wire::{Layouts, Payload, TypeNumber, Wire};
 use super::LocalOnly;
 use super::callable::Callable;
 use super::local_only::encode;
-use super::registration::Trouble;
+use super::registration::Failure;
 
-/// A function's value, for [`sending!`](crate::__private::sending): the compiler finds the method of [`Travels`], on the
-/// type itself, before that of [`Stays`], on the reference.
+/// The type of a function's value, for [`sending!`](crate::__private::sending).
+///
+/// Method lookup finds `sending` of [`WireValue`], on the type itself, before that of [`LocalOnlyValue`], on the reference.
 #[derive(Debug)]
 pub struct ValueOf<T>(PhantomData<fn() -> T>);
 
-/// The value of a function.
+/// Returns the type of a function's value.
 pub fn value_of<M, F: Callable<M>>(_: F) -> ValueOf<F::Value> {
     ValueOf(PhantomData)
 }
 
-/// What can be done with values that travel.
+/// The operations on function values that can be sent.
 #[derive(Debug)]
 pub struct Sending<T> {
-    pub(super) encode: fn(&T) -> Result<Payload, Trouble>,
+    pub(super) encode: fn(&T) -> Result<Payload, Failure>,
     pub(super) keep: fn(T) -> LocalOnly,
     pub(super) describe: fn(&mut Layouts) -> TypeNumber,
 }
 
-/// Values that can travel.
-pub trait Travels<T> {
-    /// How.
+/// Values that can be sent.
+pub trait WireValue<T> {
+    /// Returns the operations.
     fn sending(&self) -> Option<Sending<T>>;
 }
 
-impl<T: Wire + Send + Sync> Travels<T> for ValueOf<T> {
+impl<T: Wire + Send + Sync> WireValue<T> for ValueOf<T> {
     fn sending(&self) -> Option<Sending<T>> {
         Some(Sending {
             encode,
@@ -43,25 +44,25 @@ impl<T: Wire + Send + Sync> Travels<T> for ValueOf<T> {
     }
 }
 
-/// Values that stay where they are made.
-pub trait Stays<T> {
-    /// Not at all.
+/// Values that stay on their worker.
+pub trait LocalOnlyValue<T> {
+    /// Returns `None`.
     fn sending(&self) -> Option<Sending<T>>;
 }
 
-impl<T> Stays<T> for &ValueOf<T> {
+impl<T> LocalOnlyValue<T> for &ValueOf<T> {
     fn sending(&self) -> Option<Sending<T>> {
         None
     }
 }
 
-/// Whether and how a function's value travels.
+/// Returns the `Sending` operations of a function's value, if it can be sent.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __sending {
     ($function:expr) => {{
         #[allow(unused_imports, reason = "one of the two is used")]
-        use $crate::__private::{Stays as _, Travels as _};
+        use $crate::__private::{LocalOnlyValue as _, WireValue as _};
         (&$crate::__private::value_of($function)).sending()
     }};
 }

@@ -10,7 +10,7 @@ use telegrad_wire::{FrameHeader, HEADER_LEN, Payload, Rank, RawTensor};
 
 use crate::context::{self, CallContext};
 use crate::error::{Error, RemoteErrorKind};
-use crate::function::{Registration, Trouble};
+use crate::function::{Failure, Registration};
 use crate::types::{Class, WorkerInfo};
 
 /// The size in bytes from which decoding gets an event of its own.
@@ -270,18 +270,18 @@ pub(crate) fn creation_failed(context: &CallContext, kind: RemoteErrorKind, text
     }
 }
 
-/// Notes that the function has returned; its reply follows.
-pub(crate) fn function_returned(span: &Span, context: &CallContext, trouble: Option<&Trouble>) {
-    end_execution(span, context, || match trouble {
+/// Notes that the function has returned; the answer comes next.
+pub(crate) fn function_returned(span: &Span, context: &CallContext, failure: Option<&Failure>) {
+    end_execution(span, context, || match failure {
         None if context.is_cancelled_by_caller() => {
             status_of_kind(context.cancellation_kind()).unwrap_or_default()
         }
         None => Status::Ok,
-        Some(Trouble::User(error)) => Status::Failed(error_text(error)),
-        Some(Trouble::Around(kind, text)) => {
+        Some(Failure::User(error)) => Status::Failed(error_text(error)),
+        Some(Failure::System(kind, text)) => {
             status_of_kind(*kind).unwrap_or_else(|| Status::Failed(text.clone()))
         }
-        Some(Trouble::Earlier(error)) => Status::Failed(error.to_string()),
+        Some(Failure::Earlier(error)) => Status::Failed(error.to_string()),
     });
 }
 
@@ -323,5 +323,5 @@ fn tensor_bytes(payload: &Payload) -> usize {
 }
 
 fn note_reply_time(span: &Span) {
-    context::note(span, |execution, now| execution.replied = now);
+    context::update_execution(span, |execution, now| execution.replied = now);
 }

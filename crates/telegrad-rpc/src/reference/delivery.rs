@@ -89,7 +89,7 @@ impl References {
     /// Sends the next batch to a worker, on another thread.
     pub(super) fn spawn_send(&self, to: Incarnation) {
         if let Some(task) = self.me.upgrade() {
-            self.executor.run_errand(Box::new(move || task.send_next(to)));
+            self.executor.spawn_blocking(Box::new(move || task.send_next(to)));
         }
     }
 

@@ -126,7 +126,7 @@ struct Drain(Arc<References>);
 impl Drain {
     fn start(self) {
         let executor = self.0.executor.clone();
-        executor.run_errand(Box::new(move || drop(self)));
+        executor.spawn_blocking(Box::new(move || drop(self)));
     }
 }
 

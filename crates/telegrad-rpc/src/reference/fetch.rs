@@ -5,7 +5,7 @@ use telegrad_wire::{Decoder, TypeLayout, Wire};
 
 use super::Value;
 use crate::error::RemoteErrorKind;
-use crate::function::Trouble;
+use crate::function::Failure;
 
 /// Names the fetch of a value in requests; the owner sends the value without running this function.
 ///
@@ -14,10 +14,10 @@ use crate::function::Trouble;
 pub(crate) fn fetch() {}
 
 /// Refuses to send a value whose layout differs from the one that the caller expects (S9).
-pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<(), Trouble> {
+pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<(), Failure> {
     let expected = Option::<TypeLayout>::decode(args);
     let expected =
-        expected.map_err(|error| Trouble::Around(RemoteErrorKind::BadArguments, error.to_string()))?;
+        expected.map_err(|error| Failure::System(RemoteErrorKind::BadArguments, error.to_string()))?;
     // A value without a layout cannot be sent, and is refused with that error.
     let (Some(expected), Some(layout)) = (expected, value.layout) else {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn check_expected(value: &Value, args: &mut Decoder<'_>) -> Result<()
                 "the caller knows `{}` with another layout: {difference}",
                 value.type_name
             );
-            Err(Trouble::Around(RemoteErrorKind::BadResult, text))
+            Err(Failure::System(RemoteErrorKind::BadResult, text))
         }
     }
 }
@@ -53,8 +53,8 @@ mod tests {
         let mut encoder = Encoder::new();
         args.encode(&mut encoder);
         let body = encoder.finish().unwrap().body;
-        check_expected(&value, &mut Decoder::new(&body)).map_err(|trouble| match trouble {
-            Trouble::Around(kind, text) => format!("{kind:?}: {text}"),
+        check_expected(&value, &mut Decoder::new(&body)).map_err(|failure| match failure {
+            Failure::System(kind, text) => format!("{kind:?}: {text}"),
             other => panic!("{other:?}"),
         })
     }

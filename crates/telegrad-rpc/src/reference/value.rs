@@ -7,7 +7,7 @@ use async_lock::{OnceCell, RwLock, RwLockReadGuardArc, RwLockWriteGuardArc};
 use telegrad_wire::{Payload, TypeLayout};
 
 use crate::error::RemoteError;
-use crate::function::{Access, Encode, LocalOnly, Receiver, Trouble, cannot_travel};
+use crate::function::{Access, Encode, Failure, LocalOnly, Receiver, not_wire};
 
 /// The slot of a value that exists or is being created. Waiting for the value holds no thread.
 pub(super) type Slot = OnceCell<Result<Value, RemoteError>>;
@@ -65,8 +65,8 @@ impl Value {
     }
 
     /// Encodes the value.
-    pub(crate) fn encode(&self, guard: &mut ValueGuard) -> Result<Payload, Trouble> {
-        let encode = self.encode.ok_or_else(|| cannot_travel(self.type_name))?;
+    pub(crate) fn encode(&self, guard: &mut ValueGuard) -> Result<Payload, Failure> {
+        let encode = self.encode.ok_or_else(|| not_wire(self.type_name))?;
         match guard.receiver() {
             Receiver::Shared(value) => encode(value),
             Receiver::Exclusive(value) => encode(value),

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use telegrad_net::{Hello, Host, Link, LinkOptions, Sink, Welcome};
 
 use super::inbound::Inbound;
-use crate::function::{Registry, functions_if_not};
+use crate::function::{Registry, functions_unless};
 use crate::types::WorkerInfo;
 use crate::worker::Worker;
 
-/// How long a connection that comes early waits until this worker has met the other members.
+/// Longest wait of an early connection until this worker knows the members.
 const MEETING_LIMIT: Duration = Duration::from_secs(4);
 
 impl Host for Worker {
     fn admit(&self, hello: &Hello) -> Result<Welcome, String> {
-        // A worker that dials has met all members; this one is about to.
+        // The dialling worker already knows all members, so this one will soon.
         let met = || self.members().is_ok();
         self.activity.wait_until(Instant::now() + MEETING_LIMIT, met);
         let Ok(members) = self.members() else {
-            return Err("this worker has not met the others yet".into());
+            return Err("this worker does not know the members yet".into());
         };
         let me = &self.identity;
         if hello.world != members.roster.world {
@@ -27,7 +27,7 @@ impl Host for Worker {
         }
         if hello.to != *me {
             return Err(format!(
-                "here is worker `{}` (rank {}), not `{}`",
+                "this is worker `{}` (rank {}), not `{}`",
                 me.name, me.rank, hello.to.name
             ));
         }
@@ -43,13 +43,13 @@ impl Host for Worker {
         }
         if self.references.is_lost(hello.from.incarnation) {
             return Err(format!(
-                "worker `{}` counts `{}` as gone and has given up what it held",
+                "worker `{}` counts `{}` as lost and has dropped its references",
                 me.name, hello.from.name
             ));
         }
         Ok(Welcome {
             digest: Registry::get().digest(),
-            functions: functions_if_not(hello.digest),
+            functions: functions_unless(hello.digest),
         })
     }
 
@@ -59,8 +59,8 @@ impl Host for Worker {
             rank: hello.from.rank,
         };
         let incarnation = hello.from.incarnation;
-        let inbound = Inbound::new(self.weak.clone(), caller, incarnation, self.link_number());
-        self.served(inbound.running());
+        let inbound = Inbound::new(self.weak.clone(), caller, incarnation, self.next_link_number());
+        self.track_requests(inbound.running());
         Arc::new(inbound)
     }
 
@@ -70,13 +70,13 @@ impl Host for Worker {
 
     fn accepted(&self, link: Arc<dyn Link>) {
         let caller = link.peer().rank;
-        self.gatherings.found(caller);
+        self.gatherings.mark_reachable(caller);
         self.callers.lock().add(link.clone());
-        // It may have ended before it got here.
+        // The link may have closed before it was added.
         if link.closed().is_some() {
             let ended = self.callers.lock().take_ended(caller);
             drop(ended);
         }
-        self.close_if_left(&*link);
+        self.close_late_link(&*link);
     }
 }

@@ -1,4 +1,4 @@
-//! An async function being run: polled on the worker's threads, wherever one is free.
+//! Tasks that run async functions on the worker's threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use telegrad_net::Flush;
 
 use super::destination::Destination;
-use super::panicked::panicked;
+use super::panics::panic_failure;
 use crate::context::CallContext;
 use crate::exec::Executor;
-use crate::function::Run;
+use crate::function::FunctionFuture;
 use crate::observe::recording;
 
 /// The task of an async function.
@@ -20,28 +20,30 @@ pub(super) struct AsyncTask {
     state: Mutex<State>,
     context: Arc<CallContext>,
     executor: Executor,
-    /// When it went to sleep, on the clock of its recording; 0 while it is awake.
+    /// The start of its sleep, on the recorder's clock; 0 while it is awake.
     asleep_since: AtomicU64,
-    /// The span that woke it; 0 for none.
+    /// The span that woke the task; 0 for none.
     woken_by: AtomicU64,
 }
 
-/// The state of the function. The future is taken out while it is polled, so that no lock is held then: the
-/// function may wait inside a call, and a wake-up meanwhile must not block a thread.
+/// The state of a task.
+///
+/// The future is taken out while it is polled, without a lock: the function may wait inside a call, and a wake-up must
+/// not block meanwhile.
 enum State {
-    /// Waits to be woken.
-    Asleep(Run, Destination),
-    /// A thread is on its way to poll it.
-    Scheduled(Run, Destination),
-    /// A thread polls it; `true` when it has to poll again.
+    /// Waiting for a wake-up.
+    Asleep(FunctionFuture, Destination),
+    /// Queued to be polled.
+    Scheduled(FunctionFuture, Destination),
+    /// Being polled; `true` after a wake-up, to poll again.
     Polled(bool),
-    /// It has ended, or was cancelled.
+    /// Ended or cancelled.
     Over,
 }
 
 impl AsyncTask {
-    /// Polls for the first time right here: a function that need not wait costs no second step.
-    pub(super) fn start(future: Run, context: Arc<CallContext>, destination: Destination) {
+    /// Makes a task and polls it on this thread, so that a function that need not wait runs without scheduling.
+    pub(super) fn start(future: FunctionFuture, context: Arc<CallContext>, destination: Destination) {
         let executor = destination.worker().executor.clone();
         let state = Mutex::new(State::Scheduled(future, destination));
         let task = Arc::new(Self {
@@ -60,7 +62,7 @@ impl AsyncTask {
         let state = std::mem::replace(&mut *self.state.lock(), State::Polled(false));
         let (mut future, destination) = match state {
             State::Scheduled(future, destination) => (future, destination),
-            // Polls are scheduled one at a time, so nothing else is to be expected.
+            // Unreachable: polls are scheduled one at a time.
             other => return *self.state.lock() = other,
         };
         if let Some(span) = &self.context.span
@@ -79,7 +81,7 @@ impl AsyncTask {
                 .enter(|| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))));
             match polled {
                 Ok(Poll::Ready(result)) => break Some(result),
-                Err(panic) => break Some(Err(panicked(&*panic))),
+                Err(panic) => break Some(Err(panic_failure(&*panic))),
                 Ok(Poll::Pending) => {}
             }
             if let Some(span) = &self.context.span {
@@ -92,13 +94,13 @@ impl AsyncTask {
             }
         };
         *self.state.lock() = State::Over;
-        // The context and the waker in it hold each other.
+        // Breaks the cycle: the context holds the waker, which holds the task and its context.
         self.context.clear_waker();
         match result {
             Some(result) => destination.finish(&self.context, result, Flush::Now),
             None => {
                 recording::execution_cancelled(&self.context);
-                // Dropping it says so.
+                // Dropping it sends the cancellation.
                 drop(destination);
             }
         }

@@ -1,4 +1,4 @@
-//! Where the result of a request goes.
+//! The destination of a request's result.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use telegrad_wire::{CallId, ContextId, Encoder, FrameKind, Payload, Wire};
 use crate::context::{CallContext, Stage};
 use crate::error::{Error, RemoteError, RemoteErrorKind, Result};
 use crate::exec::Executor;
-use crate::function::{Output, Registration, Trouble, Want};
+use crate::function::{Failure, Output, OutputForm, Registration};
 use crate::link::Running;
 use crate::message::{Crossing, Riders, Route, Section};
 use crate::observe::recording;
@@ -17,20 +17,20 @@ use crate::reference::{SlotPin, Value};
 use crate::types::RefId;
 use crate::worker::Worker;
 
-/// Where a result goes. Dropping it without one says that there is none.
+/// The destination of a result. Dropping it without a result reports a cancellation or panic.
 pub(super) enum Destination {
-    /// To the caller.
+    /// A reply to the caller.
     Caller(Responder),
-    /// It stays here.
-    Here(Making),
+    /// The slot of a referenced value on this worker.
+    Slot(SlotWriter),
 }
 
 impl Destination {
-    /// What the function has to give.
-    pub(super) fn want(&self) -> Want {
+    /// Returns the form of the value that the function is to return.
+    pub(super) fn form(&self) -> OutputForm {
         match self {
-            Self::Caller(_) => Want::Message,
-            Self::Here(_) => Want::Value,
+            Self::Caller(_) => OutputForm::Message,
+            Self::Slot(_) => OutputForm::Value,
         }
     }
 
@@ -38,39 +38,39 @@ impl Destination {
     pub(super) fn worker(&self) -> &Arc<Worker> {
         match self {
             Self::Caller(responder) => &responder.serving.worker,
-            Self::Here(making) => &making.serving.worker,
+            Self::Slot(writer) => &writer.serving.worker,
         }
     }
 
-    /// Takes the result, or the error.
-    pub(super) fn finish(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+    /// Delivers the result or error.
+    pub(super) fn finish(self, context: &CallContext, result: Result<Output, Failure>, flush: Flush) {
         context.stage.set(Stage::Returned);
         if let Some(span) = &context.span {
             recording::function_returned(span, context, result.as_ref().err());
         }
         match self {
             Self::Caller(responder) => responder.respond(context, result, flush),
-            Self::Here(making) => making.finish(context, result),
+            Self::Slot(writer) => writer.finish(context, result),
         }
     }
 }
 
-/// What an error becomes when it leaves the function.
-fn failure(trouble: Trouble, worker: &str, function: &str) -> RemoteError {
-    match trouble {
-        Trouble::User(error) => RemoteError::from_user(&error, worker, function),
-        Trouble::Around(kind, text) => RemoteError::new(kind, text, worker, function),
-        Trouble::Earlier(error) => error,
+/// Converts a failure to the error that callers receive.
+fn remote_error(failure: Failure, worker: &str, function: &str) -> RemoteError {
+    match failure {
+        Failure::User(error) => RemoteError::from_user(&error, worker, function),
+        Failure::System(kind, text) => RemoteError::new(kind, text, worker, function),
+        Failure::Earlier(error) => error,
     }
 }
 
-/// A request that shutdown waits for.
-struct Serving {
+/// Counts a request as served while it exists; shutdown waits for counted requests.
+struct ServingGuard {
     worker: Arc<Worker>,
     counts: bool,
 }
 
-impl Serving {
+impl ServingGuard {
     fn new(worker: Arc<Worker>, function: &Registration) -> Self {
         let counts = function.class.is_counted();
         if counts {
@@ -80,7 +80,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServingGuard {
     fn drop(&mut self) {
         if self.counts {
             self.worker.activity.finish_serving();
@@ -88,15 +88,15 @@ impl Drop for Serving {
     }
 }
 
-/// The value that a function is to make for references to it (S26, S30).
-pub(super) struct Making {
+/// Puts the result of a function into the slot of a referenced value (S26, S30).
+pub(super) struct SlotWriter {
     reference: RefId,
     pin: SlotPin,
     context: Arc<CallContext>,
-    serving: Serving,
+    serving: ServingGuard,
 }
 
-impl Making {
+impl SlotWriter {
     pub(super) fn new(
         worker: Arc<Worker>,
         function: &Registration,
@@ -107,42 +107,45 @@ impl Making {
             reference,
             pin,
             context,
-            serving: Serving::new(worker, function),
+            serving: ServingGuard::new(worker, function),
         }
     }
 
-    fn finish(self, context: &CallContext, result: Result<Output, Trouble>) {
+    fn finish(self, context: &CallContext, result: Result<Output, Failure>) {
         let worker = self.serving.worker.name();
         let value = match result {
             Ok(Output::Value(kept)) => Ok(Value::new(kept)),
-            // Functions give what they are asked for.
+            // Unreachable: functions return the wanted form.
             Ok(Output::Message(_)) => Err(RemoteError::new(
                 RemoteErrorKind::BadResult,
-                "it gave a message instead of a value",
+                "the function returned a message instead of a value",
                 worker,
                 context.function,
             )),
-            Err(trouble) => Err(failure(trouble, worker, context.function)),
+            Err(failure) => Err(remote_error(failure, worker, context.function)),
         };
-        // First, so that a task that waits for the value finds this recorded, as in `Responder::send`.
+        // Finish the span first: a task that waits for the value finds a complete recording, as after `Responder::send`.
         if let Some(span) = &context.span {
             span.finish(|_| ());
         }
-        // Tasks that wait for the value are woken from here: recordings say what they have waited for.
+        // Waiting tasks are woken inside this span, so that recordings show the cause.
         let _entered = context.span.as_ref().map(|span| span.enter());
         self.pin.fulfil(value);
     }
 }
 
-impl Drop for Making {
+impl Drop for SlotWriter {
     fn drop(&mut self) {
         if self.pin.get().is_none() {
             let (kind, text) = if std::thread::panicking() {
-                (RemoteErrorKind::Panicked, "the worker could not keep its value")
+                (
+                    RemoteErrorKind::Panicked,
+                    "the worker panicked while it stored the value",
+                )
             } else {
                 match self.context.cancellation_kind() {
                     RemoteErrorKind::TimedOut => (RemoteErrorKind::TimedOut, ""),
-                    kind => (kind, "its value is not wanted any more"),
+                    kind => (kind, "the caller cancelled the creation or was lost"),
                 }
             };
             recording::creation_failed(&self.context, kind, text);
@@ -154,7 +157,7 @@ impl Drop for Making {
     }
 }
 
-/// The way back to a caller. Every request is answered, if only with the news that it was not served.
+/// Sends the reply of a request. Dropping it without a reply sends a failure.
 pub(super) struct Responder {
     link: Arc<dyn Link>,
     /// The connection's number.
@@ -164,7 +167,7 @@ pub(super) struct Responder {
     context: Option<ContextId>,
     running: Arc<Running>,
     function: &'static Registration,
-    serving: Serving,
+    serving: ServingGuard,
     answered: bool,
 }
 
@@ -183,23 +186,26 @@ impl Responder {
             context,
             running,
             function,
-            serving: Serving::new(worker, function),
+            serving: ServingGuard::new(worker, function),
             answered: false,
         }
     }
 
-    fn respond(self, context: &CallContext, result: Result<Output, Trouble>, flush: Flush) {
+    fn respond(self, context: &CallContext, result: Result<Output, Failure>, flush: Flush) {
         if context.is_cancelled_by_caller() {
             return;
         }
         let outgoing = match result {
             Ok(Output::Message(payload)) => Outgoing::new(FrameKind::Reply, self.call, payload),
-            // Functions give what they are asked for.
-            Ok(Output::Value(_)) => self.bad_result("it gave a value instead of a message"),
-            Err(trouble) => failed(self.call, &failure(trouble, self.worker(), self.function.name)),
+            // Unreachable: functions return the wanted form.
+            Ok(Output::Value(_)) => self.bad_result("the function returned a value instead of a message"),
+            Err(failure) => {
+                let error = remote_error(failure, self.worker(), self.function.name);
+                failure_message(self.call, &error)
+            }
         };
-        if is_large(&outgoing) && !Executor::may_be_held_up() {
-            // The thread that reads requests must not be held up by a reply that is slow to write.
+        if is_large(&outgoing) && !Executor::may_block() {
+            // A slow write must not block the thread that reads requests.
             let executor = self.serving.worker.executor.clone();
             let span = context.span.clone();
             executor.spawn(Box::new(move || self.send(outgoing, Flush::Now, span.as_ref())));
@@ -212,7 +218,7 @@ impl Responder {
         self.serving.worker.name()
     }
 
-    /// Sends the answer to a call, which this span records.
+    /// Sends the reply to a call that this span records.
     fn send(mut self, mut outgoing: Outgoing, flush: Flush, span: Option<&Arc<Span>>) {
         let mut riders = match self.board(&mut outgoing, span) {
             Ok(riders) => riders,
@@ -221,10 +227,10 @@ impl Responder {
                 None
             }
         };
-        // A recording is complete before the answer is sent, so an answer that the link would refuse is found first.
+        // The recording is completed before the reply is sent, so check here what the link would reject.
         let limit = || self.serving.worker.link_options().max_message;
         if let Some(error) = span.and_then(|_| outgoing.check(limit()).err()) {
-            self.stayed(riders.take().as_ref());
+            self.return_riders(riders.take().as_ref());
             outgoing = self.unsendable(&error.to_string(), span);
         }
         outgoing.header.flags |= self.function.class.frame_flags();
@@ -233,9 +239,9 @@ impl Responder {
             recording::reply_sent(span, &outgoing.payload);
         }
         let sent = self.link.send(outgoing, flush, None);
-        // When the link has ended, so has the caller's interest.
+        // On a closed link the caller has already failed the call.
         if sent.is_err() {
-            self.stayed(riders.as_ref());
+            self.return_riders(riders.as_ref());
         }
         if let Err(SendError::Invalid(error)) = sent {
             let failure = self.bad_result(&error.to_string());
@@ -243,7 +249,7 @@ impl Responder {
         }
     }
 
-    /// What a result that cannot be sent becomes.
+    /// Returns the failure of a result that cannot be sent, and records it.
     fn unsendable(&self, why: &str, span: Option<&Arc<Span>>) -> Outgoing {
         if let Some(span) = span {
             recording::result_unsendable(span, why);
@@ -251,15 +257,15 @@ impl Responder {
         self.bad_result(why)
     }
 
-    /// Takes back what rides on an answer that was not sent.
-    fn stayed(&self, riders: Option<&Riders>) {
+    /// Returns the riders of a reply that was not sent.
+    fn return_riders(&self, riders: Option<&Riders>) {
         let worker = &self.serving.worker;
         if let Some(riders) = riders {
             riders.stayed(&worker.references, worker.hook());
         }
     }
 
-    /// Puts on an answer what rides on it; nothing where it has neither references nor a context.
+    /// Puts riders on a reply, if it has references or a context.
     fn board(&self, outgoing: &mut Outgoing, span: Option<&Arc<Span>>) -> Result<Option<Riders>> {
         if self.context.is_none() && outgoing.payload.references.is_empty() {
             return Ok(None);
@@ -285,15 +291,15 @@ impl Responder {
     fn bad_result(&self, text: &str) -> Outgoing {
         let (worker, function) = (self.worker(), self.function.name);
         let failure = RemoteError::new(RemoteErrorKind::BadResult, text, worker, function);
-        failed(self.call, &failure)
+        failure_message(self.call, &failure)
     }
 
-    /// Answers a request that is not accepted.
+    /// Answers a rejected request.
     pub(super) fn refuse(link: &Arc<dyn Link>, call: CallId, failure: &RemoteError, flush: Flush) {
-        let _ = link.send(failed(call, failure), flush, None);
+        let _ = link.send(failure_message(call, failure), flush, None);
     }
 
-    /// Answers a request whose result stays here.
+    /// Acknowledges a request whose result stays on this worker.
     pub(super) fn acknowledge(link: &Arc<dyn Link>, call: CallId, flush: Flush) {
         let _ = link.send(Outgoing::bare(FrameKind::Reply, call), flush, None);
     }
@@ -303,22 +309,30 @@ impl Drop for Responder {
     fn drop(&mut self) {
         if !self.answered {
             let (kind, text) = if std::thread::panicking() {
-                // Something around the function did, the user's error text perhaps.
-                (RemoteErrorKind::Panicked, "the worker could not answer")
+                // Code around the function did, perhaps `Display` of the user's error.
+                (
+                    RemoteErrorKind::Panicked,
+                    "the worker panicked while it sent the reply",
+                )
             } else {
-                (RemoteErrorKind::Cancelled, "its result is not wanted any more")
+                (
+                    RemoteErrorKind::Cancelled,
+                    "the caller cancelled the call or was lost",
+                )
             };
             let failure = RemoteError::new(kind, text, self.worker(), self.function.name);
-            let _ = self.link.send(failed(self.call, &failure), Flush::Now, None);
+            let _ = self
+                .link
+                .send(failure_message(self.call, &failure), Flush::Now, None);
         }
         self.running.remove(self.call);
     }
 }
 
-fn failed(call: CallId, failure: &RemoteError) -> Outgoing {
+fn failure_message(call: CallId, failure: &RemoteError) -> Outgoing {
     let mut encoder = Encoder::new();
     failure.encode(&mut encoder);
-    // Strings alone: that cannot fail.
+    // Encoding strings alone cannot fail.
     Outgoing::new(FrameKind::Failure, call, encoder.finish().unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! The requests of one caller.
+//! Requests of one caller, from arrival to execution.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use telegrad_wire::{
     ContextId, Decoder, FrameHeader, FrameKind, Incarnation, RawTensor, WireError, peer_text,
 };
 
-use super::destination::{Destination, Making, Responder};
-use super::job::{Brought, Job, Needs};
-use crate::context::{CallContext, ContextScope, Served};
+use super::destination::{Destination, Responder, SlotWriter};
+use super::job::{Job, Prerequisites, RequestTensors};
+use crate::context::{CallContext, ContextScope, NewCallContext};
 use crate::error::{RemoteError, RemoteErrorKind};
-use crate::function::{Registration, Registry, Trouble};
+use crate::function::{Failure, Registration, Registry};
 use crate::link::{LinkEvents, LinkLayer, Running};
 use crate::message::{Arrival, Riders};
 use crate::observe::recording;
@@ -20,10 +20,10 @@ use crate::reference::SlotPin;
 use crate::types::{Class, RefId, WorkerInfo};
 use crate::worker::Worker;
 
-/// Why a value is not made any more.
-const TOO_LATE: &str = "the request comes too late";
+/// The error text of a creation that was cancelled before its request arrived.
+const TOO_LATE: &str = "the caller had cancelled the creation, or was lost, before the request arrived";
 
-/// Takes the requests of one caller to the functions.
+/// Receives the requests of one caller.
 pub(super) struct Inbound {
     worker: Weak<Worker>,
     /// Shared with the contexts of its calls.
@@ -31,7 +31,7 @@ pub(super) struct Inbound {
     incarnation: Incarnation,
     /// The connection's number.
     number: u64,
-    /// Accepted and not finished, to be found by a cancellation.
+    /// Accepted and unfinished requests, for cancellation.
     running: Arc<Running>,
 }
 
@@ -51,12 +51,12 @@ impl Inbound {
         }
     }
 
-    /// The requests that are under way.
+    /// Returns the accepted and unfinished requests.
     pub(super) fn running(&self) -> &Arc<Running> {
         &self.running
     }
 
-    /// Takes a request to its function, or answers why it cannot be served.
+    /// Starts the function of a request, or answers with an error.
     fn request(&self, link: &Arc<dyn Link>, message: Incoming<'_>) {
         let Some(worker) = self.worker.upgrade() else {
             return;
@@ -78,11 +78,11 @@ impl Inbound {
             flush,
         };
         let position = recording::arrival(&worker.recorder, &header, |opener| is_member(&worker, opener));
-        // First of all, because the sender of references waits to hear of them.
+        // First, because senders of references wait for their confirmation.
         let riders = Riders::arrived(&worker.references, &header, &body, self.incarnation);
         let mut riders = match riders {
             Ok(riders) => riders,
-            Err(error) => return request.refuse(&unusable(&worker, &error, "?")),
+            Err(error) => return request.refuse(&bad_request(&worker, &error, "?")),
         };
         let found = request.find(&body, &mut riders, lacking);
         let function = found.as_ref().ok().map(|(function, _)| *function);
@@ -99,9 +99,9 @@ impl Inbound {
         };
         let object = match request.object(function, &riders) {
             Ok(object) => object,
-            Err(trouble) => return destination.finish(&context, Err(trouble), flush),
+            Err(failure) => return destination.finish(&context, Err(failure), flush),
         };
-        let brought = Brought {
+        let tensors = RequestTensors {
             tensors,
             tracked: riders.tracked,
             extension: context.scope.and_then(|_| worker.extension.clone()),
@@ -110,8 +110,8 @@ impl Inbound {
             function,
             body,
             offset,
-            brought,
-            needs: Needs {
+            tensors,
+            prerequisites: Prerequisites {
                 references: riders.references,
                 object,
             },
@@ -122,7 +122,7 @@ impl Inbound {
     }
 }
 
-/// A request on its way to its function.
+/// A request being dispatched.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     inbound: &'a Inbound,
@@ -132,11 +132,11 @@ struct Request<'a> {
     flush: Flush,
 }
 
-/// The request was answered.
+/// The request was rejected and answered.
 struct Refused;
 
 impl Request<'_> {
-    /// Finds the function, and where its arguments start.
+    /// Finds the function and the offset of its arguments.
     fn find(
         &self,
         body: &[u8],
@@ -145,7 +145,7 @@ impl Request<'_> {
     ) -> Result<(&'static Registration, usize), RemoteError> {
         let (function, offset) = find(self.worker, &body[riders.start..])?;
         if let Some(error) = riders.refused.take() {
-            return Err(unusable(self.worker, &error, function.name));
+            return Err(bad_request(self.worker, &error, function.name));
         }
         if lacking > 0 {
             return Err(RemoteError::no_memory(lacking, self.worker.name(), function.name));
@@ -153,7 +153,7 @@ impl Request<'_> {
         Ok((function, riders.start + offset))
     }
 
-    /// Makes the context of the call, with the span of its execution if it is recorded.
+    /// Makes the call's context, with an execution span if the call is recorded.
     fn context(
         &self,
         function: Option<&'static Registration>,
@@ -174,8 +174,8 @@ impl Request<'_> {
                 from,
             )
         });
-        CallContext::new(Served {
-            home: self.inbound.worker.clone(),
+        CallContext::new(NewCallContext {
+            worker: self.inbound.worker.clone(),
             world: self.worker.world_number(),
             caller: self.inbound.caller.clone(),
             function: function.map_or("?", |function| function.name),
@@ -189,13 +189,13 @@ impl Request<'_> {
         })
     }
 
-    /// Returns the scope of a call that belongs to this context, if it can be one of this world.
+    /// Returns the scope of this context, if its opener is a member of this world.
     fn scope(&self, context: ContextId) -> Option<ContextScope> {
         let is_one = context.0 != 0 && is_member(self.worker, context.opener());
         is_one.then_some((self.worker.identity.incarnation, context))
     }
 
-    /// Takes the place of the value that the call makes, if it makes one, and acknowledges the request.
+    /// Reserves the slot of the value that the call creates, if any, and acknowledges the request.
     fn value(
         &self,
         riders: &Arrival,
@@ -206,7 +206,7 @@ impl Request<'_> {
         };
         let references = &self.worker.references;
         let Some(pin) = references.make(reference, self.inbound.incarnation, context) else {
-            // Its creator knows already, or counts as lost.
+            // The caller has cancelled the creation, or counts as lost.
             let (kind, worker) = (RemoteErrorKind::Cancelled, self.worker.name());
             self.refuse(&RemoteError::new(kind, TOO_LATE, worker, context.function));
             return Err(Refused);
@@ -216,7 +216,7 @@ impl Request<'_> {
         Ok(Some((reference, pin)))
     }
 
-    /// Answers a request that cannot be served. One that was to make a value has been acknowledged: the failure becomes the value.
+    /// Answers a request that cannot be served. A creation was acknowledged already: its slot gets the failure.
     fn cannot_serve(&self, failure: RemoteError, value: Option<(RefId, SlotPin)>) {
         match value {
             None => self.refuse(&failure),
@@ -227,7 +227,7 @@ impl Request<'_> {
         }
     }
 
-    /// Returns where the result goes; nothing when the call has been cancelled already.
+    /// Returns the destination of the result; `None` if the call was already cancelled.
     fn destination(
         &self,
         function: &'static Registration,
@@ -239,8 +239,8 @@ impl Request<'_> {
             if let Some(deadline) = context.deadline {
                 worker.references.sweep_at(deadline);
             }
-            let making = Making::new(worker.clone(), function, value, context.clone());
-            return Some(Destination::Here(making));
+            let writer = SlotWriter::new(worker.clone(), function, value, context.clone());
+            return Some(Destination::Slot(writer));
         }
         let back = LinkLayer::around(worker.link_layer.as_ref(), self.link.clone());
         let responder = Responder::new(
@@ -250,14 +250,14 @@ impl Request<'_> {
             self.inbound.running.clone(),
             function,
         );
-        // What runs at once need not be found by a cancellation; but nothing may run that was
-        // cancelled before it came.
+        // An inline function runs at once and needs no cancellation. Any other is entered, unless its cancellation arrived
+        // first.
         let may_run = self.is_inline(function) || self.enter(context);
         may_run.then_some(Destination::Caller(responder))
     }
 
-    /// Pins the value that the call is made on, if it is made on one.
-    fn object(&self, function: &Registration, riders: &Arrival) -> Result<Option<SlotPin>, Trouble> {
+    /// Pins the value that the call is made on, if any.
+    fn object(&self, function: &Registration, riders: &Arrival) -> Result<Option<SlotPin>, Failure> {
         let Some(reference) = riders.object else {
             return Ok(None);
         };
@@ -265,7 +265,7 @@ impl Request<'_> {
         pin.map(Some).ok_or_else(|| no_value(self.worker, function))
     }
 
-    /// Runs the function on this thread if it is inline and has what it needs, else on another.
+    /// Runs the function on this thread if it is inline and ready, otherwise on another.
     fn start(&self, job: Job<'_>) {
         if !self.is_inline(job.function) {
             return self.spawn(job);
@@ -287,12 +287,12 @@ impl Request<'_> {
         function.inline && self.header.length <= INLINE_LIMIT
     }
 
-    /// Enters the request, to be found by a cancellation; false when it has been cancelled already.
+    /// Enters the request in the table for cancellation; returns false if it was already cancelled.
     fn enter(&self, context: &Arc<CallContext>) -> bool {
         if !self.inbound.running.insert(self.header.call, context.clone()) {
             return false;
         }
-        // The link may have ended, and cancelled what it knew of, before this one was entered.
+        // A link that closed before the entry did not cancel this request.
         if self.link.closed().is_some() {
             context.cancel();
         }
@@ -304,13 +304,13 @@ impl Request<'_> {
         self.worker.executor.spawn(Box::new(move || job.run()));
     }
 
-    /// Answers a request that is not accepted.
+    /// Answers a rejected request.
     fn refuse(&self, failure: &RemoteError) {
         Responder::refuse(self.link, self.header.call, failure, self.flush);
     }
 }
 
-/// Whether a member of the world of this worker has this rank.
+/// Whether this rank belongs to a member of the worker's world.
 fn is_member(worker: &Worker, rank: u32) -> bool {
     let members = worker.members();
     members.is_ok_and(|members| (rank as usize) < members.count())
@@ -333,9 +333,9 @@ impl Sink for Inbound {
     }
 }
 
-/// The function that a request is for, and where its arguments start.
+/// Finds the function of a request and the offset of its arguments.
 fn find(worker: &Worker, body: &[u8]) -> Result<(&'static Registration, usize), RemoteError> {
-    let (name, offset) = function_name(body).map_err(|error| unusable(worker, &error, "?"))?;
+    let (name, offset) = function_name(body).map_err(|error| bad_request(worker, &error, "?"))?;
     let function = Registry::get().find(name);
     let refused = |kind| RemoteError::new(kind, "", worker.name(), &peer_text(name));
     let function = function.ok_or_else(|| refused(RemoteErrorKind::NotRegistered))?;
@@ -345,7 +345,7 @@ fn find(worker: &Worker, body: &[u8]) -> Result<(&'static Registration, usize), 
     Ok((function, offset))
 }
 
-/// The function's name, and where its arguments start.
+/// Decodes the function's name; returns it with the offset of the arguments.
 fn function_name(body: &[u8]) -> Result<(&str, usize), WireError> {
     let mut decoder = Decoder::new(body);
     decoder.array_of(2, "a request")?;
@@ -353,7 +353,7 @@ fn function_name(body: &[u8]) -> Result<(&str, usize), WireError> {
     Ok((name, body.len() - decoder.remaining().len()))
 }
 
-fn unusable(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
+fn bad_request(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
     RemoteError::new(
         RemoteErrorKind::BadArguments,
         error.to_string(),
@@ -362,9 +362,9 @@ fn unusable(worker: &Worker, error: &WireError, function: &str) -> RemoteError {
     )
 }
 
-fn no_value(worker: &Worker, function: &Registration) -> Trouble {
-    let text = "it was freed, because all workers that referred to it count as lost here";
-    Trouble::Earlier(RemoteError::new(
+fn no_value(worker: &Worker, function: &Registration) -> Failure {
+    let text = "it was freed, because all workers that held references to it count as lost here";
+    Failure::Earlier(RemoteError::new(
         RemoteErrorKind::NoValue,
         text,
         worker.name(),

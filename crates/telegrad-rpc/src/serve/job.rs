@@ -1,4 +1,4 @@
-//! One request being served.
+//! A request whose function is ready to run or waits for its prerequisites.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -10,44 +10,44 @@ use telegrad_wire::{Decoder, Payload, RawTensor, Reference, Tensors};
 
 use super::async_task::AsyncTask;
 use super::destination::Destination;
-use super::panicked::panicked;
-use crate::context::{self, CallContext, Reached, Stage};
+use super::panics::panic_failure;
+use crate::context::{self, CallContext, Stage, StageCell};
 use crate::error::{Error, RemoteErrorKind};
-use crate::function::{Invocation, Output, Registration, Step, Trouble, Want};
+use crate::function::{Failure, Invocation, Output, OutputForm, Registration, Step};
 use crate::message::{Crossing, Tracked, as_references, tensors_arrived};
 use crate::observe::recording;
 use crate::reference::{Handle, SlotPin, Value, ValueGuard, check_expected};
 use crate::types::Class;
 use crate::worker::Extension;
 
-/// A request, and what it is waiting for.
+/// A dispatched request.
 pub(super) struct Job<'a> {
     pub(super) function: &'static Registration,
     pub(super) body: Cow<'a, [u8]>,
-    /// Where in the body the arguments start.
+    /// Offset of the arguments in the body.
     pub(super) offset: usize,
-    pub(super) brought: Brought,
-    pub(super) needs: Needs,
+    pub(super) tensors: RequestTensors,
+    pub(super) prerequisites: Prerequisites,
     pub(super) context: Arc<CallContext>,
     pub(super) destination: Destination,
-    /// Given back when the request starts.
+    /// Returned to the caller when the request starts.
     pub(super) credit: Credit,
 }
 
-/// What has to be there before a function can run (S27, S29).
+/// The conditions that must hold before a function can run (S27, S29).
 #[derive(Default)]
-pub(super) struct Needs {
-    /// The references in the arguments: their owners must know of them.
+pub(super) struct Prerequisites {
+    /// The references in the arguments, which their owners must confirm.
     pub(super) references: Vec<Arc<Handle>>,
-    /// The value that it is called on.
+    /// The value that the function is called on, which must be created and free.
     pub(super) object: Option<SlotPin>,
 }
 
-/// What a function runs on, when it runs on something. The right to use it goes first.
+/// The entered value that a function runs on, if any. The guard is dropped before the pin.
 type Object = Option<(ValueGuard, SlotPin)>;
 
 impl Job<'_> {
-    /// The same, without what it was read into.
+    /// Copies the body out of the receive buffer.
     pub(super) fn into_owned(self) -> Job<'static> {
         Job {
             body: Cow::Owned(self.body.into_owned()),
@@ -55,25 +55,25 @@ impl Job<'_> {
         }
     }
 
-    /// Whether it may run on the thread that has read it.
+    /// Whether the job may run on the reading thread.
     pub(super) fn is_quick(&self) -> bool {
-        let value = self.needs.object.as_ref().and_then(SlotPin::get);
-        // Whatever it takes to fetch a value is up to the value.
+        let value = self.prerequisites.object.as_ref().and_then(SlotPin::get);
+        // The cost of a fetch depends on the value.
         self.function.class != Class::Fetch
             || value.is_some_and(|value| value.as_ref().is_ok_and(Value::is_quick))
     }
 
-    /// Runs the function, unless something has to be waited for.
+    /// Runs the function if its prerequisites hold; otherwise returns the job.
     pub(super) fn run_if_ready(mut self, flush: Flush) -> Option<Self> {
-        let Some(object) = self.needs.now(self.function) else {
+        let Some(object) = self.prerequisites.now(self.function) else {
             return Some(self);
         };
         let Self {
             function,
             body,
             offset,
-            brought,
-            needs,
+            tensors,
+            prerequisites,
             context,
             destination,
             credit,
@@ -81,14 +81,14 @@ impl Job<'_> {
         drop(credit);
         let stepped = object.and_then(|object| {
             context.begin();
-            let tensors = brought.tensors(&context)?;
-            let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
-            step(function, args, object, destination.want(), &context)
+            let tensors = tensors.receive(&context)?;
+            let args = Decoder::with_tables(&body[offset..], tensors, prerequisites.references());
+            step(function, args, object, destination.form(), &context)
         });
         match stepped {
             Ok(Step::Done(result)) => destination.finish(&context, result, flush),
             Ok(Step::Pending(future)) => AsyncTask::start(future, context, destination),
-            Err(trouble) => destination.finish(&context, Err(trouble), flush),
+            Err(failure) => destination.finish(&context, Err(failure), flush),
         }
         None
     }
@@ -98,15 +98,15 @@ impl Job<'static> {
     pub(super) fn run(self) {
         if self.context.is_cancelled() {
             recording::execution_cancelled(&self.context);
-            // Dropping it says so to the caller.
+            // Dropping the destination tells the caller.
             return;
         }
         let Some(Self {
             function,
             body,
             offset,
-            brought,
-            mut needs,
+            tensors,
+            mut prerequisites,
             context,
             destination,
             credit,
@@ -114,17 +114,17 @@ impl Job<'static> {
         else {
             return;
         };
-        let (call, want) = (context.clone(), destination.want());
+        let (call, form) = (context.clone(), destination.form());
         let future = async move {
-            let object = needs.wait(function, &call.stage).await?;
+            let object = prerequisites.wait(function, &call.stage).await?;
             drop(credit);
             call.begin();
-            let tensors = brought.tensors(&call)?;
-            let args = Decoder::with_tables(&body[offset..], tensors, needs.references());
-            match step(function, args, object, want, &call)? {
+            let tensors = tensors.receive(&call)?;
+            let args = Decoder::with_tables(&body[offset..], tensors, prerequisites.references());
+            match step(function, args, object, form, &call)? {
                 Step::Done(result) => result,
                 Step::Pending(mut future) => {
-                    // Once more, because what has been guard for this poll had not begun. With the next one it has.
+                    // Re-enter: the task entered the span for this poll before the span had started.
                     let mut has_just_begun = true;
                     poll_fn(|cx| {
                         if std::mem::take(&mut has_just_begun) {
@@ -140,9 +140,9 @@ impl Job<'static> {
     }
 }
 
-impl Needs {
-    /// Everything at once, if it is there: what the function runs on, or why it cannot run.
-    fn now(&mut self, function: &Registration) -> Option<Result<Object, Trouble>> {
+impl Prerequisites {
+    /// Returns the entered object if all prerequisites hold now, or the failure of one.
+    fn now(&mut self, function: &Registration) -> Option<Result<Object, Failure>> {
         for reference in &self.references {
             if !reference.is_resolved() {
                 return None;
@@ -156,13 +156,13 @@ impl Needs {
         };
         let guard = match pin.get()? {
             Ok(value) => value.try_enter((function.access)())?,
-            Err(error) => return Some(Err(Trouble::Earlier(error.clone()))),
+            Err(error) => return Some(Err(Failure::Earlier(error.clone()))),
         };
         Some(Ok(self.object.take().map(|pin| (guard, pin))))
     }
 
-    /// Waits for everything, without a thread.
-    async fn wait(&mut self, function: &Registration, stage: &Reached) -> Result<Object, Trouble> {
+    /// Waits for all prerequisites.
+    async fn wait(&mut self, function: &Registration, stage: &StageCell) -> Result<Object, Failure> {
         stage.set(Stage::References);
         for reference in &self.references {
             reference
@@ -179,29 +179,29 @@ impl Needs {
                 stage.set(Stage::Turn);
                 value.enter((function.access)()).await
             }
-            Err(error) => return Err(Trouble::Earlier(error.clone())),
+            Err(error) => return Err(Failure::Earlier(error.clone())),
         };
         Ok(Some((guard, pin)))
     }
 
-    /// Returns the references, for the arguments.
+    /// Returns the references for decoding the arguments.
     fn references(self) -> Vec<Reference> {
         as_references(self.references)
     }
 }
 
-/// The tensors that came with a request.
-pub(super) struct Brought {
+/// The tensors of a request.
+pub(super) struct RequestTensors {
     pub(super) tensors: Vec<RawTensor>,
-    /// The tracked ones.
+    /// The tracked tensors among them.
     pub(super) tracked: Option<Tracked>,
-    /// The extension, if the call belongs to a context.
+    /// The extension that sees the tensors, if the call belongs to a context.
     pub(super) extension: Option<Arc<dyn Extension>>,
 }
 
-impl Brought {
-    /// Returns what the function gets for them.
-    fn tensors(self, call: &CallContext) -> Result<Tensors, Trouble> {
+impl RequestTensors {
+    /// Returns the tensors that the function receives, after the extension has seen them.
+    fn receive(self, call: &CallContext) -> Result<Tensors, Failure> {
         let (Some((_, context)), Some(extension)) = (call.scope, self.extension) else {
             return Ok(self.tensors.into());
         };
@@ -214,13 +214,13 @@ impl Brought {
         };
         let _entered = call.enter_recording();
         let arrived = tensors_arrived(Some(&*extension), Some(&crossing), self.tracked, self.tensors);
-        arrived.map_err(|error| Trouble::User(Box::new(error)))
+        arrived.map_err(|error| Failure::User(Box::new(error)))
     }
 }
 
-/// The error of an argument that is a lost reference.
-fn unusable_reference(error: &Error) -> Trouble {
-    Trouble::Around(RemoteErrorKind::BadArguments, error.to_string())
+/// Returns the error of a lost reference in the arguments.
+fn unusable_reference(error: &Error) -> Failure {
+    Failure::System(RemoteErrorKind::BadArguments, error.to_string())
 }
 
 /// Starts the function; a panic becomes an error.
@@ -228,9 +228,9 @@ fn step(
     function: &'static Registration,
     mut args: Decoder<'_>,
     mut object: Object,
-    want: Want,
+    form: OutputForm,
     context: &Arc<CallContext>,
-) -> Result<Step, Trouble> {
+) -> Result<Step, Failure> {
     let mut pin = None;
     context.enter(|| {
         let run = || match &mut object {
@@ -240,28 +240,28 @@ fn step(
             object => (function.invoke)(Invocation {
                 args,
                 receiver: object.as_mut().map(|(guard, _)| guard.receiver()),
-                want,
+                form,
             }),
         };
         let stepped = catch_unwind(AssertUnwindSafe(run));
-        // The next user of the value is woken from here: recordings say what it has waited for.
+        // Dropped here to wake the next user of the value inside this span, so that recordings show the cause.
         if let Some((guard, kept)) = object {
             drop(guard);
             pin = Some(kept);
         }
-        stepped.map_err(|panic| panicked(&*panic))
+        stepped.map_err(|panic| panic_failure(&*panic))
     })
 }
 
-/// A value as a message.
-fn fetched(pin: &SlotPin, guard: &mut ValueGuard, args: &mut Decoder<'_>) -> Result<Payload, Trouble> {
+/// Encodes the value of a fetch.
+fn fetched(pin: &SlotPin, guard: &mut ValueGuard, args: &mut Decoder<'_>) -> Result<Payload, Failure> {
     if context::decoded() {
-        context::has_result();
+        context::returned();
     }
     match pin.get() {
         Some(Ok(value)) => check_expected(value, args).and_then(|()| value.encode(guard)),
-        Some(Err(error)) => Err(Trouble::Earlier(error.clone())),
-        // It has been guard, so it is there.
-        None => Err(Trouble::Around(RemoteErrorKind::NoValue, String::new())),
+        Some(Err(error)) => Err(Failure::Earlier(error.clone())),
+        // Unreachable: a guard exists only for a value.
+        None => Err(Failure::System(RemoteErrorKind::NoValue, String::new())),
     }
 }

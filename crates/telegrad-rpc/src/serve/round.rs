@@ -1,4 +1,4 @@
-//! Answering all callers of a round at once (S50).
+//! Rounds: one result for several callers (S50).
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -14,9 +14,9 @@ use crate::exec::panic_text;
 
 /// Collects a `T` from each caller of a round, and answers all of them with one `R`.
 ///
-/// The last caller of a round completes it, and the next one begins. A parameter server keeps a `Round`: each trainer hands in a
-/// gradient, one function makes a step with all of them, and every trainer gets the new parameters. Callers wait in async
-/// functions, so they hold no thread.
+/// The last caller completes a round, and the next round begins. In a parameter server, for example, each trainer
+/// contributes a gradient, one function makes a step with all of them, and every trainer receives the new parameters.
+/// Callers wait in async functions, so they occupy no thread.
 ///
 /// ```
 /// use telegrad_rpc::{Options, RRef, Result, Round, World, init_with, join_all, remote};
@@ -28,7 +28,7 @@ use crate::exec::panic_text;
 ///
 /// #[remote]
 /// async fn add(server: RRef<Server>, name: String, number: u64) -> Result<u64> {
-///     // A statement of its own: the server is not locked while this waits.
+///     // A separate statement, so that the server is not locked during the await.
 ///     let added = server.local_value()?.round.join_as(&name, number, {
 ///         let server = server.clone();
 ///         move |numbers| {
@@ -53,45 +53,45 @@ use crate::exec::panic_text;
 /// ```
 ///
 /// # Callers
-/// - A caller is known by its name, which is that of its worker unless [`join_as`](Self::join_as) gives another. One that
-///   comes twice in a round is refused ([`RoundError::Twice`]); its first value stays.
-/// - A caller that is cancelled, times out or is lost while it waits takes its value back (S16). The round waits for
-///   another one then, which may be the same caller again, or for [`set_callers`](Self::set_callers) to ask for fewer.
-/// - An error or a panic of the combining function is the error of every caller of that round. The next round begins.
-/// - Dropping the `Round` fails the callers that wait in it ([`RoundError::Dropped`]).
+/// - A caller's name is its worker's, unless [`join_as`](Self::join_as) gives another. A second join under the same name
+///   fails ([`RoundError::Twice`]); the first value stays.
+/// - A caller that is cancelled, times out or is lost while it waits withdraws its value (S16). The round then waits for
+///   another caller, perhaps the same one, or for [`set_callers`](Self::set_callers) with a lower number.
+/// - An error or panic of the combining function fails all callers of the round. The next round begins.
+/// - Dropping the `Round` fails its waiting callers ([`RoundError::Dropped`]).
 pub struct Round<T, R = T> {
     shared: Arc<Mutex<State<T, R>>>,
 }
 
 struct State<T, R> {
-    /// How many values complete a round.
+    /// Number of values that complete a round.
     callers: usize,
-    /// The callers that wait.
-    seats: Vec<Seat<T, R>>,
+    /// The callers that wait in the current round.
+    participants: Vec<Participant<T, R>>,
     is_dropped: bool,
 }
 
-/// A caller that waits, and its value.
-struct Seat<T, R> {
+/// A waiting caller and its value.
+struct Participant<T, R> {
     name: String,
     value: T,
     answer: Arc<Answer<R>>,
 }
 
-/// What a caller waits for.
-struct Answer<R>(Mutex<Waiting<R>>);
+/// The answer that a caller waits for.
+struct Answer<R>(Mutex<AnswerState<R>>);
 
-enum Waiting<R> {
-    For(Waker),
+enum AnswerState<R> {
+    Waiting(Waker),
     Answered(Result<R>),
 }
 
 impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
-    /// Rounds of this many callers; of one where it is zero.
+    /// Makes rounds of this many callers, at least one.
     pub fn new(callers: usize) -> Self {
         let state = State {
             callers: callers.max(1),
-            seats: Vec::new(),
+            participants: Vec::new(),
             is_dropped: false,
         };
         Self {
@@ -99,16 +99,16 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
         }
     }
 
-    /// Hands in a value for the worker that made the current call; returns the round's result.
+    /// Contributes a value for the worker that made the current call; returns the round's result.
     ///
-    /// Outside of calls the caller is this process.
+    /// Outside of calls, the caller is named "this process".
     ///
-    /// `combine` gets the values of all callers in the order of their names, so that sums of floats come out the same every time. It
-    /// runs once a round: each caller brings one, and the last caller's runs, on its thread and as part of its call.
+    /// Each caller passes a `combine`. The last caller's runs, once per round, as part of its call. It receives the values
+    /// of all callers in the order of their names, so that sums of floats are reproducible.
     ///
-    /// The future does not borrow the round. Get it in a statement of its own and await it in the next one: in
-    /// `server.local_value()?.round.join(…).await` the server stays locked while the future waits, and a
-    /// `combine` that needs it for itself waits for ever.
+    /// The future does not borrow the round. Create it in one statement and await it in the next. In
+    /// `server.local_value()?.round.join(…).await`, the server stays locked during the await, and a `combine` that locks it
+    /// exclusively deadlocks.
     ///
     /// # Errors
     /// See [`RoundError`], and the errors of `combine`.
@@ -118,13 +118,13 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
     {
         let shared = self.shared.clone();
         async move {
-            // Within its first poll, which is within the call that it is awaited in.
+            // Read during the first poll, which happens inside the awaiting call.
             let name = caller().map_or_else(|| "this process".to_owned(), |worker| worker.name);
-            take_part(shared, name, value, combine).await
+            participate(shared, name, value, combine).await
         }
     }
 
-    /// Like [`join`](Self::join), under a name of the caller's own: for several callers on one worker.
+    /// Like [`join`](Self::join), under the given name. For several callers on one worker.
     pub fn join_as<F>(
         &self,
         name: &str,
@@ -134,24 +134,24 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
     where
         F: FnOnce(Vec<T>) -> Result<R> + Send,
     {
-        take_part(self.shared.clone(), name.to_owned(), value, combine)
+        participate(self.shared.clone(), name.to_owned(), value, combine)
     }
 
-    /// Changes how many callers a round has, at least one. It holds at once: a round to which that many have come is complete.
+    /// Changes the number of callers in a round, at least one. Takes effect in the current round, and may complete it.
     pub fn set_callers(&self, callers: usize) {
         let mut state = self.shared.lock();
         state.callers = callers.max(1);
-        let waker = state.to_complete();
+        let waker = state.completing_waker();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// How many callers a round has.
+    /// Returns the number of callers in a round.
     pub fn callers(&self) -> usize {
         self.shared.lock().callers
     }
 
-    /// The names of the callers that wait in the current round, in the order in which they came.
+    /// Returns the names of the callers that wait in the current round, in order of arrival.
     pub fn waiting(&self) -> Vec<String> {
         self.shared.lock().names()
     }
@@ -159,15 +159,17 @@ impl<T: Send + 'static, R: Clone + Send + 'static> Round<T, R> {
 
 impl<T, R> Drop for Round<T, R> {
     fn drop(&mut self) {
-        let (seats, waiting) = {
+        let (participants, waiting) = {
             let mut state = self.shared.lock();
             state.is_dropped = true;
             let waiting = state.names();
-            (std::mem::take(&mut state.seats), waiting)
+            (std::mem::take(&mut state.participants), waiting)
         };
-        for seat in seats {
+        for participant in participants {
             let waiting = waiting.clone();
-            seat.answer.give(Err(RoundError::Dropped { waiting }.into()));
+            participant
+                .answer
+                .set(Err(RoundError::Dropped { waiting }.into()));
         }
     }
 }
@@ -182,14 +184,14 @@ impl<T, R> fmt::Debug for Round<T, R> {
     }
 }
 
-/// Why a caller is not in a round; behind [`Error::Other`].
+/// The error of a caller in a round, wrapped in [`Error::Other`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoundError {
     /// The caller waits in this round already.
     #[error(
-        "`{name}` is in this round already, which {} of {callers} callers have come to: it hands in one value a round, and several \
-         callers on one worker give names of their own to `join_as`",
+        "`{name}` is in this round already, with {} of {callers} callers: each name joins once per round; give several callers \
+         on one worker different names with `join_as`",
         .waiting.len()
     )]
     Twice {
@@ -197,10 +199,10 @@ pub enum RoundError {
         name: String,
         /// The callers that wait in the round.
         waiting: Vec<String>,
-        /// How many callers it takes.
+        /// The number of callers in a round.
         callers: usize,
     },
-    /// The round is gone.
+    /// The round was dropped.
     #[error("the round was dropped while these callers waited in it: {}", .waiting.join(", "))]
     Dropped {
         /// The callers that waited in the round.
@@ -209,7 +211,7 @@ pub enum RoundError {
     /// The combining function panicked.
     #[error("the function that combines the values of a round panicked: {message}")]
     Panicked {
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }
@@ -220,20 +222,20 @@ impl From<RoundError> for Error {
     }
 }
 
-/// A caller's part in a round.
-async fn take_part<T, R: Clone>(
+/// Joins a round and waits for its result.
+async fn participate<T, R: Clone>(
     shared: Arc<Mutex<State<T, R>>>,
     name: String,
     value: T,
     combine: impl FnOnce(Vec<T>) -> Result<R>,
 ) -> Result<R> {
     let answer = Arc::new(Answer::new());
-    shared.lock().seat(Seat {
+    shared.lock().add(Participant {
         name,
         value,
         answer: answer.clone(),
     })?;
-    let _part = Part {
+    let _guard = ParticipantGuard {
         shared: &shared,
         answer: &answer,
     };
@@ -243,12 +245,12 @@ async fn take_part<T, R: Clone>(
         if polled.is_ready() {
             return polled;
         }
-        let Some(seats) = shared.lock().complete(&answer) else {
+        let Some(participants) = shared.lock().complete(&answer) else {
             return Poll::Pending;
         };
-        // A caller is in one round, so it combines once.
+        // A caller is in one round, so it combines at most once.
         if let Some(combine) = combine.take() {
-            complete(seats, combine);
+            complete(participants, combine);
         }
         answer.poll(cx)
     })
@@ -257,43 +259,58 @@ async fn take_part<T, R: Clone>(
 
 impl<T, R> State<T, R> {
     fn names(&self) -> Vec<String> {
-        self.seats.iter().map(|seat| seat.name.clone()).collect()
+        self.participants
+            .iter()
+            .map(|participant| participant.name.clone())
+            .collect()
     }
 
     /// Adds a caller to the current round.
-    fn seat(&mut self, seat: Seat<T, R>) -> Result<(), RoundError> {
+    fn add(&mut self, participant: Participant<T, R>) -> Result<(), RoundError> {
         let waiting = self.names();
         if self.is_dropped {
             return Err(RoundError::Dropped { waiting });
         }
-        if waiting.contains(&seat.name) {
+        if waiting.contains(&participant.name) {
             return Err(RoundError::Twice {
-                name: seat.name,
+                name: participant.name,
                 waiting,
                 callers: self.callers,
             });
         }
-        self.seats.push(seat);
+        self.participants.push(participant);
         Ok(())
     }
 
-    /// Takes the seats of a complete round that this caller is in; the next round begins.
-    fn complete(&mut self, answer: &Arc<Answer<R>>) -> Option<Vec<Seat<T, R>>> {
-        let is_here = self.seats.iter().any(|seat| Arc::ptr_eq(&seat.answer, answer));
-        (is_here && self.seats.len() >= self.callers).then(|| std::mem::take(&mut self.seats))
+    /// Takes the callers of a complete round that includes this one; the next round begins.
+    fn complete(&mut self, answer: &Arc<Answer<R>>) -> Option<Vec<Participant<T, R>>> {
+        let is_here = self
+            .participants
+            .iter()
+            .any(|participant| Arc::ptr_eq(&participant.answer, answer));
+        (is_here && self.participants.len() >= self.callers).then(|| std::mem::take(&mut self.participants))
     }
 
-    /// The waker of a caller that can complete the round, if enough have come.
-    fn to_complete(&self) -> Option<Waker> {
-        let last = self.seats.last().filter(|_| self.seats.len() >= self.callers)?;
+    /// Returns the waker of a caller that can complete the round, if enough have joined.
+    fn completing_waker(&self) -> Option<Waker> {
+        let last = self
+            .participants
+            .last()
+            .filter(|_| self.participants.len() >= self.callers)?;
         last.answer.waker()
     }
 }
 
-/// Combines the values of a round, and answers all of its callers.
-fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>) -> Result<R>) {
-    seats.sort_by(|a, b| a.name.cmp(&b.name));
-    let (answers, values): (Vec<_>, Vec<T>) = seats.into_iter().map(|seat| (seat.answer, seat.value)).unzip();
+/// Combines the values of a round and answers all of its callers.
+fn complete<T, R: Clone>(
+    mut participants: Vec<Participant<T, R>>,
+    combine: impl FnOnce(Vec<T>) -> Result<R>,
+) {
+    participants.sort_by(|a, b| a.name.cmp(&b.name));
+    let (answers, values): (Vec<_>, Vec<T>) = participants
+        .into_iter()
+        .map(|participant| (participant.answer, participant.value))
+        .unzip();
     let results = || -> Result<Vec<R>> {
         let result = combine(values)?;
         Ok(vec![result; answers.len()])
@@ -305,12 +322,12 @@ fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>
     match results {
         Ok(results) => {
             let answers = answers.iter().zip(results);
-            answers.for_each(|(answer, result)| answer.give(Ok(result)));
+            answers.for_each(|(answer, result)| answer.set(Ok(result)));
         }
         Err(error) => {
             let error = Arc::new(error);
             for answer in answers {
-                answer.give(Err(Error::Shared(error.clone())));
+                answer.set(Err(Error::Shared(error.clone())));
             }
         }
     }
@@ -318,54 +335,54 @@ fn complete<T, R: Clone>(mut seats: Vec<Seat<T, R>>, combine: impl FnOnce(Vec<T>
 
 impl<R> Answer<R> {
     fn new() -> Self {
-        Self(Mutex::new(Waiting::For(Waker::noop().clone())))
+        Self(Mutex::new(AnswerState::Waiting(Waker::noop().clone())))
     }
 
-    /// Gives the answer, and wakes its caller.
-    fn give(&self, answer: Result<R>) {
-        let before = std::mem::replace(&mut *self.0.lock(), Waiting::Answered(answer));
-        if let Waiting::For(waker) = before {
+    /// Sets the answer and wakes the caller.
+    fn set(&self, answer: Result<R>) {
+        let before = std::mem::replace(&mut *self.0.lock(), AnswerState::Answered(answer));
+        if let AnswerState::Waiting(waker) = before {
             waker.wake();
         }
     }
 
     /// Takes the answer, or registers the waker.
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<R>> {
-        let waiting = Waiting::For(cx.waker().clone());
-        // The waker before is dropped without the lock.
+        let waiting = AnswerState::Waiting(cx.waker().clone());
+        // The previous waker is dropped after the lock is released.
         let before = std::mem::replace(&mut *self.0.lock(), waiting);
         match before {
-            Waiting::For(_) => Poll::Pending,
-            Waiting::Answered(answer) => Poll::Ready(answer),
+            AnswerState::Waiting(_) => Poll::Pending,
+            AnswerState::Answered(answer) => Poll::Ready(answer),
         }
     }
 
     fn waker(&self) -> Option<Waker> {
         match &*self.0.lock() {
-            Waiting::For(waker) => Some(waker.clone()),
-            Waiting::Answered(_) => None,
+            AnswerState::Waiting(waker) => Some(waker.clone()),
+            AnswerState::Answered(_) => None,
         }
     }
 }
 
-/// A caller's place in a round; withdraws its value when it is dropped early.
-struct Part<'a, T, R> {
+/// Withdraws a caller's value when its future is dropped early.
+struct ParticipantGuard<'a, T, R> {
     shared: &'a Mutex<State<T, R>>,
     answer: &'a Arc<Answer<R>>,
 }
 
-impl<T, R> Drop for Part<'_, T, R> {
+impl<T, R> Drop for ParticipantGuard<'_, T, R> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         let at = state
-            .seats
+            .participants
             .iter()
-            .position(|seat| Arc::ptr_eq(&seat.answer, self.answer));
-        let seat = at.map(|at| state.seats.remove(at));
-        // This caller may be the one that was to complete the round.
-        let waker = state.to_complete();
+            .position(|participant| Arc::ptr_eq(&participant.answer, self.answer));
+        let participant = at.map(|at| state.participants.remove(at));
+        // This caller may have been woken to complete the round: wake another.
+        let waker = state.completing_waker();
         drop(state);
-        drop(seat);
+        drop(participant);
         waker.into_iter().for_each(Waker::wake);
     }
 }

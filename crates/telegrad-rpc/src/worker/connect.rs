@@ -1,4 +1,4 @@
-//! Making the link for calls to a member.
+//! Connecting to a member.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,19 +12,19 @@ use crate::function::Registry;
 use crate::link::{Calls, ConnectError, LinkLayer, Member, Outbound};
 
 impl Member {
-    /// Makes the link for calls, or returns the one that another thread makes meanwhile.
+    /// Connects to the member, or returns the link that another thread makes meanwhile.
     pub(crate) fn connect(
         &self,
         worker: &Arc<Worker>,
         deadline: Instant,
     ) -> Result<Arc<Outbound>, ConnectError> {
-        // A thread in a role must not wait, so neither for a connection.
+        // Connecting blocks, which a thread in a role must not.
         Executor::may_wait().map_err(ConnectError::NotTried)?;
         Executor::blocking(|| self.make(worker, deadline))
     }
 
-    /// Whether it can be reached, now or by `deadline`.
-    pub(crate) fn look_for(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), ConnectError> {
+    /// Checks that the member can be reached by `deadline`.
+    pub(crate) fn probe(&self, worker: &Arc<Worker>, deadline: Instant) -> Result<(), ConnectError> {
         match self.open() {
             Some(_) => Ok(()),
             None => self.make(worker, deadline).map(drop),
@@ -57,9 +57,9 @@ impl Member {
                 Ok(outbound) => {
                     tracing::debug!(worker = worker.name(), peer = %self.info, %address, "connected");
                     self.connected(outbound.clone());
-                    worker.gatherings.found(self.info.rank);
-                    // A close of the worker before that has not seen this link.
-                    if worker.close_if_left(&*outbound.link) {
+                    worker.gatherings.mark_reachable(self.info.rank);
+                    // A concurrent close of the worker may have missed this link.
+                    if worker.close_late_link(&*outbound.link) {
                         return Err(shut_down());
                     }
                     return Ok(outbound);
@@ -71,7 +71,7 @@ impl Member {
                     if refused {
                         break;
                     }
-                    tracing::info!(worker = worker.name(), peer = %self.info, %error, "trying another way");
+                    tracing::info!(worker = worker.name(), peer = %self.info, %address, %error, "an address could not be reached");
                 }
             }
         }
@@ -95,11 +95,11 @@ impl Member {
             .members()
             .map(|members| members.roster.world)
             .unwrap_or_default();
-        let latency = worker.is_shown().then(|| self.histogram());
+        let latency = worker.is_visible().then(|| self.histogram());
         let calls = Calls::new(
             worker.call_services(),
             self.info.clone(),
-            worker.link_number(),
+            worker.next_link_number(),
             latency,
         );
         let calls = Arc::new(calls);

@@ -1,4 +1,4 @@
-//! What is built on calls and takes part in them: autograd.
+//! Extensions of calls, such as autograd.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use telegrad_wire::Rank;
 use super::World;
 use crate::message::MessageHook;
 
-/// An extension of calls, one per worker.
+/// A part above this crate that takes part in calls; one per worker.
 pub trait Extension: MessageHook {
-    /// How many contexts are open.
+    /// Returns the number of open contexts.
     fn contexts(&self) -> usize;
 
-    /// Whether the loss of this worker matters to the extension.
+    /// Whether the extension depends on this worker, so that its loss must be detected.
     fn concerns(&self, worker: Rank) -> bool;
 
-    /// Takes note that a worker is lost.
+    /// Handles the loss of a worker.
     fn lost(&self, world: World, worker: Rank, why: &str);
 
     /// Returns the extension itself, to downcast.

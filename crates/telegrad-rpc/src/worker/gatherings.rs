@@ -1,4 +1,4 @@
-//! The state of barriers and gatherings.
+//! The state of barriers and gathers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::task::{Poll, Waker};
@@ -47,14 +47,13 @@ impl Blob {
     }
 }
 
-/// The gatherings that this worker takes part in or, on rank 0, that meet here.
+/// The gathers of a worker. Rank 0 holds the open ones of all members.
 #[derive(Default)]
 pub(crate) struct Gatherings {
-    /// Numbers the gatherings: every member counts the same, because all take part in each.
+    /// Numbers the gathers. All members take part in each, so their numbers agree.
     next: AtomicU64,
     open: Mutex<FxHashMap<u64, Gathering>>,
-    /// Members whose connection was lost, and how, until they call again: a gathering that waits
-    /// for one of them fails.
+    /// Members without a connection, and the reasons, until they call again. A gather that waits for one of them fails.
     lost: Mutex<FxHashMap<Rank, String>>,
     closed: AtomicBool,
 }
@@ -63,20 +62,20 @@ pub(crate) struct Gatherings {
 pub(crate) struct Gathering {
     values: FxHashMap<Rank, Blob>,
     wakers: Vec<Waker>,
-    /// Members that have neither taken the result nor given up yet.
-    left: usize,
-    /// Who gave up first. The gathering cannot be completed then: some would call it done, others not.
-    given_up: Option<(Rank, String)>,
-    /// Why it cannot be completed: the same for everybody.
+    /// Number of members that have neither taken the result nor withdrawn.
+    remaining: usize,
+    /// The first member that withdrew. The gather fails then, so that all members agree on the outcome.
+    withdrawn: Option<(Rank, String)>,
+    /// The reason of the failure, the same for all members.
     failed: Option<String>,
-    /// A member has taken the result, so all can.
+    /// Whether a member has taken the result, so that all others will.
     done: bool,
 }
 
 impl Gathering {
-    /// Everybody's values, by rank. The last one to leave takes them along.
+    /// Returns the values by rank; the last member takes them without a copy.
     pub(crate) fn take_values(&mut self) -> Vec<Blob> {
-        let mut values: Vec<_> = if self.left == 0 {
+        let mut values: Vec<_> = if self.remaining == 0 {
             std::mem::take(&mut self.values).into_iter().collect()
         } else {
             let values = self.values.iter();
@@ -86,28 +85,30 @@ impl Gathering {
         values.into_iter().map(|(_, blob)| blob).collect()
     }
 
-    /// Notes who gives up; whether it is the first.
-    fn give_up(&mut self, member: &WorkerInfo) -> bool {
-        if self.failed.is_some() || self.given_up.is_some() {
+    /// Notes a withdrawal; returns whether it is the first.
+    fn withdraw(&mut self, member: &WorkerInfo) -> bool {
+        if self.failed.is_some() || self.withdrawn.is_some() {
             return false;
         }
-        self.given_up = Some((member.rank, member.name.clone()));
-        // Only who has come is still of interest.
+        self.withdrawn = Some((member.rank, member.name.clone()));
+        // Only the ranks are still needed.
         self.values.values_mut().for_each(|blob| *blob = Blob::default());
         true
     }
 
-    /// Why it cannot be completed, if so.
-    fn cannot_be_completed(&mut self, lost: &FxHashMap<Rank, String>, all_came: bool) -> Option<String> {
+    /// Returns the reason if the gather cannot complete.
+    fn failure(&mut self, lost: &FxHashMap<Rank, String>, all_came: bool) -> Option<String> {
         if self.failed.is_none() {
             let is_missing = |rank: &Rank| !self.values.contains_key(rank);
             let missing = lost.iter().find(|(rank, _)| is_missing(rank)).map(|(_, why)| why);
-            let left = self.given_up.as_ref().and_then(|(rank, _)| lost.get(rank));
-            self.failed = left.or(missing).cloned();
+            let lost_first = self.withdrawn.as_ref().and_then(|(rank, _)| lost.get(rank));
+            self.failed = lost_first.or(missing).cloned();
         }
         if self.failed.is_none() && all_came {
-            let gave_up = |(_, name): &(Rank, String)| format!("worker `{name}` gave up before all had come");
-            self.failed = self.given_up.as_ref().map(gave_up);
+            let why = |(_, name): &(Rank, String)| {
+                format!("worker `{name}` stopped waiting before all members had joined")
+            };
+            self.failed = self.withdrawn.as_ref().map(why);
         }
         self.failed.clone()
     }
@@ -118,7 +119,7 @@ impl Gatherings {
         self.next.fetch_add(1, SeqCst)
     }
 
-    /// Who has not come to a gathering, of those in `members`.
+    /// Returns the names of the `members` that have not joined a gather.
     pub(crate) fn missing(&self, number: u64, members: &[WorkerInfo]) -> Vec<String> {
         let open = self.open.lock();
         let here = |info: &WorkerInfo| {
@@ -132,7 +133,7 @@ impl Gatherings {
             .collect()
     }
 
-    /// Who has come to each of those that meet here and that not all have come to yet.
+    /// Returns the ranks that have joined each incomplete gather.
     pub(crate) fn incomplete(&self) -> Vec<Vec<Rank>> {
         let open = self.open.lock();
         let waiting = open.values().filter(|gathering| !gathering.done);
@@ -146,7 +147,7 @@ impl Gatherings {
         all
     }
 
-    /// A member was lost: gatherings that wait for it fail.
+    /// Notes the loss of a member; gathers that wait for it fail.
     pub(crate) fn lost(&self, member: &WorkerInfo, why: &str) {
         self.lost
             .lock()
@@ -154,12 +155,12 @@ impl Gatherings {
         self.wake();
     }
 
-    /// A member is there, whatever was thought of it.
-    pub(crate) fn found(&self, member: Rank) {
+    /// Notes that a member is reachable, whether or not it counted as lost.
+    pub(crate) fn mark_reachable(&self, member: Rank) {
         self.lost.lock().remove(&member);
     }
 
-    /// Ends all gatherings.
+    /// Fails all open gathers.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
         self.wake();
@@ -190,7 +191,7 @@ impl Gatherings {
         if !all_came && self.closed.load(SeqCst) {
             return Poll::Ready(Err(Error::ShutDown));
         }
-        if let Some(why) = gathering.cannot_be_completed(&self.lost.lock(), all_came) {
+        if let Some(why) = gathering.failure(&self.lost.lock(), all_came) {
             return Poll::Ready(Err(Error::other(why)));
         }
         if !all_came {
@@ -198,9 +199,9 @@ impl Gatherings {
             return Poll::Pending;
         }
         gathering.done = true;
-        gathering.left -= 1;
+        gathering.remaining -= 1;
         let taken = take(gathering);
-        if gathering.left == 0 {
+        if gathering.remaining == 0 {
             open.remove(&number);
         }
         Poll::Ready(Ok(taken))
@@ -208,8 +209,8 @@ impl Gatherings {
 }
 
 impl Gatherings {
-    /// Takes part in a gathering of `size` members; ends with what `take` takes when all have come.
-    pub(crate) async fn take_part<T>(
+    /// Joins a gather of `size` members; returns the result of `take` when all have joined.
+    pub(crate) async fn join<T>(
         &self,
         number: u64,
         size: usize,
@@ -217,11 +218,11 @@ impl Gatherings {
         value: Blob,
         take: impl Fn(&mut Gathering) -> T,
     ) -> Result<T> {
-        self.found(member.rank);
+        self.mark_reachable(member.rank);
         let wakers = {
             let mut open = self.open.lock();
             let gathering = open.entry(number).or_insert_with(|| Gathering {
-                left: size,
+                remaining: size,
                 ..Default::default()
             });
             gathering.values.insert(member.rank, value);
@@ -232,28 +233,27 @@ impl Gatherings {
             }
         };
         wakers.into_iter().for_each(Waker::wake);
-        let mut part = Part {
+        let mut guard = GatherGuard {
             gatherings: self,
             number,
             member,
             completed: false,
         };
         let result = std::future::poll_fn(|cx| self.poll(number, size, cx.waker(), &take)).await;
-        part.completed = result.is_ok();
+        guard.completed = result.is_ok();
         result
     }
 }
 
-/// One member's part in a gathering. Dropped before it is completed when the member has failed or
-/// no longer waits.
-struct Part<'a> {
+/// Withdraws a member from a gather when it is dropped before completion, because the member was lost or no longer waits.
+struct GatherGuard<'a> {
     gatherings: &'a Gatherings,
     number: u64,
     member: &'a WorkerInfo,
     completed: bool,
 }
 
-impl Drop for Part<'_> {
+impl Drop for GatherGuard<'_> {
     fn drop(&mut self) {
         let mut open = self.gatherings.open.lock();
         if self.completed {
@@ -261,14 +261,14 @@ impl Drop for Part<'_> {
         }
         let mut first = false;
         if let Some(gathering) = open.get_mut(&self.number) {
-            first = !gathering.done && gathering.give_up(self.member);
-            gathering.left = gathering.left.saturating_sub(1);
-            if gathering.left == 0 {
+            first = !gathering.done && gathering.withdraw(self.member);
+            gathering.remaining = gathering.remaining.saturating_sub(1);
+            if gathering.remaining == 0 {
                 open.remove(&self.number);
             }
         }
         drop(open);
-        // If it was lost, the others need not wait.
+        // A lost member fails the others at once.
         if first {
             self.gatherings.wake();
         }

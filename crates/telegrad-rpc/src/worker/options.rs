@@ -1,4 +1,4 @@
-//! How a worker is to be.
+//! Options of workers and calls.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,45 +37,48 @@ pub struct Options {
     /// How long [`World::shutdown`](crate::World::shutdown) waits for the other members while nothing is under way at this
     /// worker. Calls that it makes or serves stop the clock. `None`, the default: no limit.
     pub shutdown_timeout: Option<Duration>,
-    /// How many functions run at a time. Functions that wait inside a call do not count.
+    /// Number of functions that run at a time. Functions that wait inside a call do not count.
     pub num_worker_threads: usize,
-    /// Which links to use.
+    /// The kind of links to use.
     pub transport: Transport,
-    /// The address to listen on and to tell the others. Without it, and without `interface`, it is
-    /// the loopback address when the members meet there, else the one through which this host
-    /// reaches the meeting point. `TELEGRAD_ADDRESS` sets it from outside.
+    /// The address to listen on and to announce. `TELEGRAD_ADDRESS` sets it from outside.
+    ///
+    /// Without it and without `interface`: the loopback address if the members meet there, otherwise the address through
+    /// which this host reaches the meeting point.
     pub address: Option<IpAddr>,
     /// The network interface whose address to use. `TELEGRAD_INTERFACE` sets it from outside.
     pub interface: Option<String>,
     /// Longest message, in bytes.
     pub max_message: u64,
-    /// Bytes of requests that may wait at one callee before callers have to.
+    /// Credit of each link: bytes of requests that may be queued at a callee before the caller waits.
     pub window: u64,
     /// How long a waiting thread polls before it sleeps. Zero: not at all.
     pub spin: Duration,
-    /// When an unreachable worker counts as lost.
+    /// Time after which an unreachable worker counts as lost.
     pub peer_timeout: Duration,
-    /// Most connections over TCP to one worker for large messages, 1 to 16; those beyond the first are opened when a
-    /// message is large enough to gain from them. By default 2, or 1 where there are no more than two cores: each keeps
-    /// about a core busy at both ends. A fast network may need 4 or 8 to be filled, and so may a long or a lossy one.
+    /// Most bulk lanes over TCP to one worker, 1 to 16. Lanes beyond the first open for messages large enough to gain from
+    /// them.
+    ///
+    /// The default is 2, or 1 on at most two cores: each lane keeps about a core busy at both ends. A fast, distant or lossy
+    /// network may need 4 or 8.
     pub lanes: usize,
-    /// Bytes of a piece that a large message is cut into, to be spread over the lanes and share them with others; at
-    /// least 64 KiB.
+    /// Size in bytes of the chunks of a large message, which are spread over the lanes; at least 64 KiB.
     pub chunk: u64,
-    /// How long to wait for an answer before a message about references is sent again.
+    /// Time without an answer after which a reference message is sent again.
     pub reference_retry: Duration,
-    /// Whether a graceful shutdown fails, with [`Error::Leaked`](crate::Error::Leaked), when references
-    /// to values of this worker still live. Otherwise they are logged.
+    /// Whether a graceful shutdown fails with [`Error::Leaked`](crate::Error::Leaked) if references to values of this worker
+    /// are left. Otherwise they are logged.
     pub fail_on_leaks: bool,
-    /// Whether tools on this host, such as `telegrad doctor`, can see what this worker does, if they are run by the same user.
-    /// `TELEGRAD_STATUS` sets it from outside, unless it is empty or 0; `telegrad run` does.
+    /// Whether tools of the same user on this host, such as `telegrad doctor`, can query this worker's status.
+    ///
+    /// `TELEGRAD_STATUS` enables it from outside, unless it is empty or 0; `telegrad run` sets it.
     pub show_status: bool,
-    /// For rank 0 of a world that meets over TCP: a store that listens already.
+    /// For rank 0 of a world that meets over TCP: a store that is already listening.
     pub store: Option<StoreServer>,
     /// For tests: a clock that differs from those of other workers.
     #[doc(hidden)]
     pub clock: Clock,
-    /// For tests: what to put around each link that messages are sent over.
+    /// For tests: a layer around each link that sends messages.
     #[doc(hidden)]
     pub link_layer: Option<LinkLayer>,
     /// Makes the extension of one worker.
@@ -115,7 +118,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Why a worker cannot be like this, if it cannot.
+    /// Returns a description of the first invalid option, if any.
     pub(crate) fn problem(&self) -> Option<String> {
         let (lanes, chunk) = (self.lanes, self.chunk);
         if !(1..=MAX_LANES).contains(&lanes) {
@@ -139,6 +142,6 @@ pub(crate) enum CallLimit {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallOptions {
     pub(crate) limit: CallLimit,
-    /// Fail instead of waiting when the callee has no room.
+    /// Whether to fail instead of waiting for credit.
     pub(crate) no_wait: bool,
 }

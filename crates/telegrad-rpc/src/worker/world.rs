@@ -13,18 +13,17 @@ use crate::types::{To, WorkerInfo};
 
 /// A worker's handle to its world. Cheap to clone, usable from any thread.
 ///
-/// When the last clone of what [`init`](crate::init) gave is dropped without a
-/// [`shutdown`](Self::shutdown), the worker ends at once and the calls under way fail. What
-/// [`World::current`] gives does not count.
+/// Dropping the last clone of the handle from [`init`](crate::init) without a [`shutdown`](Self::shutdown) closes the
+/// worker at once and fails its pending calls. Handles from [`World::current`] do not keep the worker open.
 #[derive(Clone)]
 pub struct World {
     worker: Arc<Worker>,
     options: CallOptions,
-    /// Only the handles that come from `init` keep the worker going.
+    /// Set in handles from `init`, which keep the worker open.
     _owner: Option<Arc<Owner>>,
 }
 
-/// Ends the worker with the last clone of the world.
+/// Closes the worker with the last clone of the handle.
 struct Owner(Arc<Worker>);
 
 impl Drop for Owner {
@@ -44,7 +43,7 @@ impl World {
         }
     }
 
-    /// Inside a remote function: the world it was called in.
+    /// Inside a remote function: the world in which it was called.
     ///
     /// # Errors
     /// [`Error::NoWorld`] elsewhere.
@@ -55,7 +54,7 @@ impl World {
         Ok(Self::of(&worker))
     }
 
-    /// A handle that does not keep the worker going.
+    /// Makes a handle that does not keep the worker open.
     pub(crate) fn of(worker: &Arc<Worker>) -> Self {
         Self {
             worker: worker.clone(),
@@ -88,8 +87,7 @@ impl World {
         }
     }
 
-    /// The same world for calls that fail with [`Error::Overloaded`] instead of waiting when the
-    /// callee has no room for more requests.
+    /// The same world for calls that fail with [`Error::Overloaded`] instead of waiting for credit.
     #[must_use]
     pub fn no_wait(&self) -> Self {
         let options = CallOptions {
@@ -102,51 +100,51 @@ impl World {
         }
     }
 
-    /// This worker's name.
+    /// Returns this worker's name.
     pub fn name(&self) -> &str {
         self.worker().name()
     }
 
-    /// This worker's number.
+    /// Returns this worker's rank.
     pub fn rank(&self) -> u32 {
         self.worker().identity.rank
     }
 
-    /// How many members the world has.
+    /// Returns the number of members.
     pub fn size(&self) -> usize {
         self.worker().members().map_or(0, Members::count)
     }
 
-    /// A member, by name or rank.
+    /// Returns a member by name or rank.
     ///
     /// # Errors
-    /// [`Error::UnknownWorker`] when there is none.
+    /// [`Error::UnknownWorker`] if there is no such member.
     pub fn get_worker_info<'a>(&self, of: impl Into<To<'a>>) -> Result<WorkerInfo> {
         Ok(self.worker().members()?.find(of.into())?.info.clone())
     }
 
-    /// All members, by rank.
+    /// Returns all members by rank.
     pub fn get_worker_infos(&self) -> Vec<WorkerInfo> {
         self.worker().infos()
     }
 
-    /// Ends this worker at once. Calls under way fail, here and at those who called.
+    /// Closes this worker at once. Its pending calls, and the calls that it serves, fail.
     pub fn shutdown_now(&self) {
         self.worker()
             .close(&format!("worker `{}` has shut down", self.name()));
     }
 
-    /// The context of an extension that calls from this thread belong to.
+    /// Returns the extension's context that calls from this thread belong to.
     #[doc(hidden)]
     pub fn current_context(&self) -> Option<ContextId> {
         context::scope_of(self.worker().identity.incarnation)
     }
 
-    /// Runs `f` so that the calls of this world that it makes belong to this context, or to none.
+    /// Runs `f` with its calls in this world belonging to this context, or to none.
     #[doc(hidden)]
     pub fn in_context<R>(&self, context: Option<ContextId>, f: impl FnOnce() -> R) -> R {
         let incarnation = self.worker().identity.incarnation;
-        // Of several workers in a process, this is how a thread of the user's says which one it works for.
+        // Assigns a user's thread to this worker, of several in the process.
         let _here = telegrad_trace::assign_if_unassigned(&self.worker().recorder);
         context::in_scope(context.map(|context| (incarnation, context)), f)
     }
@@ -165,7 +163,7 @@ impl World {
         }
     }
 
-    /// Whether there is a connection for calls to this worker.
+    /// Whether there is an open link for calls to this worker.
     #[doc(hidden)]
     pub fn is_connected(&self, to: u32) -> bool {
         let member = self.worker().members().ok();
@@ -174,26 +172,25 @@ impl World {
         outbound.is_some_and(|outbound| outbound.link.closed().is_none())
     }
 
-    /// Runs `f` as if outside of any remote function: the calls that it makes do not inherit what is left of
-    /// the time of the call that this thread serves, and belong to no context.
+    /// Runs `f` as if outside of any remote function: its calls inherit neither a deadline nor a context.
     #[doc(hidden)]
-    pub fn apart<R>(&self, f: impl FnOnce() -> R) -> R {
-        context::leave_call(f)
+    pub fn outside_call<R>(&self, f: impl FnOnce() -> R) -> R {
+        context::outside_call(f)
     }
 
-    /// Runs `f` on a thread of this worker that may wait.
+    /// Runs `f` on a thread of this worker that may block.
     #[doc(hidden)]
-    pub fn errand(&self, f: impl FnOnce() + Send + 'static) {
-        self.worker().executor.run_errand(Box::new(f));
+    pub fn spawn_blocking(&self, f: impl FnOnce() + Send + 'static) {
+        self.worker().executor.spawn_blocking(Box::new(f));
     }
 
-    /// The extension of this worker.
+    /// Returns the extension of this worker.
     #[doc(hidden)]
     pub fn extension(&self) -> Option<Arc<dyn Extension>> {
         self.worker().extension.clone()
     }
 
-    /// The options of calls made with this handle.
+    /// Returns the options of calls made with this handle.
     pub(crate) fn options(&self) -> CallOptions {
         self.options
     }

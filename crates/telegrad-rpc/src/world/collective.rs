@@ -1,9 +1,8 @@
-//! Barriers and gatherings of all members.
+//! Barriers and gathers of all members.
 //!
-//! Rank 0 is where a gathering meets: every member calls `gather` there with its value, an async
-//! function that ends for all of them when the last one has come. It is an ordinary call, so time
-//! limits, lost workers and tensors are dealt with as everywhere. `barrier` is a gathering that brings
-//! nothing back, so that its cost is linear in the members.
+//! Every member calls the async function `gather` on rank 0 with its value; the calls return when the last member has
+//! joined. They are ordinary calls, so time limits, losses and tensors work as usual. `barrier` is a gather that returns
+//! nothing, so its cost is linear in the number of members.
 
 use std::time::Duration;
 
@@ -16,20 +15,21 @@ use crate::function::Registry;
 use crate::worker::{Blob, Gathering, Worker, World};
 
 impl World {
-    /// Waits until every member has come here. All members must take part in the same barriers and
-    /// gatherings, in the same order.
+    /// Waits until every member has called `barrier`.
+    ///
+    /// All members must take part in the same barriers and gathers, in the same order.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] at the time limit, naming who has not come; an error at once when a
-    /// member that is waited for is lost.
+    /// [`Error::Incomplete`] at the time limit, naming the missing members. Fails at once if a missing member is lost.
     pub fn barrier(&self) -> Result<()> {
         let number = self.next_gathering("telegrad::barrier")?;
         let met = self.rpc_sync(0, barrier, (number,));
         met.map_err(|error| self.incomplete("the barrier", number, error))
     }
 
-    /// Everybody's `value`, by rank. All members must take part in the same barriers and
-    /// gatherings, in the same order.
+    /// Returns the values of all members, by rank.
+    ///
+    /// All members must take part in the same barriers and gathers, in the same order.
     ///
     /// # Errors
     /// As [`barrier`](Self::barrier).
@@ -43,7 +43,7 @@ impl World {
         let blob = Blob::of(value).map_err(cannot)?;
         let number = self.next_gathering(function)?;
         let blobs = self.rpc_sync(0, gather, (number, blob));
-        let blobs = blobs.map_err(|error| self.incomplete("the gathering", number, error))?;
+        let blobs = blobs.map_err(|error| self.incomplete("the gather", number, error))?;
         let cannot = |source: WireError| Error::Receive {
             function: function.into(),
             worker: "rank 0".into(),
@@ -55,8 +55,7 @@ impl World {
             .collect()
     }
 
-    /// Numbers the gathering that this worker enters next. Without time left nothing is entered, so that this worker stays in step with the
-    /// others.
+    /// Returns the number of the next gather. With a limit of zero the gather is not entered, so that this worker stays in step.
     fn next_gathering(&self, function: &str) -> Result<u64> {
         if self.call_limit() == Some(Duration::ZERO) {
             return Err(Error::Timeout {
@@ -69,12 +68,12 @@ impl World {
         Ok(self.worker().gatherings.number())
     }
 
-    /// Why a gathering has failed; at the time limit, with who has not come.
+    /// Returns the error of a failed gather; at the time limit, with the missing members.
     fn incomplete(&self, what: &'static str, number: u64, error: Error) -> Error {
         let Error::Timeout { limit, .. } = error else {
             return error;
         };
-        // Rank 0 knows who has come; it is asked once more, briefly.
+        // Rank 0 has the list of members that have joined.
         let missing = self
             .with_timeout(Duration::from_secs(1))
             .rpc_sync(0, missing, (number,))
@@ -83,13 +82,13 @@ impl World {
     }
 }
 
-/// Runs on rank 0: brings one member's value, and ends with everybody's.
+/// Runs on rank 0: adds a member's value and returns all values once complete.
 #[remote(name = "telegrad::gather", class = Gathering)]
 async fn gather(number: u64, value: Blob) -> Result<Vec<Blob>> {
     take_part(number, value, Gathering::take_values).await
 }
 
-/// Runs on rank 0: ends when all members have called it.
+/// Runs on rank 0: returns when all members have called it.
 #[remote(name = "telegrad::barrier", class = Gathering)]
 async fn barrier(number: u64) -> Result<()> {
     take_part(number, Blob::default(), |_| ()).await
@@ -100,12 +99,10 @@ async fn take_part<T>(number: u64, value: Blob, take: impl Fn(&mut Gathering) ->
     let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;
     let size = worker.members()?.count();
     let gatherings = &worker.gatherings;
-    gatherings
-        .take_part(number, size, &call.caller, value, take)
-        .await
+    gatherings.join(number, size, &call.caller, value, take).await
 }
 
-/// Runs on rank 0: who has not come to a gathering.
+/// Runs on rank 0: returns the members that have not joined a gather.
 #[remote(name = "telegrad::missing")]
 pub(crate) fn missing(number: u64) -> Result<Vec<String>> {
     let call = CallContext::current().ok_or(Error::ShutDown)?;
@@ -119,7 +116,7 @@ mod tests {
     use crate::world::init_with;
 
     #[test]
-    fn all_members_get_what_each_brings() {
+    fn all_gather_returns_the_values_of_all_members_by_rank() {
         std::thread::scope(|scope| {
             for rank in 0..3_u64 {
                 let options =

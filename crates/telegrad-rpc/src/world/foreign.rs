@@ -1,5 +1,4 @@
-//! A seat in a world with no worker of this program behind it: for tests of what peers that are made
-//! otherwise can do to a worker, and a worker to them. Not for use by hand.
+//! A member of a world without a worker, for tests of hostile or foreign peers. Not for use in programs.
 
 use std::sync::Arc;
 
@@ -7,24 +6,24 @@ use telegrad_net::{Address, Identity, host_id};
 use telegrad_rendezvous::Store;
 use telegrad_wire::{Incarnation, WorldId};
 
-use super::init::{meet, random};
+use super::init::{exchange_cards, random};
 use crate::error::Result;
 use crate::membership::{Card, Roster};
 use crate::time::after;
 use crate::worker::Options;
 
-/// A place among the members of a world, until it is dropped.
-pub struct Seat {
-    /// The world, as its members call it.
+/// Holds a rank in a world until it is dropped.
+pub struct ForeignMember {
+    /// The id of the world.
     pub world: WorldId,
-    /// The members and where they listen, by rank.
+    /// The members and their addresses, by rank.
     pub members: Vec<(Identity, Vec<Address>)>,
     _store: Arc<dyn Store>,
 }
 
-impl Seat {
-    /// Takes the seat of `options.rank` in a world that has not met before, other than rank 0. Says
-    /// that `name` listens at `addresses`, and waits for the others.
+impl ForeignMember {
+    /// Takes `options.rank`, other than rank 0, in the first world at its meeting point. Announces that `name` listens at
+    /// `addresses`, and waits for the other members.
     ///
     /// # Errors
     /// As [`init_with`](crate::init_with).
@@ -44,7 +43,7 @@ impl Seat {
             host: host_id(),
             process: std::process::id(),
         };
-        let sheet = meet(&*store, &card, ("world/1/", method.world_size), deadline, options)?;
+        let sheet = exchange_cards(&*store, &card, ("world/1/", method.world_size), deadline, options)?;
         let roster = Roster::read(&sheet, &store.describe())?;
         let seat = |card: &Arc<Card>| (card.identity.clone(), card.addresses.clone());
         Ok(Self {
@@ -55,9 +54,9 @@ impl Seat {
     }
 }
 
-impl std::fmt::Debug for Seat {
+impl std::fmt::Debug for ForeignMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("ForeignMember")
             .field("world", &self.world)
             .field("members", &self.members)
             .finish_non_exhaustive()

@@ -1,9 +1,8 @@
-//! How a world comes to be.
+//! Joining a world.
 //!
-//! Every member opens its listeners, claims its rank with a card of their addresses in the store where all
-//! members meet, and waits for the sheet with the cards of all, which rank 0 leaves when it has them. A
-//! member with the sheet can call every other: that is the barrier. A claim ends with its member, so rank 0 has
-//! all cards only when all members live; a member that is started again takes its place.
+//! Every member opens its listeners, claims its rank in the store with a card of their addresses, and waits for the sheet of
+//! all cards, which rank 0 stores when it has collected them. With the sheet, a member can call every other. A claim ends
+//! with its member, so rank 0 has all cards only while all members live; a restarted member claims its rank again.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,12 +15,11 @@ use telegrad_wire::{Decoder, Encoder, Incarnation, Wire, peer_text};
 
 use super::status;
 use crate::error::{Error, Result};
-use crate::link::Members;
-use crate::link::Transport;
+use crate::link::{Members, Transport};
 use crate::membership::{Card, Roster};
 use crate::time::after;
 use crate::types::WorkerInfo;
-use crate::worker::{MeetingSeat, Options, Worker, World};
+use crate::worker::{Options, RankClaim, Worker, World};
 
 /// Joins the world that the environment describes: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
 /// `MASTER_PORT`, as `telegrad run` sets them.
@@ -35,9 +33,8 @@ pub fn init(name: &str) -> Result<World> {
 /// Joins a world under `name`. Returns when all members have joined and each can call every other.
 ///
 /// # Errors
-/// When the name is not allowed or taken, an option is out of its range, rank or size cannot be found out, the members' meeting
-/// point cannot be reached, or some of them have not come within the rendezvous time limit; the
-/// error says which.
+/// When the name is invalid or taken, an option is out of range, rank or world size is unknown, the meeting point cannot be
+/// reached, or members are missing at the rendezvous time limit. The error names the cause.
 pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     check_name(name)?;
     if let Some(problem) = options.problem() {
@@ -47,10 +44,10 @@ pub fn init_with(name: &str, mut options: Options) -> Result<World> {
     let resolved =
         telegrad_rendezvous::resolve(&options.init_method, options.rank, options.world_size, &env)?;
     let deadline = after(options.rendezvous_timeout);
-    let prefix = format!("world/{}/", MeetingSeat::generation(&resolved));
+    let prefix = format!("world/{}/", RankClaim::generation(&resolved));
     loop {
         match join(name, &mut options, &resolved, &prefix, deadline) {
-            // What rank 0 hosted may have been the end of an earlier world at the same place.
+            // The server may have belonged to an ending world at the same meeting point: retry.
             Err(Error::Rendezvous(error))
                 if resolved.rank > 0 && matches!(*error, RendezvousError::ServerLost { .. }) => {}
             other => return other,
@@ -75,7 +72,7 @@ fn join(
     let listeners = open_listeners(&worker, resolved, &*opened.store, options)?;
     let card = Card {
         identity,
-        // Rank 0 names the world; the others read it off its card.
+        // Rank 0 chooses the id of the world; the others read it from its card.
         world: if resolved.rank == 0 { random()? } else { 0 },
         addresses: listeners
             .iter()
@@ -84,27 +81,27 @@ fn join(
         host: host_id(),
         process: std::process::id(),
     };
-    worker.opened(listeners, MeetingSeat::new(&mut opened, resolved));
+    worker.set_listeners(listeners, RankClaim::new(&mut opened, resolved));
     let members = (prefix, resolved.world_size);
-    let world = meet(&*opened.store, &card, members, deadline, options).and_then(|sheet| {
-        // From here on this is a world of its own, whether it can be used or not.
-        worker.has_met();
+    let world = exchange_cards(&*opened.store, &card, members, deadline, options).and_then(|sheet| {
+        // From here on the world counts as a generation, even if it fails below.
+        worker.complete_rendezvous();
         let roster = Roster::read(&sheet, &opened.store.describe())?;
         let known = roster.card(resolved.rank);
         if known.is_none_or(|known| known.identity != card.identity) {
-            // The member that had this rank has left since, or has given up in just that moment.
+            // The member that had this rank has left since, or stopped waiting at that moment.
             let rank = resolved.rank;
             return Err(Error::Init(format!(
-                "the world at {} was complete before worker `{name}` joined, with another worker as rank {rank}: a world of \
-                 fixed size takes no new members; start it anew",
+                "the world at {} was complete before worker `{name}` joined, with another worker as rank {rank}: a running world \
+                 takes no new members; restart all of its workers",
                 opened.store.describe()
             )));
         }
-        record_whole(&worker, roster.world.0);
-        worker.meet(Members::new(roster));
-        if options.show_status || std::env::var_os(status::VARIABLE).is_some_and(is_wanted) {
-            worker.set_shown();
-            status::show(&worker);
+        record_to_file(&worker, roster.world.0);
+        worker.set_members(Members::new(roster));
+        if options.show_status || std::env::var_os(status::VARIABLE).is_some_and(is_enabled) {
+            worker.set_visible();
+            status::publish(&worker);
         }
         Ok(World::new(worker.clone()))
     });
@@ -114,13 +111,13 @@ fn join(
     world
 }
 
-/// Whether a variable that is there says that something is to be done.
-fn is_wanted(value: OsString) -> bool {
+/// Whether the value of an environment variable enables its option.
+fn is_enabled(value: OsString) -> bool {
     !value.is_empty() && value != "0"
 }
 
-/// Writes down what the worker does, where its world is recorded as a whole.
-fn record_whole(worker: &Arc<Worker>, world: u64) {
+/// Records the worker to a file, if the environment asks for a recording of the program.
+fn record_to_file(worker: &Arc<Worker>, world: u64) {
     let Some(folder) = std::env::var_os(telegrad_trace::FOLDER_ENV) else {
         return;
     };
@@ -132,9 +129,9 @@ fn record_whole(worker: &Arc<Worker>, world: u64) {
     match telegrad_trace::Sink::create(folder.as_ref(), world, (*rank, name, incarnation.0)) {
         Ok(sink) => {
             let shapes = std::env::var_os(telegrad_trace::SHAPES_ENV);
-            worker.recorder.write_to(sink, shapes.is_some_and(is_wanted));
+            worker.recorder.write_to(sink, shapes.is_some_and(is_enabled));
         }
-        Err(error) => tracing::warn!(worker = worker.name(), %error, "what it does cannot be recorded"),
+        Err(error) => tracing::warn!(worker = worker.name(), %error, "the recording could not be started"),
     }
 }
 
@@ -144,18 +141,19 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 pub(crate) fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| Error::Init(format!("the system gives no random numbers: {error}")))
+    getrandom::u64()
+        .map_err(|error| Error::Init(format!("cannot get a random number from the system: {error}")))
 }
 
-/// How long a member waits for a rank that is taken. One that was killed just before may still
-/// be on its way out; two that were given the same rank are told soon.
-const SUCCESSION: Duration = Duration::from_secs(1);
+/// How long a member waits for a taken rank. Long enough for a killed member's claim to end; short, so that two members with
+/// the same rank fail soon.
+const CLAIM_LIMIT: Duration = Duration::from_secs(1);
 
-/// Claims this worker's rank and waits until all members have: all cards, one after the other by rank.
+/// Claims this worker's rank and waits until all members have; returns all cards, concatenated by rank.
 ///
-/// Rank 0 collects them and leaves them on one sheet for the others: were each of n members to ask for
-/// every card, the store would look up n² of them.
-pub(crate) fn meet(
+/// Rank 0 collects the cards and stores them as one sheet for the others. If each of n members asked for every card, the
+/// store would look up n² of them.
+pub(crate) fn exchange_cards(
     store: &dyn Store,
     card: &Card,
     (prefix, size): (&str, u32),
@@ -165,12 +163,12 @@ pub(crate) fn meet(
     let rank = card.identity.rank;
     let key = |rank: u32| format!("{prefix}{rank}/card");
     claim(store, card, &key(rank), deadline)?;
-    // With the size, because members that differ in it do not meet.
+    // The key includes the size, so that members with different sizes do not form a world.
     let sheet = format!("{prefix}sheet/{size}");
     if rank > 0 {
         match store.get_all(std::slice::from_ref(&sheet), deadline) {
             Ok(sheet) => return Ok(sheet.concat()),
-            // The cards show who is missing.
+            // Ask for the cards, to name the missing members.
             Err(RendezvousError::MissingKeys { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -183,12 +181,12 @@ pub(crate) fn meet(
             let before = store.insert(&sheet, &cards)?;
             return Ok(before.unwrap_or(cards));
         }
-        // The last card has come just now, and the sheet not yet.
+        // The last card has just arrived, but not the sheet of rank 0.
         Ok(_) => vec![keys[0].clone()],
         Err(RendezvousError::MissingKeys { keys, .. }) => keys,
         Err(error) => return Err(error.into()),
     };
-    // A further attempt under this rank must not find it taken.
+    // Release the claim, for another attempt with this rank.
     store.release(&keys[rank as usize])?;
     let ranks: Vec<_> = missing.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
     Err(Error::Init(format!(
@@ -203,7 +201,7 @@ fn claim(store: &dyn Store, card: &Card, key: &str, deadline: Instant) -> Result
     let mut encoder = Encoder::new();
     card.encode(&mut encoder);
     let payload = encoder.finish().map_err(|error| Error::Init(error.to_string()))?;
-    let until = deadline.min(Instant::now() + SUCCESSION);
+    let until = deadline.min(Instant::now() + CLAIM_LIMIT);
     loop {
         let Some(other) = store.claim(key, &payload.body)? else {
             return Ok(());
@@ -214,17 +212,17 @@ fn claim(store: &dyn Store, card: &Card, key: &str, deadline: Instant) -> Result
         }
         let other = Card::decode(&mut Decoder::new(&other)).map_err(|error| {
             let store = store.describe();
-            Error::Init(format!("the store at {store} has a broken card: {error}"))
+            Error::Init(format!("the store at {store} has an invalid card: {error}"))
         })?;
         let Identity { name, rank, .. } = &card.identity;
         let other = peer_text(&other.identity.name);
         return Err(Error::Init(format!(
-            "worker `{name}` has rank {rank}, which worker `{other}` has already"
+            "worker `{name}` cannot join as rank {rank}, which worker `{other}` has already: give each worker its own rank"
         )));
     }
 }
 
-/// Listens wherever other members may want to reach this worker; the fastest first.
+/// Opens a listener for each wanted transport, the fastest first.
 fn open_listeners(
     worker: &Arc<Worker>,
     resolved: &Membership,
@@ -236,7 +234,7 @@ fn open_listeners(
         Transport::Auto => transport == Transport::Mem || !one_process,
         chosen => chosen == transport,
     };
-    // Random, so that no two workers of a host can meet, in whatever world.
+    // Unique on the host across worlds, because the incarnation is random.
     let unique = format!("telegrad-{:x}", worker.identity.incarnation.0);
     let mut addresses = Vec::new();
     if wanted(Transport::Mem) {
@@ -259,7 +257,7 @@ fn open_listeners(
     Ok(listeners)
 }
 
-/// The address to listen on and to tell the others.
+/// Returns the address to listen on and to announce.
 fn ip_address(store: &dyn Store, options: &Options) -> Result<IpAddr> {
     let env = |variable| std::env::var(variable).ok().filter(|value| !value.is_empty());
     if let Some(ip) = options.address {
@@ -276,7 +274,7 @@ fn ip_address(store: &dyn Store, options: &Options) -> Result<IpAddr> {
     if let Some(interface) = env("TELEGRAD_INTERFACE") {
         return ip_of(&interface);
     }
-    // Loopback unless the members meet elsewhere: nobody else gets to see a port.
+    // Loopback if the members meet there, so that no port is open to other hosts.
     Ok(store.local_ip().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
@@ -284,7 +282,7 @@ fn ip_of(interface: &str) -> Result<IpAddr> {
     let all = if_addrs::get_if_addrs()
         .map_err(|error| Error::Init(format!("cannot list the network interfaces: {error}")))?;
     let of_it = all.iter().filter(|found| found.name == interface);
-    // IPv4 where there is both, because IPv6 addresses of an interface are often link-local.
+    // Prefer IPv4, because IPv6 addresses of an interface are often link-local.
     of_it
         .map(|found| found.ip())
         .min_by_key(IpAddr::is_ipv6)
@@ -292,7 +290,7 @@ fn ip_of(interface: &str) -> Result<IpAddr> {
             let mut names: Vec<_> = all.iter().map(|found| found.name.clone()).collect();
             names.dedup();
             Error::Init(format!(
-                "there is no network interface `{interface}` with an address, only {}",
+                "there is no network interface `{interface}` with an address; choose one of {}",
                 names.join(", ")
             ))
         })

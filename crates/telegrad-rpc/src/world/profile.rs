@@ -1,7 +1,7 @@
-//! Profiles: what happens on all workers while something runs.
+//! Profiles: recordings of all workers while a function runs, or of one worker.
 
-mod collecting;
-mod forgetting;
+mod collector;
+mod lost_traces;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -14,14 +14,13 @@ use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::worker::{Worker, World};
 
-pub(super) use forgetting::lost;
+pub(super) use lost_traces::lost;
 
-/// Runs `f` and finds out what happened meanwhile on its behalf: every call that it made, on this worker and on all
-/// others, to any depth (S42).
+/// Runs `f` and profiles the calls that it makes, on all workers and to any depth (S42).
 ///
-/// What it set off and did not wait for belongs to it too, and is waited for within [`Options::patience`]. What other threads
-/// do does not, unless they are told ([`telegrad_trace::here`]). Workers that cannot be asked any more are in [`Profile::missing`].
-/// A panic of `f` goes on, without a profile.
+/// Includes calls that `f` did not wait for, which may end within [`Options::patience`]. Excludes other threads, unless they
+/// enter the trace ([`telegrad_trace::here`]). [`Profile::missing`] names workers that could not be asked. A panic of `f`
+/// propagates, without a profile.
 ///
 /// # Errors
 /// When the world has been shut down.
@@ -31,7 +30,7 @@ pub fn profile<R>(world: &World, options: Options, f: impl FnOnce() -> R) -> Res
         return Err(Error::ShutDown);
     }
     let trace = worker.recorder.open(options.shapes);
-    // Under whatever this thread is at: recordings of the process have that, too.
+    // Under the thread's current span, which recordings of the process contain as well.
     let span = worker.recorder.here().map_or(0, |at| at.span);
     let top = Position { trace, span };
     let root = Span::new(&worker.recorder, top, options.name, Kind::Scope);
@@ -44,20 +43,20 @@ pub fn profile<R>(world: &World, options: Options, f: impl FnOnce() -> R) -> Res
             event.status = Status::Failed("it panicked".into());
         }
     });
-    let profile = collecting::collect_all(world, trace, options.patience);
+    let profile = collector::collect_all(world, trace, options.patience);
     match value {
         Ok(value) => Ok((value, profile)),
         Err(panic) => resume_unwind(panic),
     }
 }
 
-/// Records everything that one worker does, whoever asked it to, until [`finish`](Self::finish) (S44).
+/// Records everything on one worker, for any caller, until [`finish`](Self::finish) (S44).
 ///
-/// Several may be open at once; each has everything since it was opened.
+/// Several may be open at once; each contains all events since its start.
 #[derive(Debug)]
-#[must_use = "it ends when it is dropped"]
+#[must_use = "dropping it discards the recording"]
 pub struct ProcessProfile {
-    /// Does not keep the worker going.
+    /// A handle that does not keep the worker open.
     world: World,
     number: u64,
 }
@@ -71,8 +70,7 @@ impl ProcessProfile {
         Self::start_with(world, &Options::default())
     }
 
-    /// As [`start`](Self::start), with the shapes of tensors if [`Options::shapes`] asks for them. The other options have no
-    /// meaning here.
+    /// As [`start`](Self::start), with the shapes of tensors if [`Options::shapes`] is set. Other options have no effect.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -88,13 +86,13 @@ impl ProcessProfile {
         })
     }
 
-    /// What has been recorded. What still goes on is not in it.
+    /// Stops recording and returns the profile, without spans that are still open.
     pub fn finish(self) -> Profile {
         let collected = self.world.worker().recorder.stop_recording(self.number);
         let rank = self.world.rank();
         let part = (rank, self.world.name().to_owned(), collected);
         let mut profile = of_world(&self.world, vec![part], Vec::new());
-        // The names of those whom it had to do with.
+        // Names of the workers in the events.
         let others = self
             .world
             .get_worker_infos()
@@ -111,14 +109,14 @@ impl Drop for ProcessProfile {
     }
 }
 
-/// What was recorded in a world, on this worker's clock.
+/// Makes a profile of these parts, on this worker's clock.
 fn of_world(world: &World, parts: Vec<(Rank, String, Collected)>, missing: Vec<(String, String)>) -> Profile {
     let mut profile = Profile::new(world.rank(), parts, missing);
     profile.world = world.worker().members().ok().map(|members| members.world());
     profile
 }
 
-/// The worker that the function which calls this runs on.
+/// Returns the worker that serves the current call.
 fn here() -> Result<Arc<Worker>> {
     let worker = CallContext::current().and_then(|call| Worker::serving(&call));
     worker.ok_or(Error::ShutDown)

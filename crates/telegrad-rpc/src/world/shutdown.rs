@@ -1,18 +1,18 @@
 //! The graceful end of a world (S6).
 //!
-//! A member that has nothing left to do of its own may still be needed: a function that runs
-//! elsewhere may call it. So a shutdown has two phases, led by the living member of the lowest rank
-//! (`rounds` is its side). First each member reports that it is done, and serves the others until all
-//! living members are, however long that takes. Then they meet in rounds. In each, a member waits
-//! until it is quiet, with nothing that it made or serves under way, and reports how many calls it has
-//! made and served so far. Two rounds in a row with the same sum, of the same members, end the world: a
-//! call on its way at the end of the first one was made after its caller's report, and would show in
-//! the next. The numbers only grow, so they are equal when their sum is. Messages about references
-//! are calls too, so these are over as well.
+//! A member that is done with its own work may still be called by functions on other members. So a shutdown has two phases,
+//! led by the living member of the lowest rank (`shutdown_rounds` is its state):
 //!
-//! A lost member is left out. When the leader is lost, its calls fail, and the members start over with
-//! the next one. The leader connects to each member that it waits for, because the end of a connection is
-//! how it notices a loss (S18).
+//! 1. Each member reports that it is done, and serves the others until all living members are done.
+//! 2. The members report in rounds. In each, a member waits until it is idle, with no call pending or being served, and
+//!    reports the number of calls that it has made and served. Two rounds in a row with the same members and the same sum
+//!    end the world.
+//!
+//! A call in flight at the end of the first of the two rounds was made after its caller's report, and would add to the next
+//! sum. The numbers only grow, so equal sums mean equal numbers. Reference messages are calls too, so they have also ended.
+//!
+//! Lost members are left out. If the leader is lost, calls to it fail, and the members start over with the next leader. The
+//! leader connects to each member that it waits for, to notice its loss by the end of the link (S18).
 
 mod reports;
 
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use telegrad_wire::{Rank, Wire};
 
-pub(super) use self::reports::{DONE, QUIET};
-use self::reports::{done, quiet, unreported};
-use super::departures::seek;
+pub(super) use self::reports::{DONE, IDLE};
+use self::reports::{done, idle, unreported};
+use super::losses::is_alive;
 use crate::call::{Request, RpcFuture};
 use crate::context::CallContext;
 use crate::error::{Error, RemoteErrorKind, Result};
@@ -33,30 +33,31 @@ use crate::link::Member;
 use crate::types::{ReferenceInfo, To};
 use crate::worker::{CallLimit, CallOptions, Lost, Verdict, Worker, World};
 
-/// How long the leader waits for the next member to leave, so that none of them misses the verdict.
-/// A member that has it leaves at once; only a member that is stuck takes longer.
+/// How long the leader waits for the next member to leave, so that each receives the verdict. A member leaves at once after
+/// it, unless it is stuck.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long the leader waits for reports before it connects to the members that are missing. Most
-/// worlds end within it, and need no further connection.
+/// How long the leader waits for reports before it connects to the missing members. Most worlds end within it, without
+/// further connections.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How many members the leader looks for at a time. An unreachable one takes seconds.
-const SEEKERS: usize = 8;
+/// Number of members that the leader probes at a time. An unreachable one takes seconds.
+const PROBES: usize = 8;
 
 impl World {
-    /// Says that this worker is done, serves the others until all living members are done and nothing is under way, then ends
-    /// it. Lost members are left out, and named in the log. Further calls of this do nothing.
+    /// Shuts this worker down once all living members are done and idle; serves them until then.
     ///
-    /// There is no time limit unless [`Options::shutdown_timeout`](crate::Options::shutdown_timeout) sets one. It runs only while
-    /// nothing is under way at this worker.
+    /// Lost members are left out and logged. Further calls of `shutdown` do nothing.
+    ///
+    /// There is no time limit unless [`Options::shutdown_timeout`](crate::Options::shutdown_timeout) sets one. It runs only
+    /// while this worker is idle.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] at the time limit, naming the members that are not done; [`Error::Leaked`], if
-    /// [`Options::fail_on_leaks`](crate::Options::fail_on_leaks) asks for it. The worker has ended then, too.
+    /// [`Error::Incomplete`] at the time limit, naming the members that are not done. [`Error::Leaked`] if
+    /// [`Options::fail_on_leaks`](crate::Options::fail_on_leaks) is set. The worker is closed in both cases.
     /// [`Error::ShutdownInFunction`] inside a remote function, which the shutdown would wait for.
     pub fn shutdown(&self) -> Result<()> {
-        gracefully(self, self.worker().shutdown_timeout)
+        shut_down(self, self.worker().shutdown_timeout)
     }
 
     /// As [`shutdown`](Self::shutdown), with a time limit of its own.
@@ -64,30 +65,29 @@ impl World {
     /// # Errors
     /// As [`shutdown`](Self::shutdown).
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        gracefully(self, Some(limit))
+        shut_down(self, Some(limit))
     }
 
     /// Serves the calls of other members until the world is over, then ends this worker.
     ///
-    /// The verb of a worker that has nothing to do of its own: a [`shutdown`](Self::shutdown) that never has a time limit.
+    /// This is [`shutdown`](Self::shutdown) without a time limit, for workers that only serve.
     ///
     /// # Errors
-    /// As [`shutdown`](Self::shutdown), but for the time limit.
+    /// As [`shutdown`](Self::shutdown), except for the time limit.
     pub fn serve(&self) -> Result<()> {
-        gracefully(self, None)
+        shut_down(self, None)
     }
 }
 
-/// Ends this worker when all living members are done. `limit` bounds the time in which nothing is
-/// under way here.
-fn gracefully(world: &World, limit: Option<Duration>) -> Result<()> {
+/// Shuts down a worker; `limit` bounds its idle time.
+fn shut_down(world: &World, limit: Option<Duration>) -> Result<()> {
     if let Some(function) = CallContext::of_current(|call| call.function) {
         return Err(Error::ShutdownInFunction {
             function: function.into(),
         });
     }
     let worker = world.worker();
-    // Another thread of this worker may shut it down: then nothing is left to do afterwards.
+    // Another thread may be shutting the worker down: wait for it.
     let turn = match limit {
         None => Some(worker.shutting_down.lock()),
         Some(limit) => worker.shutting_down.try_lock_for(limit),
@@ -98,80 +98,80 @@ fn gracefully(world: &World, limit: Option<Duration>) -> Result<()> {
     if worker.is_closed() {
         return Ok(());
     }
-    let mut leaving = Leaving {
+    let mut shutdown = Shutdown {
         world,
-        patience: Patience::new(worker, limit),
+        idle_limit: IdleLimit::new(worker, limit),
         leaks: Vec::new(),
     };
-    let result = match leaving.settle() {
-        Ok(gone) => {
-            warn_of_gone(world, &gone);
-            report(world, leaving.leaks)
+    let result = match shutdown.run() {
+        Ok(lost) => {
+            log_lost(world, &lost);
+            report_leaks(world, shutdown.leaks)
         }
-        // Another thread ended it at once.
+        // Another thread closed the worker.
         Err(Error::ShutDown) => Ok(()),
         Err(error) => {
-            warn_of_leaks(world, &leaks(world));
+            log_leaks(world, &leaks(world));
             Err(error)
         }
     };
-    if worker.rounds.is_over() {
-        see_off(worker);
+    if worker.shutdown_rounds.is_over() {
+        wait_for_departures(worker);
     }
     world.shutdown_now();
     result
 }
 
-/// Waits for the members that have the leader's verdict to leave.
-fn see_off(worker: &Worker) {
-    // Each closes its links when it has the verdict.
-    let left = || worker.callers.lock().others_than(worker.identity.rank);
-    let mut before = left();
+/// Waits for the members to leave after the leader's verdict.
+fn wait_for_departures(worker: &Worker) {
+    // Each member closes its links after the verdict.
+    let linked = || worker.callers.lock().others_than(worker.identity.rank);
+    let mut before = linked();
     while before > 0 {
         let next = Instant::now() + FAREWELL;
-        if !worker.activity.wait_until(next, || left() < before) {
+        if !worker.activity.wait_until(next, || linked() < before) {
             return;
         }
-        before = left();
+        before = linked();
     }
 }
 
-/// A member on its way out.
-struct Leaving<'a> {
+/// The shutdown of one member.
+struct Shutdown<'a> {
     world: &'a World,
-    patience: Patience,
-    /// What references referred to at the last report, before any member left.
+    idle_limit: IdleLimit,
+    /// The values still referred to at the last report, before any member left.
     leaks: Vec<ReferenceInfo>,
 }
 
-impl Leaving<'_> {
-    /// Serves until the world is over; the members that were left out.
-    fn settle(&mut self) -> Result<Vec<Lost>> {
+impl Shutdown<'_> {
+    /// Serves until the world is over; returns the lost members.
+    fn run(&mut self) -> Result<Vec<Lost>> {
         loop {
             let leader = self.worker().leader();
             match self.follow(leader) {
-                Err(error) if self.is_gone(leader, &error)? => {}
+                Err(error) if self.may_be_lost(leader, &error)? => {}
                 result => return result,
             }
         }
     }
 
-    /// Both phases of the shutdown, as one leader leads them.
+    /// Runs both phases of the shutdown under one leader.
     fn follow(&mut self, leader: Rank) -> Result<Vec<Lost>> {
         let call = self.call(leader, done, ())?;
         let mut round = self.wait(leader, call, false)?;
         loop {
-            let count = self.wait_until_quiet(leader)?;
-            let call = self.call(leader, quiet, (round, count))?;
+            let count = self.wait_until_idle(leader)?;
+            let call = self.call(leader, idle, (round, count))?;
             match self.wait(leader, call, true)? {
-                Verdict::Over(gone) => return Ok(gone),
+                Verdict::Over(lost) => return Ok(lost),
                 Verdict::Again(next) => round = next,
             }
         }
     }
 
-    /// Whether a call of the leader failed because it may be gone; if it is, another one leads from now on.
-    fn is_gone(&self, leader: Rank, error: &Error) -> Result<bool> {
+    /// Whether this error of a call to the leader means that it may be lost. If it is, another member leads from now on.
+    fn may_be_lost(&self, leader: Rank, error: &Error) -> Result<bool> {
         let worker = self.worker();
         if worker.is_closed() {
             return Err(Error::ShutDown);
@@ -182,26 +182,26 @@ impl Leaving<'_> {
             _ => false,
         };
         if is_absent {
-            // A leader that is found after all is asked again.
+            // A leader that is alive after all is called again.
             let member = worker.members()?.find(To::Rank(leader))?;
-            seek(worker, member, &error.to_string());
+            is_alive(worker, member, &error.to_string());
         }
         Ok(is_absent)
     }
 
-    /// Waits until nothing that this worker made or serves is under way; how many calls that were.
-    fn wait_until_quiet(&mut self, leader: Rank) -> Result<u64> {
+    /// Waits until this worker is idle; returns the number of calls that it has made and served.
+    fn wait_until_idle(&mut self, leader: Rank) -> Result<u64> {
         let worker = self.worker().clone();
         loop {
             worker.references.flush();
-            let is_quiet = || {
+            let is_idle = || {
                 worker.is_closed()
-                    || worker.calls_under_way() == 0
+                    || worker.pending_call_count() == 0
                         && worker.activity.serving.load(SeqCst) == 0
                         && worker.references.is_idle()
             };
-            let next = Instant::now() + self.patience.tick().unwrap_or(FAREWELL);
-            if worker.activity.wait_until(next, is_quiet) {
+            let next = Instant::now() + self.idle_limit.tick().unwrap_or(FAREWELL);
+            if worker.activity.wait_until(next, is_idle) {
                 self.leaks = leaks(self.world);
                 return Ok(worker.activity.total());
             }
@@ -209,16 +209,16 @@ impl Leaving<'_> {
         }
     }
 
-    /// Waits for the leader's answer.
+    /// Waits for the leader's reply.
     fn wait<T: Wire>(&mut self, leader: Rank, mut call: RpcFuture<T>, all_are_done: bool) -> Result<T> {
         if leader == self.world.rank() {
             if let Some(answer) = call.wait_timeout(GRACE)? {
                 return Ok(answer);
             }
-            look_for_missing(self.worker());
+            probe_missing(self.worker());
         }
         loop {
-            let Some(tick) = self.patience.tick() else {
+            let Some(tick) = self.idle_limit.tick() else {
                 return call.wait();
             };
             if let Some(answer) = call.wait_timeout(tick)? {
@@ -228,19 +228,19 @@ impl Leaving<'_> {
         }
     }
 
-    /// Fails when the limit has run out, with the members that are missing.
+    /// Fails after the limit, with the missing members.
     fn check_limit(&mut self, leader: Rank, all_are_done: bool) -> Result<()> {
         let worker = self.world.worker();
-        if !self.patience.has_run_out(worker, all_are_done) {
+        if !self.idle_limit.has_run_out(worker, all_are_done) {
             return Ok(());
         }
         let brief = self.world.within(Duration::from_secs(1));
         let mut missing = brief.rpc_sync(leader, unreported, ()).unwrap_or_default();
         if missing.is_empty() {
-            // It does not answer, or waits for its own work.
+            // The leader does not answer, or waits for its own work.
             missing.push(self.world.get_worker_info(leader)?.name);
         }
-        Err(incomplete(self.patience.limit, missing))
+        Err(incomplete(self.idle_limit.limit, missing))
     }
 
     /// Calls the leader, without a time limit.
@@ -267,17 +267,16 @@ impl Leaving<'_> {
     }
 }
 
-/// The limit of a shutdown. It runs only while nothing is under way here, or all others are done and
-/// nothing is served here.
-struct Patience {
+/// The time limit of a shutdown. It runs while this worker is idle, or serves nothing after all members are done.
+struct IdleLimit {
     limit: Option<Duration>,
-    /// Since when the limit runs.
+    /// The start of the current idle time.
     since: Instant,
-    /// How many calls had been made and served by then.
+    /// The number of calls made and served by then.
     seen: u64,
 }
 
-impl Patience {
+impl IdleLimit {
     fn new(worker: &Worker, limit: Option<Duration>) -> Self {
         Self {
             limit,
@@ -286,7 +285,7 @@ impl Patience {
         }
     }
 
-    /// How often to look: a fraction of the limit, since calls do not note when they end.
+    /// Returns the polling interval: a fraction of the limit, since calls do not note when they end.
     fn tick(&self) -> Option<Duration> {
         self.limit
             .map(|limit| (limit / 8).clamp(Duration::from_millis(1), Duration::from_secs(1)))
@@ -311,11 +310,10 @@ impl Patience {
     }
 }
 
-/// Connects to the members that have not reported, and finds the ones that are gone. The end of a
-/// connection tells of any later loss.
-fn look_for_missing(worker: &Arc<Worker>) {
+/// Connects to the members that have not reported, to detect lost ones. The end of a link reveals any later loss.
+fn probe_missing(worker: &Arc<Worker>) {
     let Ok(members) = worker.members() else { return };
-    let missing = worker.rounds.unreported(members.count());
+    let missing = worker.shutdown_rounds.unreported(members.count());
     let missing = missing.into_iter().filter_map(|rank| members.get(rank).cloned());
     let is_linked = |member: &Arc<Member>| {
         let links = worker.links_with(member.identity().incarnation);
@@ -323,17 +321,17 @@ fn look_for_missing(worker: &Arc<Worker>) {
     };
     let unlinked = missing.filter(|member| !is_linked(member));
     let unlinked: Vec<_> = unlinked.collect();
-    let seekers = unlinked.len().min(SEEKERS);
+    let probes = unlinked.len().min(PROBES);
     let unlinked = Arc::new(parking_lot::Mutex::new(unlinked));
-    for _ in 0..seekers {
+    for _ in 0..probes {
         let (worker, unlinked) = (worker.clone(), unlinked.clone());
         let task = worker.clone();
-        worker.executor.run_errand(Box::new(move || {
+        worker.executor.spawn_blocking(Box::new(move || {
             loop {
-                // A statement of its own, so that the lock is not held while looking.
+                // A separate statement, so that the lock is not held during the probe.
                 let next = unlinked.lock().pop();
                 let Some(member) = next else { return };
-                seek(&task, &member, "it has not come to the shutdown");
+                is_alive(&task, &member, "it did not take part in the shutdown");
             }
         }));
     }
@@ -347,30 +345,30 @@ fn incomplete(limit: Option<Duration>, missing: Vec<String>) -> Error {
     }
 }
 
-/// The values here that references still refer to.
+/// Returns this worker's values that are still referred to.
 fn leaks(world: &World) -> Vec<ReferenceInfo> {
     let mut leaks = world.references();
     leaks.retain(|info| info.owner.rank == world.rank());
     leaks
 }
 
-/// Reports what references still refer to, and which members hold them (S33).
-fn report(world: &World, leaks: Vec<ReferenceInfo>) -> Result<()> {
+/// Reports values that are still referred to, and the members that hold the references (S33).
+fn report_leaks(world: &World, leaks: Vec<ReferenceInfo>) -> Result<()> {
     if world.worker().fail_on_leaks && !leaks.is_empty() {
         return Err(Error::Leaked(leaks));
     }
-    warn_of_leaks(world, &leaks);
+    log_leaks(world, &leaks);
     Ok(())
 }
 
-fn warn_of_leaks(world: &World, leaks: &[ReferenceInfo]) {
+fn log_leaks(world: &World, leaks: &[ReferenceInfo]) {
     for leak in leaks {
-        tracing::warn!(worker = world.name(), reference = %leak, "still referred to at the shutdown");
+        tracing::warn!(worker = world.name(), reference = %leak, "a value was still referred to at the shutdown");
     }
 }
 
-fn warn_of_gone(world: &World, gone: &[Lost]) {
-    for Lost { member, why } in gone {
-        tracing::warn!(worker = world.name(), %member, %why, "shut down without a lost member");
+fn log_lost(world: &World, lost: &[Lost]) {
+    for Lost { member, why } in lost {
+        tracing::warn!(worker = world.name(), %member, %why, "the world was shut down without a lost member");
     }
 }

@@ -1,7 +1,7 @@
-//! What workers are doing, for people who look from outside.
+//! Status of workers, for tools on the same host.
 //!
-//! A process with workers that are to be seen ([`Options::show_status`](crate::Options::show_status)) answers whoever asks on the
-//! same host and is of the same user: what they have under way. It takes one thread, which sleeps until somebody asks.
+//! A process with visible workers ([`Options::show_status`](crate::Options::show_status)) answers status queries of the same
+//! user over a local socket. One thread serves the socket and sleeps between queries.
 
 mod debug_info;
 mod server;
@@ -11,98 +11,98 @@ use std::time::{Duration, Instant};
 
 use telegrad_wire::Wire;
 
-use super::shutdown::{DONE, QUIET};
+use super::shutdown::{DONE, IDLE};
 pub use crate::context::Stage;
 pub use crate::observe::Latency;
 use crate::types::RefId;
 use crate::worker::{Worker, World};
 
 pub use debug_info::DebugInfo;
-pub(super) use server::show;
+pub(super) use server::publish;
 pub use server::{Answers, ask, processes};
 
 /// The environment variable that makes the workers of a process visible.
 pub const VARIABLE: &str = "TELEGRAD_STATUS";
 
-/// What a worker is doing.
+/// The status of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Wire)]
 pub struct Status {
-    /// The world that it is in: the same number for all of its members.
+    /// The number of its world, the same on all members.
     pub world: u64,
-    /// Its number.
+    /// Its rank.
     pub rank: u32,
     /// Its name.
     pub name: String,
-    /// How many members the world has.
+    /// The number of members of the world.
     pub size: usize,
-    /// For how long it had been there when this was so, by a clock that nobody sets.
+    /// The time since it was made, by a monotonic clock.
     pub uptime: Duration,
-    /// Its process.
+    /// Its process id.
     pub process: u32,
-    /// What [`VARIABLE`] says: the process of the `telegrad run` that has started it, if one has.
+    /// The process id of the `telegrad run` that started it, if any, from [`VARIABLE`].
     pub started_by: Option<u32>,
-    /// Whether it shuts down gracefully.
+    /// Whether it is in a graceful shutdown.
     pub is_leaving: bool,
-    /// Counters.
+    /// Its counters.
     pub counters: DebugInfo,
-    /// The calls that it has made and that have no result yet.
+    /// Its calls without a result.
     pub made: Vec<Made>,
-    /// The calls that it serves, but for those that are over in no time.
+    /// The calls that it serves, except inline ones.
     pub served: Vec<Served>,
-    /// On rank 0, where they meet: for each barrier and gathering that is not complete, the ranks that have come to it.
+    /// On rank 0: the ranks that have joined each incomplete barrier and gather.
     pub gatherings: Vec<Vec<u32>>,
-    /// How long its calls took since the start, by callee.
+    /// Latencies of its calls since the start, by callee.
     pub latency: Vec<Latency>,
 }
 
-/// A call that was made and has no result yet.
+/// A call without a result.
 #[derive(Clone, Debug, PartialEq, Wire)]
 pub struct Made {
-    /// The caller's number for it.
+    /// The caller's number for the call.
     pub call: u64,
-    /// What is called.
+    /// The name of the function.
     pub function: String,
-    /// Who is called.
+    /// The rank of the callee.
     pub callee: u32,
-    /// For how long it has been under way.
+    /// The time since the call was made.
     pub age: Duration,
-    /// The call that made it, if one did: who made that, under which number.
+    /// The call that made this one, if any: its caller's rank and number for it.
     pub within: Option<(u32, u64)>,
-    /// Whether somebody waits for its result right now, or for room to send it.
+    /// Whether a thread or task is waiting for the result, or for credit to send the request.
     pub is_awaited: bool,
-    /// Whether it has not been sent yet, because the callee has no room for more.
+    /// Whether the request is waiting for send credit; implies `is_awaited`.
     pub is_held_up: bool,
-    /// Whether it is this worker's part in a barrier, a gathering or the shutdown.
+    /// Whether the call is part of a barrier, a gather or a shutdown.
     pub is_gathering: bool,
 }
 
-/// A call that is being served.
+/// A call being served.
 #[derive(Clone, Debug, PartialEq, Wire)]
 pub struct Served {
-    /// Who made it.
+    /// The rank of the caller.
     pub caller: u32,
-    /// The caller's number for it.
+    /// The caller's number for the call.
     pub call: u64,
-    /// What was called.
+    /// The name of the function.
     pub function: String,
-    /// For how long it has been here.
+    /// The time since the request arrived.
     pub age: Duration,
-    /// How far it has come.
+    /// The stage of the call.
     pub stage: Stage,
-    /// The object that it is called on, or the value that it fetches.
+    /// The object that the function is called on, or the fetched value.
     pub object: Option<ValueId>,
-    /// The value that it makes, for references to it.
+    /// The value that the call creates, if any.
     pub makes: Option<ValueId>,
-    /// Whether it is its caller's part in a barrier, a gathering or the shutdown.
+    /// Whether the call is part of a barrier, a gather or a shutdown.
     pub is_gathering: bool,
 }
 
-/// A value that references refer to: who asked for it to be made, and its number there.
+/// The id of a referenced value: the incarnation of its creator, and the creator's number for it.
 pub type ValueId = (u64, u64);
 
-/// Whether calls of the function of this name belong to a graceful shutdown.
+/// Whether a graceful shutdown calls the function of this name.
 pub fn is_shutdown(function: &str) -> bool {
-    matches!(function, DONE | QUIET)
+    matches!(function, DONE | IDLE)
 }
 
 fn value_id(reference: RefId) -> ValueId {
@@ -163,12 +163,12 @@ impl Status {
 }
 
 impl World {
-    /// What this worker is doing: its calls, one by one.
+    /// Returns the status of this worker, with each of its calls.
     pub fn status(&self) -> Status {
         Status::of(self.worker())
     }
 
-    /// What this worker has under way.
+    /// Returns the counters of this worker.
     pub fn debug_info(&self) -> DebugInfo {
         DebugInfo::of(self.worker())
     }

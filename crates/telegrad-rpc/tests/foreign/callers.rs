@@ -95,7 +95,7 @@ fn a_hello_with_a_wrong_world_name_rank_or_incarnation_is_refused() {
     );
     let mut to_other = half.hello();
     to_other.to.name = "w5".into();
-    refused(to_other, "here is worker `w0` (rank 0), not `w5`");
+    refused(to_other, "this is worker `w0` (rank 0), not `w5`");
     let mut from_stranger = half.hello();
     from_stranger.from.name = "stranger".into();
     refused(from_stranger, "`stranger` (rank 1) is not a member of this world");

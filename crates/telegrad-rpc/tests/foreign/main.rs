@@ -17,7 +17,7 @@ use telegrad_net::{
     Address, Closed, Dialer, Flush, Hello, Host, Identity, Incoming, Lane, Link, LinkOptions, Listener,
     Outgoing, Poller, Role, Roles, Sink, Turn, Welcome, dial, listen, preface,
 };
-use telegrad_rpc::foreign::Seat;
+use telegrad_rpc::foreign::ForeignMember;
 use telegrad_rpc::{
     Error, Mismatch, Options, RemoteError, RemoteErrorKind, Transport, World, init_with, remote,
 };
@@ -81,7 +81,7 @@ impl Sink for ArrivalSink {
 /// A world of two: the worker `w0` on TCP links, and a seat for `w1`, whose part the test plays.
 struct HalfWorld {
     world: World,
-    seat: Seat,
+    seat: ForeignMember,
 }
 
 impl HalfWorld {
@@ -99,7 +99,7 @@ impl HalfWorld {
                 .rendezvous_timeout(LIMIT)
         };
         let theirs = options(1);
-        let seat = std::thread::spawn(move || Seat::take("w1", &theirs, addresses).unwrap());
+        let seat = std::thread::spawn(move || ForeignMember::take("w1", &theirs, addresses).unwrap());
         let world = init_with("w0", options(0)).unwrap();
         Self {
             world,

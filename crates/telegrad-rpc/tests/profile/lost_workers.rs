@@ -233,7 +233,7 @@ fn a_busy_worker_sends_its_finished_events() {
             .iter()
             .map(|(name, why)| (&**name, &**why))
             .collect();
-        let still = "something still went on there when the patience was at an end";
+        let still = "1 span was still open there when the profile's `patience` ended";
         assert_eq!(missing, [("w0", still), ("w1", still)]);
         let recorded = profile.events.iter().filter(|event| event.name == "one of many");
         assert_eq!(recorded.count(), MANY);

@@ -116,7 +116,7 @@ fn a_call_is_sent_once_it_has_credit(cluster: Cluster) {
         })
         .unwrap();
         let waits = profile.events.iter().filter_map(|event| match event.kind {
-            Kind::Wait { call } if event.name.starts_with("wait for room") => Some((event, call)),
+            Kind::Wait { call } if event.name.starts_with("wait for credit") => Some((event, call)),
             _ => None,
         });
         let mut count = 0;

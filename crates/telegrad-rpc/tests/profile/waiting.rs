@@ -110,7 +110,7 @@ fn waiting_for_credit_is_recorded(cluster: Cluster) {
         let waits = profile
             .events
             .iter()
-            .filter(|event| event.name == "wait for room at w1");
+            .filter(|event| event.name == "wait for credit at w1");
         let calls = waits.filter_map(|event| match event.kind {
             Kind::Wait { call } => profile.events.iter().find(|other| other.span == call),
             _ => None,

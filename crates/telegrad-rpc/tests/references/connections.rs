@@ -147,7 +147,7 @@ fn assert_broken(error: &Error) {
     assert!(expected, "{error}");
     let text = error.to_string();
     assert!(!text.contains("was lost with its owner"), "{text}");
-    assert!(!text.contains("counts as gone"), "{text}");
+    assert!(!text.contains("counts this worker as lost"), "{text}");
 }
 
 fn retry_soon(options: &mut telegrad_rpc::Options) {

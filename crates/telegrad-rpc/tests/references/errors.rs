@@ -123,10 +123,13 @@ fn an_error_whose_text_panics_is_a_panic(cluster: Cluster) {
             let start =
                 format!("`references::errors::fail_with_panicking_text` panicked on worker `w{to}`: ");
             let failed = world.remote(to, fail_with_panicking_text, ()).unwrap();
-            let text = format!("{start}the worker could not keep its value");
+            let text = format!("{start}the worker panicked while it stored the value");
             assert_fails(&failed, RemoteErrorKind::Panicked, &text);
             let error = world.rpc_sync(to, fail_with_panicking_text, ()).unwrap_err();
-            assert_eq!(error.to_string(), format!("{start}the worker could not answer"));
+            assert_eq!(
+                error.to_string(),
+                format!("{start}the worker panicked while it sent the reply")
+            );
         }
     });
 }
@@ -175,7 +178,7 @@ fn a_held_value_cannot_be_fetched(cluster: Cluster) {
         // An `i64` could be sent, but `hold` does not ask for that.
         let held = RRef::hold(&world, 5_i64).unwrap();
         let text = "the result of `telegrad::fetch` cannot leave worker `w0`: \
-                    a `i64` cannot travel, only be referred to where it is";
+                    a value of type `i64` is held for use on its worker only; call a function on the reference";
         assert_fails(&held, RemoteErrorKind::BadResult, text);
         assert_eq!(*held.local_value().unwrap(), 5);
     });

@@ -274,7 +274,7 @@ fn a_reference_is_lost_when_its_lender_dies_before_the_owner_knows_of_it(cluster
         // The owner has freed the value, which this worker does not know yet.
         let error = counter.rpc_sync(Counter::get, ()).unwrap_err();
         let text = "worker `w1` has no value for `references::Counter::get`: \
-                    it was freed, because all workers that referred to it count as lost here";
+                    it was freed, because all workers that held references to it count as lost here";
         assert_eq!(error.to_string(), text);
         LOSS_ON_RANK_0.repair();
         wait_until(&world, || world.references()[0].state == ReferenceState::Lost);

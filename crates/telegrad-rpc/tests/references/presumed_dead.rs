@@ -85,7 +85,7 @@ fn assert_lost_by_w0(world: &World, counter: &RRef<Counter>) {
 fn assert_refused(error: &Error, start: &str) {
     let text = error.to_string();
     assert!(text.starts_with(start), "{text}");
-    let refused = "worker `w0` counts `w1` as gone and has given up what it held";
-    let told = "worker `w0` counts this one as gone: ";
+    let refused = "worker `w0` counts `w1` as lost and has dropped its references";
+    let told = "worker `w0` counts this worker as lost: ";
     assert!(text.contains(refused) || text.contains(told), "{text}");
 }

@@ -1,10 +1,9 @@
-//! Short functions on the thread that has read their request.
+//! Roles held while their thread runs a short function.
 //!
-//! Passing a role on wakes another thread, which costs more than many a function takes. So a thread that has
-//! received a lone request leaves its role where others find it, runs the function and comes back to the
-//! role. A watcher sees to it that the role is not left for long: the function may take its time, or even
-//! wait for another request. It is an ordinary thread of the pool that looks up at intervals, and only
-//! while roles are held.
+//! Passing a role to another thread costs a wake-up, which takes longer than many functions. So a thread that has received
+//! a single request shelves its role, runs the function and resumes the role. A watcher, an ordinary pool thread, takes
+//! over roles that are held for too long, since the function may be slow or may wait for another request. The watcher runs
+//! only while roles are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,153 +14,154 @@ use telegrad_net::Role;
 
 use super::{Executor, THREAD, Task, Work};
 
-/// How often the watcher looks. A role waits for one to two of these.
+/// Interval of the watcher. A role is held for at most two intervals.
 const INTERVAL: Duration = Duration::from_micros(500);
 
-/// How often it looks in vain before it ends.
-const PATIENCE: u32 = 20;
+/// Number of intervals without a held role after which the watcher ends.
+const MAX_IDLE_INTERVALS: u32 = 20;
 
-/// A function that takes longer is not worth holding a role for.
+/// Longest run of a function for which holding a role pays off.
 const SHORT: Duration = INTERVAL;
 
-/// A request that comes sooner after the last one was waiting already.
-const AT_ONCE: Duration = Duration::from_micros(2);
+/// A request that follows sooner than this was queued already: a sign of load.
+const BACKLOG_PAUSE: Duration = Duration::from_micros(2);
 
-/// After a sign of load, how many roles are passed on before one is kept again.
-const EAGER: u32 = 64;
+/// Number of roles passed on after a sign of load before one is held again.
+const PASSES_UNDER_LOAD: u32 = 64;
 
-/// A role that had better be passed on at once, and the task that it brought.
-type Unheld = (Box<dyn Role>, Task);
+/// A role that is not held but passed on, and the task that it brought.
+type NotHeld = (Box<dyn Role>, Task);
 
 /// Roles whose threads are busy.
 #[derive(Default)]
 pub(super) struct HeldRoles {
     state: Mutex<State>,
     changed: Condvar,
-    /// How many roles are to be passed on before one is kept again.
-    eager: AtomicU32,
+    /// Number of roles left to pass on before one is held again.
+    passes_left: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
     roles: Vec<Arc<HeldRole>>,
     is_watched: bool,
-    /// Counts the looks of the watcher.
-    look: u64,
-    /// When a role was last kept, in looks.
-    used: u64,
+    /// Number of intervals that the watcher has completed.
+    interval: u64,
+    /// The interval in which a role was last held.
+    last_held: u64,
 }
 
 /// A role whose thread runs a function meanwhile.
 pub(super) struct HeldRole {
     role: Mutex<Option<Box<dyn Role>>>,
-    /// When it was left, in looks of the watcher.
+    /// The watcher's interval in which it was shelved.
     since: u64,
 }
 
 impl HeldRoles {
-    /// Has the watcher look up.
+    /// Wakes the watcher.
     pub(super) fn wake(&self) {
         self.changed.notify_all();
     }
 
-    fn take(&self, kept: &Arc<HeldRole>) -> Option<Box<dyn Role>> {
+    fn take(&self, entry: &Arc<HeldRole>) -> Option<Box<dyn Role>> {
         let mut state = self.state.lock();
-        state.roles.retain(|other| !Arc::ptr_eq(other, kept));
-        kept.role.lock().take()
+        state.roles.retain(|other| !Arc::ptr_eq(other, entry));
+        entry.role.lock().take()
     }
 }
 
 impl Executor {
-    /// Runs a task and returns to the role; `None` when another thread has taken it. Gives both back
-    /// when the role had better be passed on at once.
+    /// Runs a task while holding the role; returns the role unless another thread has taken it.
+    ///
+    /// Under load, or without a free slot or watcher, returns both as an error: the role is to be passed on.
     pub(super) fn run_holding(
         &self,
         role: Box<dyn Role>,
         task: Task,
-    ) -> Result<Option<Box<dyn Role>>, Unheld> {
+    ) -> Result<Option<Box<dyn Role>>, NotHeld> {
         let held = &self.0.held;
-        let eager = held.eager.load(Relaxed);
-        if eager > 0 {
-            held.eager.store(eager - 1, Relaxed);
+        let passes_left = held.passes_left.load(Relaxed);
+        if passes_left > 0 {
+            held.passes_left.store(passes_left - 1, Relaxed);
             return Err((role, task));
         }
-        if !self.start_one() {
+        if !self.try_start_function() {
             return Err((role, task));
         }
         let mut state = held.state.lock();
-        // Without a watcher the role would be lost if the function never returned.
+        // Without a watcher, a function that never returns would keep the role.
         if !state.is_watched && !self.start_watcher() {
             drop(state);
-            self.stop_one();
+            self.end_function();
             return Err((role, task));
         }
-        let kept = Arc::new(HeldRole {
+        let entry = Arc::new(HeldRole {
             role: Mutex::new(Some(role)),
-            since: state.look,
+            since: state.interval,
         });
         state.is_watched = true;
-        state.roles.push(kept.clone());
-        state.used = state.look;
+        state.roles.push(entry.clone());
+        state.last_held = state.interval;
         drop(state);
         THREAD.with_borrow_mut(|thread| {
             thread.task = Some(self.clone());
-            thread.held = Some(kept.clone());
+            thread.held = Some(entry.clone());
         });
         let start = Instant::now();
-        self.guard(task);
+        self.catch_panic(task);
         THREAD.with_borrow_mut(|thread| {
             thread.task = None;
             thread.held = None;
         });
-        self.stop_one();
+        self.end_function();
         if start.elapsed() > SHORT {
-            held.eager.store(EAGER, Relaxed);
+            held.passes_left.store(PASSES_UNDER_LOAD, Relaxed);
         }
-        Ok(held.take(&kept))
+        Ok(held.take(&entry))
     }
 
-    /// Passes the role that this thread holds on to another one: this thread is about to wait.
-    pub(super) fn pass_on_held(&self) {
-        let kept = THREAD.with_borrow_mut(|thread| thread.held.take());
-        if let Some(role) = kept.and_then(|kept| self.0.held.take(&kept)) {
-            let refused = self.with_state(|state| self.give(state, Work::Role(role)));
-            // Without a thread it is dropped, which closes what it serves.
+    /// Passes this thread's held role to another thread, before this thread waits.
+    pub(super) fn pass_on_held_role(&self) {
+        let entry = THREAD.with_borrow_mut(|thread| thread.held.take());
+        if let Some(role) = entry.and_then(|entry| self.0.held.take(&entry)) {
+            let refused = self.with_state(|state| self.dispatch(state, Work::Role(role)));
+            // If no thread can be started, the role is dropped, which closes its sockets.
             drop(refused);
         }
     }
 
-    /// Notes how soon a role brought the next task.
+    /// Notes the pause before the next task of a resumed role.
     pub(super) fn note_pause(&self, pause: Duration) {
-        if pause < AT_ONCE {
-            self.0.held.eager.store(EAGER, Relaxed);
+        if pause < BACKLOG_PAUSE {
+            self.0.held.passes_left.store(PASSES_UNDER_LOAD, Relaxed);
         }
     }
 
     fn start_watcher(&self) -> bool {
-        self.with_state(|state| !state.closed && self.give(state, Work::Watch).is_ok())
+        self.with_state(|state| !state.closed && self.dispatch(state, Work::Watch).is_ok())
     }
 
-    /// Watches until a role has been left for too long, and returns that role, or until no roles are held.
+    /// Watches held roles; returns the first one held for too long, or `None` after [`MAX_IDLE_INTERVALS`] without any.
     pub(super) fn watch(&self) -> Option<Box<dyn Role>> {
         let held = &self.0.held;
         let mut state = held.state.lock();
         loop {
             held.changed.wait_for(&mut state, INTERVAL);
-            state.look += 1;
-            let look = state.look;
-            if let Some(i) = state.roles.iter().position(|kept| kept.since + 1 < look) {
-                let kept = state.roles.swap_remove(i);
-                let role = kept.role.lock().take();
+            state.interval += 1;
+            let interval = state.interval;
+            if let Some(i) = state.roles.iter().position(|entry| entry.since + 1 < interval) {
+                let entry = state.roles.swap_remove(i);
+                let role = entry.role.lock().take();
                 if role.is_some() {
-                    // This thread is taken now. With others still kept and no thread to be had for watching
-                    // them, the next one that keeps a role tries again.
+                    // This thread leaves the watch for the role. If no other watcher can be started, the next thread
+                    // that holds a role tries again.
                     state.is_watched = !state.roles.is_empty() && self.start_watcher();
                     return role;
                 }
             }
             if state.roles.is_empty()
-                && (look - state.used > u64::from(PATIENCE) || self.0.state.lock().closed)
+                && (interval - state.last_held > u64::from(MAX_IDLE_INTERVALS) || self.0.state.lock().closed)
             {
                 state.is_watched = false;
                 return None;

@@ -1,4 +1,4 @@
-//! The functions that members report to the leader with.
+//! The functions of the leader, to which members report.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,42 +10,42 @@ use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::worker::{Verdict, Worker};
 
-/// The names of the functions that a shutdown calls.
+/// The name of [`done`].
 pub(in crate::world) const DONE: &str = "telegrad::done";
-pub(in crate::world) const QUIET: &str = "telegrad::quiet";
 
-/// Runs on the leader: reports that the caller is done, and ends when all living members are, with the
-/// number of the round.
+/// The name of [`idle`].
+pub(in crate::world) const IDLE: &str = "telegrad::idle";
+
+/// Runs on the leader: reports that the caller is done; returns the first round once all living members are.
 #[remote(name = "telegrad::done", class = Shutdown)]
 pub(crate) async fn done() -> Result<u64> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
-    worker.rounds.done(member, count);
-    Ok(poll_fn(|cx| worker.rounds.poll_done(count, cx.waker())).await)
+    worker.shutdown_rounds.done(member, count);
+    Ok(poll_fn(|cx| worker.shutdown_rounds.poll_done(count, cx.waker())).await)
 }
 
-/// Runs on the leader: reports that the caller is quiet, after this many calls, and ends when all
-/// living members are.
-#[remote(name = "telegrad::quiet", class = Shutdown)]
-pub(super) async fn quiet(round: u64, calls: u64) -> Result<Verdict> {
+/// Runs on the leader: reports that the caller is idle after this many calls; returns once all living members are.
+#[remote(name = "telegrad::idle", class = Shutdown)]
+pub(super) async fn idle(round: u64, calls: u64) -> Result<Verdict> {
     let (worker, member) = parties()?;
     let count = worker.members()?.count();
-    worker.rounds.report(member, round, calls, count);
+    worker.shutdown_rounds.report(member, round, calls, count);
     let info = |rank| Some(worker.members().ok()?.get(rank)?.info.clone());
-    Ok(poll_fn(|cx| worker.rounds.poll_round(round, cx.waker(), info)).await)
+    Ok(poll_fn(|cx| worker.shutdown_rounds.poll_round(round, cx.waker(), info)).await)
 }
 
-/// Runs on the leader: the names of the living members that have not reported.
+/// Runs on the leader: returns the names of the living members that have not reported.
 #[remote(name = "telegrad::unreported")]
 pub(crate) fn unreported() -> Result<Vec<String>> {
     let (worker, _) = parties()?;
     let members = worker.members()?;
-    let ranks = worker.rounds.unreported(members.count()).into_iter();
+    let ranks = worker.shutdown_rounds.unreported(members.count()).into_iter();
     let names = ranks.filter_map(|rank| Some(members.get(rank)?.info.name.clone()));
     Ok(names.collect())
 }
 
-/// The worker that serves this call, and the rank of its caller.
+/// Returns the worker that serves the current call, and the rank of the caller.
 fn parties() -> Result<(Arc<Worker>, Rank)> {
     let call = CallContext::current().ok_or(Error::NoWorld)?;
     let worker = Worker::serving(&call).ok_or(Error::ShutDown)?;

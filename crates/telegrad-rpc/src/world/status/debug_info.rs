@@ -1,4 +1,4 @@
-//! Counters for people.
+//! Counters of a worker.
 
 use std::fmt;
 use std::sync::atomic::Ordering::SeqCst;
@@ -7,45 +7,45 @@ use telegrad_wire::Wire;
 
 use crate::worker::Worker;
 
-/// What a worker has under way; see [`World::debug_info`](crate::World::debug_info).
+/// The counters of a worker; see [`World::debug_info`](crate::World::debug_info).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Wire)]
 #[non_exhaustive]
 pub struct DebugInfo {
-    /// Calls this worker has made that have no result yet.
+    /// Calls of this worker without a result.
     pub calls_out: usize,
-    /// Calls that were given up, and that the callee has not answered yet.
+    /// Abandoned calls that the callee has not answered yet.
     pub calls_given_up: usize,
-    /// Requests this worker has accepted and not finished.
+    /// Accepted and unfinished requests.
     pub calls_in: usize,
     /// Calls this worker has made since it started.
     pub calls_made: u64,
     /// Requests this worker has finished since it started.
     pub calls_served: u64,
-    /// Requests that wait for a thread.
+    /// Requests waiting for a thread.
     pub queued: usize,
-    /// Functions that run.
+    /// Running functions.
     pub running: usize,
-    /// Functions that wait inside a call of their own.
+    /// Functions waiting inside a call that they made.
     pub blocked: usize,
     /// Threads of the pool.
     pub threads: usize,
-    /// Threads of the pool without work.
+    /// Idle threads of the pool.
     pub idle_threads: usize,
-    /// Links that others have made to call this worker.
+    /// Links made by callers of this worker.
     pub links_in: usize,
-    /// Values of this worker that references refer to.
+    /// Values of this worker that are referred to.
     pub references_owned: usize,
     /// References on this worker, to values here or elsewhere.
     pub references_held: usize,
-    /// References on this worker that their owners do not know of yet.
+    /// References on this worker that their owners have not confirmed.
     pub references_unconfirmed: usize,
-    /// References given to others, who have not said yet that they arrived.
+    /// References lent to other workers, which have not confirmed their arrival.
     pub references_given: usize,
-    /// Messages about references that have not been answered.
+    /// Reference messages without an answer.
     pub references_untold: usize,
-    /// Contexts, of autograd, that this worker takes part in.
+    /// Autograd contexts that this worker takes part in.
     pub contexts: usize,
-    /// Profiles that this worker keeps something for.
+    /// Traces that this worker holds events of.
     pub traces: usize,
     /// Bytes received.
     pub bytes_in: u64,
@@ -58,8 +58,8 @@ impl DebugInfo {
         let load = worker.executor.load();
         let references = worker.references.counts();
         Self {
-            calls_out: worker.calls_under_way(),
-            calls_given_up: worker.calls_given_up(),
+            calls_out: worker.pending_call_count(),
+            calls_given_up: worker.abandoned_call_count(),
             calls_in: worker.activity.serving.load(SeqCst),
             calls_made: worker.activity.made.load(SeqCst),
             calls_served: worker.activity.served.load(SeqCst),

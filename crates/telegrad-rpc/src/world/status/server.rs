@@ -1,4 +1,4 @@
-//! Who answers, and how to ask.
+//! The status socket: server and client.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -18,24 +18,23 @@ use telegrad_wire::{Decoder, Encoder, Wire};
 use super::Status;
 use crate::worker::Worker;
 
-/// What the sockets are called, before the number of the process. They are no files, so that nothing is left of a
-/// process that is killed.
+/// The prefix of socket names, before the process id. The names are abstract, so a killed process leaves no file.
 const PREFIX: &str = "telegrad-status-";
 
-/// How long to wait for whoever asks to take the answer.
+/// Time limit for a client to read the answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How long to wait before the next one is accepted, when one could not be.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest answer.
+/// Longest answer that a client accepts, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// The workers of this process.
+/// The visible workers of this process.
 static WORKERS: Mutex<Vec<Weak<Worker>>> = Mutex::new(Vec::new());
 
-/// Shows a worker to whoever asks.
-pub(in crate::world) fn show(worker: &Arc<Worker>) {
+/// Makes a worker visible; starts the server for the first one.
+pub(in crate::world) fn publish(worker: &Arc<Worker>) {
     static STARTED: Once = Once::new();
     let mut workers = WORKERS.lock();
     workers.retain(|worker| worker.strong_count() > 0);
@@ -44,7 +43,7 @@ pub(in crate::world) fn show(worker: &Arc<Worker>) {
     STARTED.call_once(|| {
         let started = start();
         if let Err(error) = started {
-            tracing::warn!(worker = worker.name(), %error, "nobody can see from outside what it does");
+            tracing::warn!(worker = worker.name(), %error, "the status server could not be started");
         }
     });
 }
@@ -54,9 +53,9 @@ fn start() -> io::Result<()> {
     let serve = move || {
         for stream in listener.incoming() {
             match stream {
-                // Whoever asks and goes away again is no trouble of ours.
+                // An error means that the client has left.
                 Ok(stream) => drop(answer(&stream)),
-                // There is nothing to open it with, and there may not be for a while.
+                // Out of file descriptors, perhaps for a while.
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
@@ -72,9 +71,9 @@ fn name(process: u32) -> String {
     format!("{PREFIX}{process}")
 }
 
-/// Tells what the workers are doing, and ends.
+/// Answers one query with the status of all workers.
 fn answer(mut stream: &UnixStream) -> io::Result<()> {
-    // Names of sockets are everybody's.
+    // Any user can connect to an abstract socket.
     if socket_peercred(stream)?.uid != geteuid() {
         return Ok(());
     }
@@ -88,42 +87,43 @@ fn answer(mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(&payload.body)
 }
 
-/// What processes say when they are asked.
+/// The answers of several processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Answers {
-    /// What the workers of those that answer are doing.
+    /// The workers of the processes that answered.
     pub workers: Vec<Status>,
-    /// The processes that are there and did not answer in time: they are stopped, say.
+    /// Processes that did not answer in time, for example because they are stopped.
     pub silent: Vec<u32>,
 }
 
-/// What the workers of these processes are doing. All are asked at once, and waited for until `limit` has passed or what they have
-/// said so far is enough: one that is stopped holds nobody up. One that has ended, that is another user's, or that answers with
-/// nonsense is left out.
+/// Queries the workers of these processes.
+///
+/// Queries all processes at once and waits until `limit`, or until `is_enough` accepts the answers so far, so a stopped
+/// process delays no other. Skips processes that have ended, belong to another user, or answer with invalid data.
 ///
 /// # Errors
-/// When the system does not let anybody be asked.
+/// When polling the sockets fails.
 pub fn ask(processes: &[u32], limit: Duration, is_enough: impl Fn(&[Status]) -> bool) -> io::Result<Answers> {
     let until = Instant::now() + limit;
     let mut answers = Answers::default();
-    let mut asked = Vec::new();
+    let mut queries = Vec::new();
     for process in processes {
-        match Asked::new(*process) {
-            Ok(one) => asked.push(one),
-            // It is there, and has not looked at those who asked before for so long that there is no room for more.
+        match Query::new(*process) {
+            Ok(query) => queries.push(query),
+            // The process exists but accepts no connections: earlier queries fill its backlog.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => answers.silent.push(*process),
             Err(_) => {}
         }
     }
-    while !asked.is_empty() && !is_enough(&answers.workers) {
+    while !queries.is_empty() && !is_enough(&answers.workers) {
         let Some(left) = until.checked_duration_since(Instant::now()) else {
-            answers.silent.extend(asked.iter().map(|asked| asked.process));
+            answers.silent.extend(queries.iter().map(|query| query.process));
             break;
         };
-        let mut ready: Vec<_> = asked
+        let mut ready: Vec<_> = queries
             .iter()
-            .map(|asked| PollFd::new(&asked.socket, PollFlags::IN))
+            .map(|query| PollFd::new(&query.socket, PollFlags::IN))
             .collect();
         let left = Timespec::try_from(left).map_err(io::Error::other)?;
         match poll(&mut ready, Some(&left)) {
@@ -132,11 +132,11 @@ pub fn ask(processes: &[u32], limit: Duration, is_enough: impl Fn(&[Status]) -> 
         }
         let ready: Vec<bool> = ready.iter().map(|ready| !ready.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
-        asked.retain_mut(|asked| {
+        queries.retain_mut(|query| {
             if ready.next() != Some(true) {
                 return true;
             }
-            match asked.read() {
+            match query.read() {
                 Ok(None) => true,
                 Ok(Some(statuses)) => {
                     answers.workers.extend(statuses);
@@ -149,19 +149,19 @@ pub fn ask(processes: &[u32], limit: Duration, is_enough: impl Fn(&[Status]) -> 
     Ok(answers)
 }
 
-/// A process that has been asked.
-struct Asked {
+/// A query of one process.
+struct Query {
     process: u32,
     socket: OwnedFd,
-    /// What it has said so far.
-    said: Vec<u8>,
+    /// The bytes of the answer so far.
+    received: Vec<u8>,
 }
 
-impl Asked {
+impl Query {
     fn new(process: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        // One that is stopped takes no more connections after some, and is not waited for.
+        // Non-blocking: a stopped process accepts no connections once its backlog is full.
         connect(
             &socket,
             &SocketAddrUnix::new_abstract_name(name(process).as_bytes())?,
@@ -172,39 +172,39 @@ impl Asked {
         Ok(Self {
             process,
             socket,
-            said: Vec::new(),
+            received: Vec::new(),
         })
     }
 
-    /// Reads what is there; everything once it has said all.
+    /// Reads the available bytes; returns the answer once it is complete.
     fn read(&mut self) -> io::Result<Option<Vec<Status>>> {
         let mut buffer = [0; 16 << 10];
         loop {
             match rustix::io::read(&self.socket, &mut buffer) {
                 Ok(0) => break,
-                Ok(count) if self.said.len() + count > MAX_ANSWER => {
+                Ok(count) if self.received.len() + count > MAX_ANSWER => {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
-                Ok(count) => self.said.extend_from_slice(&buffer[..count]),
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let statuses = Vec::<Status>::decode(&mut Decoder::new(&self.said));
+        let statuses = Vec::<Status>::decode(&mut Decoder::new(&self.received));
         statuses
             .map(Some)
             .map_err(|error| io::Error::other(error.to_string()))
     }
 }
 
-/// The processes on this host that answer.
+/// Returns the processes on this host that have a status socket.
 ///
 /// # Errors
-/// When the system does not say which sockets there are.
+/// When the system's list of sockets cannot be read.
 pub fn processes() -> io::Result<Vec<u32>> {
     let sockets = std::fs::read("/proc/net/unix")?;
-    // The names are whatever somebody has called them.
+    // Socket names are arbitrary bytes.
     let sockets = String::from_utf8_lossy(&sockets);
     let names = sockets.lines().filter_map(|line| line.rsplit('@').next());
     let mut found: Vec<u32> = names

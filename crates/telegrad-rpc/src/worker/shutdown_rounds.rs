@@ -1,7 +1,7 @@
 //! The leader's side of a shutdown: collects the reports of all living members.
 //!
-//! Every member has one, since any may come to lead. Reports that arrive at a member which does not
-//! lead wait there until it does, or leaves.
+//! Every member has this state, since any member may become the leader. Reports to a member that is not the leader wait
+//! until it becomes the leader or closes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use telegrad_wire::{Rank, Wire};
 
 use crate::types::WorkerInfo;
 
-/// The reports of the members that shut down.
+/// The reports of members in a shutdown.
 #[derive(Default)]
-pub(crate) struct Rounds(Mutex<State>);
+pub(crate) struct ShutdownRounds(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     /// The living members that are done.
     done: BTreeSet<Rank>,
-    /// The lost members, and how each was lost.
-    gone: BTreeMap<Rank, Arc<str>>,
-    /// The current round. A report belongs to one: repeated after a broken connection it must not
-    /// count for the next.
+    /// The lost members and the reasons.
+    lost: BTreeMap<Rank, Arc<str>>,
+    /// The current round. A report names its round, so that one repeated after a lost connection does not count for the
+    /// next.
     round: u64,
-    /// How many calls each member has made and served, of those that have reported in this round.
+    /// The reports of this round: the number of calls that each member has made and served.
     reports: BTreeMap<Rank, u64>,
-    /// The sum of the round before, and how many members were lost by then.
+    /// The sum of the previous round's reports, and the number of lost members at its end.
     before: Option<(u64, usize)>,
-    /// The world is over.
+    /// Whether the world is over.
     over: bool,
-    /// This worker has ended.
+    /// Whether this worker was closed.
     closed: bool,
-    /// The reports that wait for others.
+    /// Wakes the waiting reports.
     wakers: Vec<Waker>,
 }
 
-/// How a round ended.
+/// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Wire)]
 pub(crate) enum Verdict {
-    /// Calls were made or served since the last one: the next round is this.
+    /// Calls were made or served since the previous round: report again in this one.
     Again(u64),
-    /// The world is over, without these members.
+    /// The world is over; these members were lost.
     Over(Vec<Lost>),
 }
 
@@ -53,17 +53,17 @@ pub(crate) struct Lost {
     pub(crate) why: String,
 }
 
-impl Rounds {
-    /// Notes that a member of a world of `count` was lost: its report is not waited for.
+impl ShutdownRounds {
+    /// Notes the loss of a member of a world of `count`; rounds no longer wait for it.
     pub(crate) fn lost(&self, member: Rank, why: &str, count: usize) {
         self.change(count, |state| {
             state.done.remove(&member);
             state.reports.remove(&member);
-            state.gone.entry(member).or_insert_with(|| why.into());
+            state.lost.entry(member).or_insert_with(|| why.into());
         });
     }
 
-    /// Lets go of the reports that wait here.
+    /// Drops the wakers of waiting reports.
     pub(crate) fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -73,19 +73,18 @@ impl Rounds {
         drop(wakers);
     }
 
-    /// The lowest rank of a living member, of a world of `count`.
+    /// Returns the lowest rank of a living member in a world of `count`.
     pub(crate) fn leader(&self, count: usize) -> Option<Rank> {
         let state = self.0.lock();
-        (0..count as Rank).find(|rank| !state.gone.contains_key(rank))
+        (0..count as Rank).find(|rank| !state.lost.contains_key(rank))
     }
 
-    /// Whether the last round was led here, and has ended the world.
+    /// Whether this worker led the round that ended the world.
     pub(crate) fn is_over(&self) -> bool {
         self.0.lock().over
     }
 
-    /// The living members, of a world of `count`, that have not reported: that they are done, or, once
-    /// all are, that they are quiet.
+    /// Returns the living members in a world of `count` without a report: of being done, or, once all are done, of being idle.
     pub(crate) fn unreported(&self, count: usize) -> Vec<Rank> {
         let state = self.0.lock();
         let all_are_done = state.all_are_done(count);
@@ -93,7 +92,7 @@ impl Rounds {
             true => state.reports.contains_key(rank),
             false => state.done.contains(rank),
         };
-        let living = (0..count as Rank).filter(|rank| !state.gone.contains_key(rank));
+        let living = (0..count as Rank).filter(|rank| !state.lost.contains_key(rank));
         living.filter(|rank| !has_come(rank)).collect()
     }
 
@@ -111,17 +110,17 @@ impl Rounds {
         });
     }
 
-    /// Changes the state, and wakes what waits for it only when it is complete: were each of n reports to
-    /// wake all others, there would be n² wake-ups.
+    /// Changes the state; wakes waiting reports only when a phase is complete. Waking all at each of n reports would take n²
+    /// wake-ups.
     fn change(&self, count: usize, change: impl FnOnce(&mut State)) {
         let mut state = self.0.lock();
         let were_done = state.all_are_done(count);
         change(&mut state);
-        let are_quiet = state.all_are_quiet(count);
-        if are_quiet {
+        let are_idle = state.all_are_idle(count);
+        if are_idle {
             state.end_round();
         }
-        if !are_quiet && (were_done || !state.all_are_done(count)) {
+        if !are_idle && (were_done || !state.all_are_done(count)) {
             return;
         }
         let wakers = std::mem::take(&mut state.wakers);
@@ -130,7 +129,7 @@ impl Rounds {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The current round, once all living members are done.
+    /// Polls for the current round, once all living members are done.
     pub(crate) fn poll_done(&self, count: usize, waker: &Waker) -> Poll<u64> {
         let mut state = self.0.lock();
         if state.all_are_done(count) {
@@ -139,7 +138,7 @@ impl Rounds {
         state.wait(waker)
     }
 
-    /// The verdict of a round, once all living members have reported.
+    /// Polls for the verdict of a round, once all living members have reported.
     pub(crate) fn poll_round(
         &self,
         round: u64,
@@ -148,7 +147,7 @@ impl Rounds {
     ) -> Poll<Verdict> {
         let mut state = self.0.lock();
         if state.over {
-            return Poll::Ready(Verdict::Over(state.gone(info)));
+            return Poll::Ready(Verdict::Over(state.lost_members(info)));
         }
         if state.round != round {
             return Poll::Ready(Verdict::Again(state.round));
@@ -159,37 +158,37 @@ impl Rounds {
 
 impl State {
     fn all_are_done(&self, count: usize) -> bool {
-        self.done.len() + self.gone.len() >= count
+        self.done.len() + self.lost.len() >= count
     }
 
-    fn all_are_quiet(&self, count: usize) -> bool {
-        !self.reports.is_empty() && self.reports.len() + self.gone.len() >= count
+    fn all_are_idle(&self, count: usize) -> bool {
+        !self.reports.is_empty() && self.reports.len() + self.lost.len() >= count
     }
 
-    /// Compares the reports with those of the round before.
+    /// Compares the reports with those of the previous round.
     fn end_round(&mut self) {
         let reports = std::mem::take(&mut self.reports);
         let sum = reports
             .values()
             .fold(0, |sum: u64, calls| sum.wrapping_add(*calls));
-        let now = Some((sum, self.gone.len()));
+        let now = Some((sum, self.lost.len()));
         self.over |= self.before == now;
         self.before = now;
         self.round += 1;
     }
 
     fn wait<T>(&mut self, waker: &Waker) -> Poll<T> {
-        // The end of its connection drops a report that waits at a worker which has ended.
+        // On a closed worker, the closed link drops the report.
         if !self.closed {
             self.wakers.push(waker.clone());
         }
         Poll::Pending
     }
 
-    fn gone(&self, info: impl Fn(Rank) -> Option<WorkerInfo>) -> Vec<Lost> {
-        let gone = self.gone.iter();
-        let gone = gone.filter_map(|(rank, why)| Some((info(*rank)?, why)));
-        gone.map(|(member, why)| Lost {
+    fn lost_members(&self, info: impl Fn(Rank) -> Option<WorkerInfo>) -> Vec<Lost> {
+        let lost = self.lost.iter();
+        let lost = lost.filter_map(|(rank, why)| Some((info(*rank)?, why)));
+        lost.map(|(member, why)| Lost {
             member,
             why: why.to_string(),
         })
@@ -208,7 +207,7 @@ mod tests {
         Some(WorkerInfo { name, rank })
     }
 
-    impl Rounds {
+    impl ShutdownRounds {
         fn is_done(&self) -> bool {
             self.poll_done(COUNT, Waker::noop()).is_ready()
         }
@@ -220,7 +219,7 @@ mod tests {
             }
         }
 
-        /// All of these members report in a round, after so many calls each.
+        /// Reports a number of calls for each of these members in a round.
         fn meet(&self, members: &[Rank], round: u64, calls: u64) {
             for member in members {
                 assert_eq!(self.verdict(round), None, "not all have reported");
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn two_equal_rounds_end_a_world() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         rounds.done(0, COUNT);
         rounds.done(2, COUNT);
         assert!(!rounds.is_done());
@@ -248,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_member_is_not_waited_for_and_named() {
-        let rounds = Rounds::default();
+    fn rounds_complete_without_lost_members_and_name_them() {
+        let rounds = ShutdownRounds::default();
         assert_eq!(rounds.leader(COUNT), Some(0));
         rounds.done(1, COUNT);
         rounds.done(0, COUNT);
-        // It was done before it was lost, and counts once.
+        // Rank 0 was done before it was lost, and counts once.
         rounds.lost(0, "killed", COUNT);
         rounds.lost(0, "gone again", COUNT);
         assert_eq!(rounds.leader(COUNT), Some(1));
@@ -262,28 +261,28 @@ mod tests {
         assert!(rounds.is_done());
         rounds.meet(&[1, 2], 0, 5);
         rounds.meet(&[1, 2], 1, 5);
-        let gone = Lost {
+        let lost = Lost {
             member: info(0).unwrap(),
             why: "killed".into(),
         };
-        assert_eq!(rounds.verdict(1), Some(Verdict::Over(vec![gone])));
+        assert_eq!(rounds.verdict(1), Some(Verdict::Over(vec![lost])));
     }
 
     #[test]
     fn a_loss_completes_a_round_and_asks_for_another() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         rounds.meet(&[0, 1, 2], 0, 5);
         rounds.meet(&[0, 1], 1, 5);
         rounds.lost(2, "killed", COUNT);
         assert_eq!(rounds.verdict(1), Some(Verdict::Again(2)));
         // The sum is that of two members now.
         rounds.meet(&[0, 1], 2, 5);
-        assert!(matches!(rounds.verdict(2), Some(Verdict::Over(gone)) if gone.len() == 1));
+        assert!(matches!(rounds.verdict(2), Some(Verdict::Over(lost)) if lost.len() == 1));
     }
 
     #[test]
     fn a_report_of_an_earlier_round_does_not_count() {
-        let rounds = Rounds::default();
+        let rounds = ShutdownRounds::default();
         rounds.meet(&[0, 1, 2], 0, 5);
         rounds.report(0, 0, 5, COUNT);
         rounds.report(1, 1, 5, COUNT);
@@ -291,12 +290,12 @@ mod tests {
         assert_eq!(
             rounds.verdict(1),
             None,
-            "the report of rank 0 was for the round before"
+            "the report of rank 0 was for the previous round"
         );
         assert_eq!(
             rounds.unreported(COUNT),
             [0, 1, 2],
-            "they are not known to be done"
+            "no member has reported being done"
         );
     }
 }

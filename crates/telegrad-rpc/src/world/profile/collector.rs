@@ -1,4 +1,4 @@
-//! What all workers have recorded of a profile, put together.
+//! Collects a profile's events from all workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,97 +16,96 @@ use crate::exec::Executor;
 use crate::time::after;
 use crate::worker::World;
 
-/// How long to wait before those are asked again who are still at it: at first, and at most.
+/// First and longest pause between two rounds while spans are open.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(20));
 
-/// How long to wait, when a profile has run out of patience, for those that are told that it is over.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// Shortest time limit of the last round, which ends the trace everywhere.
+const LAST_ROUND: Duration = Duration::from_millis(500);
 
-/// Why a worker that answers is missing.
-const GIVEN_UP: &str =
-    "more profiles were open there than it keeps, and it has given up what it had of this one";
+/// Why a worker is missing that answered without events.
+const EVICTED: &str = "too many profiles were open there, and it dropped the events of this one";
 
-/// The least that a worker has to answer.
-const LEAST: Duration = Duration::from_millis(50);
+/// Shortest time limit of a request.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(50);
 
-/// How many workers are dialled at once where there is no connection yet: each that cannot be reached takes all of the time.
+/// Number of workers dialled at once. One that cannot be reached takes all of the time left.
 const DIALLED_AT_ONCE: usize = 16;
 
-/// Asks all who took part until nothing goes on any more, and ends the trace everywhere.
+/// Asks all workers that took part until no span is open, and ends the trace everywhere.
 pub(super) fn collect_all(world: &World, trace: u64, patience: Duration) -> Profile {
     let deadline = after(patience);
-    let mut asking = Asking::new(world, trace);
+    let mut collector = Collector::new(world, trace);
     let mut pause = PAUSES.0;
     loop {
-        let Round { open, events } = asking.round(deadline, false);
-        let found = asking.find();
-        // One round in which nothing goes on is not enough: what one worker has passed on after it answered, another
-        // may have taken over before it did.
+        let Round { open, events } = collector.round(deadline, false);
+        let found = collector.add_callees();
+        // No open spans are not enough: work may have moved to a worker that had answered, from one that had yet to answer.
+        // The latter's answer then has new events.
         if open == 0 && events == 0 && !found || Instant::now() >= deadline {
             break;
         }
         if open > 0 {
             let pause_now = pause.min(deadline.saturating_duration_since(Instant::now()));
-            // What goes on may be waiting for the thread that this one has.
+            // An open span may be waiting for this thread's slot.
             Executor::blocking(|| std::thread::sleep(pause_now));
             pause = (pause * 2).min(PAUSES.1);
         }
     }
-    let deadline = deadline.max(after(FAREWELL));
+    let deadline = deadline.max(after(LAST_ROUND));
     loop {
-        asking.round(deadline, true);
-        if !asking.find() {
-            return asking.into_profile();
+        collector.round(deadline, true);
+        if !collector.add_callees() {
+            return collector.into_profile();
         }
     }
 }
 
-/// The workers that took part, and what they have told.
-struct Asking<'a> {
+/// The workers that took part and their events.
+struct Collector<'a> {
     world: &'a World,
     trace: u64,
-    parts: BTreeMap<Rank, Part>,
-    /// Those that cannot be asked, and why.
+    parts: BTreeMap<Rank, WorkerPart>,
+    /// Workers that could not be asked, and the reasons.
     missing: BTreeMap<Rank, String>,
-    /// Those that know that the trace is over.
+    /// Workers that have ended the trace.
     ended: BTreeSet<Rank>,
-    /// Those that are asked only because whoever would know whether they took part cannot be.
-    perhaps: BTreeSet<Rank>,
+    /// Workers asked although no known worker has called them, because a missing worker may have.
+    uncertain: BTreeSet<Rank>,
 }
 
-/// What one worker has told.
+/// The events of one worker.
 #[derive(Default)]
-struct Part {
+struct WorkerPart {
     events: Vec<Event>,
-    /// How many spans went on when it was last asked.
+    /// Open spans in its last answer.
     open: usize,
     callees: BTreeSet<Rank>,
     dropped: u64,
     threads: BTreeMap<u64, String>,
 }
 
-/// What came of asking everybody once.
+/// The totals of asking all workers once.
 #[derive(Default)]
 struct Round {
-    /// Spans that go on.
+    /// Open spans.
     open: usize,
-    /// Events that are new.
+    /// New events.
     events: usize,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> Collector<'a> {
     fn new(world: &'a World, trace: u64) -> Self {
         Self {
             world,
             trace,
-            parts: BTreeMap::from([(world.rank(), Part::default())]),
+            parts: BTreeMap::from([(world.rank(), WorkerPart::default())]),
             missing: BTreeMap::new(),
             ended: BTreeSet::new(),
-            perhaps: BTreeSet::new(),
+            uncertain: BTreeSet::new(),
         }
     }
 
-    /// Asks everybody. With `last`, the trace is over: nothing more comes to it, so that all can be asked for to the end.
+    /// Asks all workers once. `last` ends the trace, so that no more events are added and all can be read to the end.
     fn round(&mut self, deadline: Instant, last: bool) -> Round {
         let mut round = Round::default();
         let ended = &self.ended;
@@ -114,28 +113,28 @@ impl<'a> Asking<'a> {
         again.retain(|rank| !ended.contains(rank));
         while !again.is_empty() {
             let answers = self.ask(std::mem::take(&mut again), deadline, last);
-            // Who has more to tell than there is time for goes on with the last round.
+            // After the deadline, the last round reads the remaining events.
             let is_time = last || Instant::now() < deadline;
             for (rank, answer) in answers {
                 match answer {
-                    Ok(told) if told.evicted => {
-                        self.missing.insert(rank, GIVEN_UP.into());
+                    Ok(collected) if collected.evicted => {
+                        self.missing.insert(rank, EVICTED.into());
                         self.ended.insert(rank);
                     }
-                    Ok(told) => {
+                    Ok(collected) => {
                         self.missing.remove(&rank);
-                        round.events += told.events.len();
-                        if told.more {
+                        round.events += collected.events.len();
+                        if collected.more {
                             again.extend(is_time.then_some(rank));
                         } else {
-                            round.open += told.open;
+                            round.open += collected.open;
                             self.ended.extend(last.then_some(rank));
                         }
-                        self.parts.entry(rank).or_default().add(told);
+                        self.parts.entry(rank).or_default().add(collected);
                     }
                     Err(error) => {
                         self.missing.insert(rank, error.to_string());
-                        // It has been told, if it can be.
+                        // An unreachable worker is asked to end the trace only once.
                         self.ended.extend(last.then_some(rank));
                     }
                 }
@@ -144,9 +143,9 @@ impl<'a> Asking<'a> {
         round
     }
 
-    /// Asks these workers at once.
+    /// Asks these workers concurrently.
     fn ask(&self, ranks: Vec<Rank>, deadline: Instant, last: bool) -> Vec<(Rank, Result<Collected>)> {
-        // Where nothing may be waited for, nobody may be dialled either, and each says so itself.
+        // A thread that may not wait may not dial: each request fails with that error.
         let may_dial = Executor::may_wait().is_ok();
         let is_near = |rank: &Rank| *rank == self.world.rank() || !may_dial || self.world.is_connected(*rank);
         let (near, far): (Vec<Rank>, Vec<Rank>) = ranks.into_iter().partition(is_near);
@@ -154,12 +153,12 @@ impl<'a> Asking<'a> {
         let far = Mutex::new(far.into_iter());
         let dial = || {
             let next = || far.lock().next();
-            let ask = |rank| (rank, self.ask_one(rank, deadline, last).and_then(Asked::wait));
+            let ask = |rank| (rank, self.ask_one(rank, deadline, last).and_then(Answer::wait));
             std::iter::from_fn(next).map(ask).collect::<Vec<_>>()
         };
-        // Apart: what is left of the time of a call that this is part of is not for this. And not recorded.
+        // The requests inherit no deadline from the current call, and are not recorded.
         let hidden = |ask: &dyn Fn() -> Vec<(Rank, Result<Collected>)>| {
-            self.world.apart(|| {
+            self.world.outside_call(|| {
                 let _hidden = telegrad_trace::hide();
                 ask()
             })
@@ -173,10 +172,10 @@ impl<'a> Asking<'a> {
             let mut answers = hidden(&|| {
                 let ask = |rank: &Rank| (*rank, self.ask_one(*rank, deadline, last));
                 let asked: Vec<_> = near.iter().map(ask).collect();
-                let wait = |(rank, asked): (Rank, Result<Asked>)| (rank, asked.and_then(Asked::wait));
+                let wait = |(rank, answer): (Rank, Result<Answer>)| (rank, answer.and_then(Answer::wait));
                 asked.into_iter().map(wait).collect()
             });
-            // All of them, where there are no threads to be had.
+            // If no thread could be started, this one dials all.
             if helpers.is_empty() {
                 answers.extend(hidden(&dial));
             }
@@ -188,36 +187,38 @@ impl<'a> Asking<'a> {
         })
     }
 
-    fn ask_one(&self, rank: Rank, deadline: Instant, last: bool) -> Result<Asked> {
-        let told = self.parts.get(&rank).map_or(0, |part| part.events.len() as u64);
+    fn ask_one(&self, rank: Rank, deadline: Instant, last: bool) -> Result<Answer> {
+        let from = self.parts.get(&rank).map_or(0, |part| part.events.len() as u64);
         let recorder = &self.world.worker().recorder;
         if rank == self.world.rank() {
-            return Ok(Asked::Here(recorder.collect(self.trace, told, last)));
+            return Ok(Answer::Local(recorder.collect(self.trace, from, last)));
         }
-        let limit = deadline.saturating_duration_since(Instant::now()).max(LEAST);
-        // For people: it is part of what is said of those that do not answer.
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let limit = limit.max(SHORTEST_LIMIT);
+        // Rounded, because the error of a worker that does not answer shows it.
         let limit = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         let over_before = recorder.oldest_open_before(self.trace);
         let world = self.world.within(limit);
-        let asked = world.rpc_async(rank, collect, (self.trace, told, last, over_before));
-        Ok(Asked::There(asked?))
+        let future = world.rpc_async(rank, collect, (self.trace, from, last, over_before));
+        Ok(Answer::Remote(future?))
     }
 
-    /// Adds the workers that those had something done by; whether there are any. Whom one has called that cannot be asked is not
-    /// known: then it may have been any.
-    fn find(&mut self) -> bool {
+    /// Adds the callees of the workers so far; returns whether any is new.
+    ///
+    /// The callees of a missing worker are unknown, so then all members are added.
+    fn add_callees(&mut self) -> bool {
         let before = self.parts.len();
         let callees = self.parts.values().flat_map(|part| &part.callees);
         let callees: BTreeSet<Rank> = callees.copied().collect();
-        self.perhaps.retain(|rank| !callees.contains(rank));
+        self.uncertain.retain(|rank| !callees.contains(rank));
         for rank in callees {
             self.parts.entry(rank).or_default();
         }
         if !self.missing.is_empty() {
             for info in self.world.get_worker_infos() {
                 self.parts.entry(info.rank).or_insert_with(|| {
-                    self.perhaps.insert(info.rank);
-                    Part::default()
+                    self.uncertain.insert(info.rank);
+                    WorkerPart::default()
                 });
             }
         }
@@ -232,11 +233,11 @@ impl<'a> Asking<'a> {
         };
         let mut missing = BTreeMap::new();
         for (rank, part) in self.parts.iter().filter(|(_, part)| part.open > 0) {
-            missing.insert(*rank, still_going_on(part.open));
+            missing.insert(*rank, still_open(part.open));
         }
-        let perhaps = &self.perhaps;
+        let uncertain = &self.uncertain;
         missing.extend(self.missing.into_iter().map(|(rank, why)| {
-            let is_sure = !perhaps.contains(&rank);
+            let is_sure = !uncertain.contains(&rank);
             let why = if is_sure {
                 why
             } else {
@@ -244,7 +245,8 @@ impl<'a> Asking<'a> {
             };
             (rank, why)
         }));
-        let took_part = |(rank, part): &(Rank, Part)| !perhaps.contains(rank) || !part.events.is_empty();
+        let took_part =
+            |(rank, part): &(Rank, WorkerPart)| !uncertain.contains(rank) || !part.events.is_empty();
         let parts = self.parts.into_iter().filter(took_part);
         let parts = parts.map(|(rank, part)| (rank, name(rank), part.into()));
         let missing = missing.into_iter().map(|(rank, why)| (name(rank), why));
@@ -252,18 +254,18 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Part {
-    fn add(&mut self, told: Collected) {
-        self.events.extend(told.events);
-        self.open = told.open;
-        self.callees.extend(told.callees);
-        self.threads.extend(told.threads);
-        self.dropped = told.dropped;
+impl WorkerPart {
+    fn add(&mut self, collected: Collected) {
+        self.events.extend(collected.events);
+        self.open = collected.open;
+        self.callees.extend(collected.callees);
+        self.threads.extend(collected.threads);
+        self.dropped = collected.dropped;
     }
 }
 
-impl From<Part> for Collected {
-    fn from(part: Part) -> Self {
+impl From<WorkerPart> for Collected {
+    fn from(part: WorkerPart) -> Self {
         Self {
             events: part.events,
             callees: part.callees.into_iter().collect(),
@@ -274,35 +276,32 @@ impl From<Part> for Collected {
     }
 }
 
-/// Why a worker is missing that had not come to an end.
-fn still_going_on(open: usize) -> String {
-    match open {
-        1 => "something still went on there when the patience was at an end".into(),
-        open => format!("{open} things still went on there when the patience was at an end"),
-    }
+/// Returns the reason why a worker with open spans is missing.
+fn still_open(open: usize) -> String {
+    let spans = if open == 1 { "span was" } else { "spans were" };
+    format!("{open} {spans} still open there when the profile's `patience` ended")
 }
 
-/// A worker that has been asked.
-enum Asked {
-    Here(Collected),
-    There(RpcFuture<Collected>),
+/// The answer of a worker, present or pending.
+enum Answer {
+    Local(Collected),
+    Remote(RpcFuture<Collected>),
 }
 
-impl Asked {
+impl Answer {
     fn wait(self) -> Result<Collected> {
         match self {
-            Self::Here(told) => Ok(told),
-            Self::There(asked) => asked.wait(),
+            Self::Local(collected) => Ok(collected),
+            Self::Remote(future) => future.wait(),
         }
     }
 }
 
-/// Gives what this worker has recorded of a trace after the first `from` events. All traces of the same worker before
-/// `over_before` are over.
+/// Returns this worker's events of a trace after the first `from`, and ends the same opener's traces before `over_before`.
 #[remote(name = "telegrad::trace::collect", inline, class = Collection)]
 pub(super) fn collect(trace: u64, from: u64, last: bool, over_before: u64) -> Result<Collected> {
     let worker = here()?;
-    let told = worker.recorder.collect(trace, from, last);
+    let collected = worker.recorder.collect(trace, from, last);
     worker.recorder.close_before(trace, over_before);
-    Ok(told)
+    Ok(collected)
 }

@@ -1,4 +1,4 @@
-//! Lost workers, and how a loss is found out (S31).
+//! Detection and handling of lost workers (S31).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +14,14 @@ use crate::time::after;
 use crate::types::WorkerInfo;
 use crate::worker::{Worker, World};
 
-/// How often a worker must be absent from its addresses before it counts as lost, and the pause between two
-/// looks.
+/// Number of probes without a listener at any address after which a worker counts as lost.
 const ABSENCES: u32 = 3;
+
+/// Pause between two probes.
 const PAUSE: Duration = Duration::from_millis(30);
 
 impl LinkEvents for Worker {
-    /// With its last link a peer counts as lost to gatherings that wait for it.
+    /// Handles the end of a link. Gathers count the peer as lost with its last link.
     fn link_ended(self: Arc<Self>, peer: &WorkerInfo, number: u64, closed: &Closed) {
         let still_calls = self.drop_ended_links(peer.rank);
         let member = self.members().ok().and_then(|members| members.get(peer.rank));
@@ -52,8 +53,8 @@ impl ReferenceHost for Worker {
     }
 }
 
-/// Finds out what the end of a connection means. A peer that said goodbye has departed. Any other is looked for: what was on
-/// its way over that connection may be lost, or the peer may be.
+/// Handles the end of a link with a member. After a goodbye the peer has departed; otherwise probes it, since messages in
+/// flight or the peer itself may be lost.
 fn connection_ended(worker: &Arc<Worker>, peer: &Arc<Member>, over: u64, closed: &Closed) {
     let incarnation = peer.identity().incarnation;
     if worker.is_closed() {
@@ -63,27 +64,27 @@ fn connection_ended(worker: &Arc<Worker>, peer: &Arc<Member>, over: u64, closed:
         return worker.references.connection_lost(incarnation, over);
     }
     if closed.graceful {
-        return died(worker, incarnation, &closed.why);
+        return declare_lost(worker, incarnation, &closed.why);
     }
     suspect(worker, peer, closed.why.to_string(), Some(over));
 }
 
-/// Looks for a worker that may be lost, if anything is shared with it.
+/// Probes a worker that may be lost, if this worker depends on it.
 fn suspect(worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u64>) {
     let incarnation = peer.identity().incarnation;
     let extension = worker.extension.as_ref();
-    // The end of a profile of another worker may be heard of through any worker.
+    // Any worker may be the one through which the end of a remote profile is announced.
     let is_concerned = worker.references.concerns(incarnation)
         || extension.is_some_and(|extension| extension.concerns(peer.info.rank))
         || !worker.recorder.remote_traces().is_empty()
-        // A shutdown waits for every living member.
+        // A shutdown waits for all living members.
         || worker.shutting_down.is_locked();
     if !is_concerned {
         return;
     }
     let (task, peer) = (worker.clone(), peer.clone());
-    worker.executor.run_errand(Box::new(move || {
-        if seek(&task, &peer, &why) {
+    worker.executor.spawn_blocking(Box::new(move || {
+        if is_alive(&task, &peer, &why) {
             if let Some(over) = over {
                 task.references.connection_lost(incarnation, over);
             }
@@ -92,29 +93,29 @@ fn suspect(worker: &Arc<Worker>, peer: &Arc<Member>, why: String, over: Option<u
     }));
 }
 
-/// Looks for a worker, for as long as that takes; returns whether it was found. Otherwise it counts as lost,
-/// for the reason of the suspicion.
-pub(super) fn seek(worker: &Arc<Worker>, peer: &Arc<Member>, why: &str) -> bool {
+/// Probes a worker and returns whether it is alive; declares it lost otherwise. Blocks for up to the peer timeout.
+///
+/// `why` is the reason of the suspicion, and becomes the reason of the loss.
+pub(super) fn is_alive(worker: &Arc<Worker>, peer: &Arc<Member>, why: &str) -> bool {
     let incarnation = peer.identity().incarnation;
     if worker.references.is_lost(incarnation) {
         return false;
     }
     let deadline = after(worker.peer_timeout);
-    let found = look_for(worker, peer, deadline);
+    let found = probe(worker, peer, deadline);
     if let Err(absence) = &found {
         let goodbye = goodbye_of(worker, incarnation, deadline);
         let why = goodbye.unwrap_or_else(|| format!("{why}; {absence}").into());
-        died(worker, incarnation, &why);
+        declare_lost(worker, incarnation, &why);
     }
     found.is_ok()
 }
 
-/// Finds out whether a worker is still there: not if nothing listens at its addresses a few
-/// times in a row, or if it cannot be reached for long.
-fn look_for(worker: &Arc<Worker>, peer: &Arc<Member>, deadline: Instant) -> Result<(), String> {
+/// Probes a worker until it answers. Fails after [`ABSENCES`] probes without a listener, or at the deadline.
+fn probe(worker: &Arc<Worker>, peer: &Arc<Member>, deadline: Instant) -> Result<(), String> {
     let mut absences = 0;
     loop {
-        match peer.look_for(worker, deadline) {
+        match peer.probe(worker, deadline) {
             Ok(()) => return Ok(()),
             Err(ConnectError::NotTried(error)) => return Err(error.to_string()),
             Err(ConnectError::Unreachable { why, certain }) => {
@@ -128,8 +129,10 @@ fn look_for(worker: &Arc<Worker>, peer: &Arc<Member>, deadline: Instant) -> Resu
     }
 }
 
-/// Why a worker that cannot be reached has left, if it says so over another connection. A worker that leaves stops
-/// listening first, then says goodbye over one connection after the other; a killed one ends them all at once.
+/// Returns the goodbye of an unreachable worker, if it arrives over any of its links.
+///
+/// A closing worker stops listening first, then sends a goodbye over one link after the other. A killed worker's links all
+/// end at once.
 fn goodbye_of(worker: &Worker, incarnation: Incarnation, deadline: Instant) -> Option<Arc<str>> {
     let ends = || {
         worker
@@ -144,32 +147,32 @@ fn goodbye_of(worker: &Worker, incarnation: Incarnation, deadline: Instant) -> O
     Some(goodbye()?.why)
 }
 
-/// Counts a worker as lost, and tells every part of this worker.
-fn died(worker: &Arc<Worker>, incarnation: Incarnation, why: &str) {
+/// Declares a worker lost to all parts of this worker.
+fn declare_lost(worker: &Arc<Worker>, incarnation: Incarnation, why: &str) {
     if worker.is_closed() {
         return;
     }
     worker.references.peer_lost(incarnation, why);
-    tell_of_loss(worker, incarnation, why);
+    notify_of_loss(worker, incarnation, why);
     worker.activity.changed();
-    // It may be there after all: then it hears of it. That can take a moment.
+    // A peer that is alive after all learns of it from the closed links. Closing may block.
     let mut links = worker.links_with(incarnation);
     links.retain(|link| link.closed().is_none());
     if !links.is_empty() {
-        let why = format!("worker `{}` counts this one as gone: {why}", worker.name());
-        let part = move || links.iter().for_each(|link| link.close(&why));
-        worker.executor.run_errand(Box::new(part));
+        let why = format!("worker `{}` counts this worker as lost: {why}", worker.name());
+        let close_links = move || links.iter().for_each(|link| link.close(&why));
+        worker.executor.spawn_blocking(Box::new(close_links));
     }
 }
 
-/// Tells profiles, the shutdown and the extension that a worker is lost.
-fn tell_of_loss(worker: &Arc<Worker>, incarnation: Incarnation, why: &str) {
+/// Notifies profiles, the shutdown and the extension of a loss.
+fn notify_of_loss(worker: &Arc<Worker>, incarnation: Incarnation, why: &str) {
     let members = worker.members().ok();
     let member = members.and_then(|members| members.of_incarnation(incarnation));
     let Some(member) = member else { return };
     profile::lost(worker, member.info.rank);
     let count = members.map_or(0, Members::count);
-    worker.rounds.lost(member.info.rank, why, count);
+    worker.shutdown_rounds.lost(member.info.rank, why, count);
     if let Some(extension) = &worker.extension {
         extension.lost(World::of(worker), member.info.rank, why);
     }
