@@ -1,11 +1,11 @@
-//! Every published crate has the metadata and files of a package for crates.io.
+//! Every published crate has the metadata and files of a package.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Fields of a manifest that crates.io and docs.rs show.
+/// Fields of a manifest that a registry shows.
 const FIELDS: [&str; 6] = [
     "description",
     "license",
@@ -23,7 +23,7 @@ fn published_crates_have_metadata_and_licences() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// A versioned dev-dependency on a crate outside crates.io breaks `cargo package`; a path alone is left out of the package.
+/// A versioned dev-dependency on an unpublished crate breaks `cargo package`; a path alone is left out of the package.
 #[test]
 fn published_crates_use_others_by_path_in_tests_only() {
     let published = published();
