@@ -99,7 +99,8 @@ pub(crate) fn missing(number: u64) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Options, init_with};
+    use crate::worker::Options;
+    use crate::world::init_with;
 
     #[test]
     fn all_gather_returns_the_values_of_all_members_by_rank() {
