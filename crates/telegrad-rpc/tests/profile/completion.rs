@@ -110,7 +110,7 @@ fn a_worker_that_discarded_a_profile_is_missing_from_it() {
         let [(name, why)] = &outer.missing[..] else {
             panic!("{:?}", outer.missing);
         };
-        assert!(name == "w2" && why.contains("given up"), "{name}: {why}");
+        assert!(name == "w2" && why.contains("too many profiles"), "{name}: {why}");
         // The events of the other workers are included.
         let events = events(&outer);
         let root = find(&events, "scope", "profile", 0);
