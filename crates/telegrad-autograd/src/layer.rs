@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use telegrad_rpc::{Crossing, Departure, Extension, MessageHook, Result, Tracked, World};
+use telegrad_rpc::extension::{Crossing, Departure, Extension, MessageHook, Tracked};
+use telegrad_rpc::{Result, World};
 use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 
 use crate::backend::AutogradBackend;

@@ -68,23 +68,24 @@ pub use call::{JoinAll, RpcFuture, join_all};
 pub use context::{caller, is_cancelled, time_left};
 pub use error::{Error, Hop, Mismatch, RemoteError, RemoteErrorKind, Result};
 pub use function::{Access, Callable, FreeFn, Method, Receiver};
-#[doc(hidden)]
-pub use link::LinkLayer;
 pub use link::Transport;
-#[doc(hidden)]
-pub use message::{Crossing, Departure, MessageHook, Tracked};
 pub use rref::{LocalValue, LocalValueMut, RRef};
 pub use serve::{Round, RoundError};
 pub use telegrad_macros::remote;
 pub use telegrad_rendezvous::{RendezvousError, StoreServer, UrlError};
 pub use time::{Elapsed, Sleep, sleep, timeout};
 pub use types::{ReferenceInfo, ReferenceState, To, WorkerInfo};
-#[doc(hidden)]
-pub use worker::Extension;
 pub use worker::{Options, World};
-#[doc(hidden)]
-pub use world::foreign;
 pub use world::{DebugInfo, ProcessProfile, init, init_with, profile, status};
+
+/// Internals for the crates that extend calls, and for their tests. Not covered by semantic versioning.
+#[doc(hidden)]
+pub mod extension {
+    pub use crate::link::LinkLayer;
+    pub use crate::message::{Crossing, Departure, MessageHook, Tracked};
+    pub use crate::worker::Extension;
+    pub use crate::world::foreign;
+}
 
 /// What the macros need. Not for use by hand.
 #[doc(hidden)]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use telegrad_net::{Closed, Flush, Identity, Link, Outgoing, SendError, Waiting};
-use telegrad_rpc::{Error, LinkLayer, Options, RRef, Result, World, remote};
+use telegrad_rpc::extension::LinkLayer;
+use telegrad_rpc::{Error, Options, RRef, Result, World, remote};
 use telegrad_testkit::{Cluster, LayeredLink, on_cluster, wait_until};
 use telegrad_wire::FrameKind;
 

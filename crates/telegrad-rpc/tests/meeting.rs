@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use telegrad_rpc::foreign::ForeignMember;
+use telegrad_rpc::extension::foreign::ForeignMember;
 use telegrad_rpc::{Options, Result, StoreServer, World, init_with, remote};
 use telegrad_testkit::{Board, Cluster, Member};
 

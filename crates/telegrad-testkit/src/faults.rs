@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use telegrad_net::{Flush, Link, Outgoing, SendError};
-use telegrad_rpc::{LinkLayer, Options};
+use telegrad_rpc::Options;
+use telegrad_rpc::extension::LinkLayer;
 use telegrad_wire::{IS_CONTROL, Payload};
 
 use crate::layered_link::LayeredLink;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use telegrad_net::{Closed, Flush, Identity, Link, Outgoing, SendError, Waiting};
-use telegrad_rpc::LinkLayer;
+use telegrad_rpc::extension::LinkLayer;
 use telegrad_wire::FrameKind;
 
 /// A link that sends by a function and delegates everything else to an inner link.

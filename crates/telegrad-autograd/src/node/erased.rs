@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use telegrad_rpc::{Crossing, Departure, Result, Tracked};
+use telegrad_rpc::Result;
+use telegrad_rpc::extension::{Crossing, Departure, Tracked};
 use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 
 use super::{ContextStatus, Node, Progress};

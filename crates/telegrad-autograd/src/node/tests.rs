@@ -1,7 +1,7 @@
 //! Malformed messages of other workers are errors, and do not panic.
 
 use candle_core::{DType, Device, Tensor, Var};
-use telegrad_rpc::{Crossing, Departure, Tracked};
+use telegrad_rpc::extension::{Crossing, Departure, Tracked};
 use telegrad_wire::{Encoder, Rank, RawTensor, ReceivedTensor, Wire};
 
 use super::*;

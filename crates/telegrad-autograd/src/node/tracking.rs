@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::Ordering::SeqCst;
 
 use rustc_hash::FxHasher;
-use telegrad_rpc::{Crossing, Departure, Result, Tracked};
+use telegrad_rpc::Result;
+use telegrad_rpc::extension::{Crossing, Departure, Tracked};
 use telegrad_trace::Kind;
 use telegrad_wire::{ContextId, Rank, RawTensor, ReceivedTensor, TensorSource};
 

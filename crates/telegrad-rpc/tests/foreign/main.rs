@@ -17,7 +17,7 @@ use telegrad_net::{
     Address, Closed, Dialer, Flush, Hello, Host, Identity, Incoming, Lane, Link, LinkOptions, Listener,
     Outgoing, Poller, Role, Roles, Sink, Turn, Welcome, dial, listen, preface,
 };
-use telegrad_rpc::foreign::ForeignMember;
+use telegrad_rpc::extension::foreign::ForeignMember;
 use telegrad_rpc::{
     Error, Mismatch, Options, RemoteError, RemoteErrorKind, Transport, World, init_with, remote,
 };

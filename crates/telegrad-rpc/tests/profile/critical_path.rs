@@ -14,6 +14,9 @@ on_threads_and_processes! { 3 =>
     a_call_that_never_starts_is_neither_busy_nor_waiting
 }
 
+#[remote(inline)]
+fn ping() {}
+
 #[remote]
 fn slow() -> u32 {
     std::thread::sleep(SLOW);
@@ -217,6 +220,11 @@ fn a_call_that_never_starts_is_neither_busy_nor_waiting(cluster: Cluster) {
             // One call waits for a thread, the other for its value.
             assert!(hasty.rpc_sync(1, slow, ()).is_err());
             assert!(net.with_timeout(SLOW / 4).rpc_sync(Net::forward, ()).is_err());
+            // Arrives behind the cancellations, so that neither call can start after the signal. The thread is not part of
+            // the profile, so that these calls are not either.
+            std::thread::scope(|scope| {
+                scope.spawn(|| [1, 2].map(|rank| world.rpc_sync(rank, ping, ()).unwrap()));
+            });
             board.raise("go");
         })
         .unwrap();

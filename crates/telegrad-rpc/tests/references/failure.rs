@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, LazyLock, Mutex};
 
-use telegrad_rpc::{Error, LinkLayer, Options, ReferenceState, is_cancelled};
+use telegrad_rpc::extension::LinkLayer;
+use telegrad_rpc::{Error, Options, ReferenceState, is_cancelled};
 use telegrad_testkit::{FaultInjector, Faults, on_cluster, on_every_cluster};
 
 use super::*;
