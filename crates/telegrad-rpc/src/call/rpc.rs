@@ -15,7 +15,7 @@ impl World {
     /// Runs `function` on worker `to` and waits for its value.
     ///
     /// # Errors
-    /// The function's error as [`Error::Remote`]; any other variant of [`Error`] if the call fails.
+    /// The function's error as [`Error::Remote`](crate::Error::Remote); any other variant of [`Error`](crate::Error) if the call fails.
     pub fn rpc_sync<'a, M, F>(&self, to: impl Into<To<'a>>, _function: F, args: F::Args) -> Result<F::Value>
     where
         F: FreeFn<M, Value: Wire>,

@@ -12,7 +12,7 @@ use super::sending::Sending;
 use crate::context;
 use crate::error::RemoteErrorKind;
 
-/// Describes a function: the body of [`Registration::describe`].
+/// Describes a function: the body of `Registration::describe`.
 pub fn describe<M, F: Callable<M>>(
     _: F,
     sending: Option<Sending<F::Value>>,
@@ -25,7 +25,7 @@ pub fn describe<M, F: Callable<M>>(
     }
 }
 
-/// Runs a function: the body of [`Registration::invoke`].
+/// Runs a function: the body of `Registration::invoke`.
 pub fn invoke<M, F: Callable<M>>(
     function: F,
     sending: Option<Sending<F::Value>>,
