@@ -14,12 +14,10 @@ fn main() -> Result<()> {
     let [name, address, calls] = std::array::from_fn(|_| args.next().expect("NAME ADDRESS CALLS"));
     let calls: i64 = calls.parse().expect("a number of calls");
     let rank = u32::from(name == "b");
-    let options = Options {
-        init_method: format!("{address}?rank={rank}&world_size=2"),
-        // Instructions of polling are not part of a call.
-        spin: std::time::Duration::ZERO,
-        ..Options::default()
-    };
+    let mut options = Options::default();
+    options.init_method = format!("{address}?rank={rank}&world_size=2");
+    // Instructions of polling are not part of a call.
+    options.spin = std::time::Duration::ZERO;
     let world = telegrad_rpc::init_with(&name, options)?;
     if rank == 0 {
         for call in 0..calls {

@@ -89,7 +89,7 @@ impl<'a> Attempts<'a> {
         })
     }
 
-    pub(super) fn make(mut self) -> Result<(Arc<Outbound>, Arc<Call>)> {
+    pub(super) fn make(&mut self) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let first = self.attempt()?;
         let last = match first {
             Attempt::Made(..) => first,
@@ -106,10 +106,12 @@ impl<'a> Attempts<'a> {
     }
 
     fn attempt(&mut self) -> Result<Attempt> {
-        let payload = self.encode()?;
+        let mut payload = self.encode()?;
         let outbound = self.link()?;
-        let payload = self.adapt_to_program(&outbound, payload)?;
-        let (id, mut message, riders) = self.board(&outbound, payload)?;
+        self.adapt_to_program(&outbound, &mut payload)?;
+        let id = CallId(self.worker.next_call_number());
+        let mut message = Outgoing::new(FrameKind::Request, id, payload);
+        let riders = self.board(&outbound, &mut message)?;
         let Some((times, left)) = self.start_clock() else {
             self.return_riders(&riders);
             return Err(self.timeout());
@@ -153,21 +155,21 @@ impl<'a> Attempts<'a> {
     }
 
     /// Checks the function against a callee that runs another program, and appends the layout that a fetch expects.
-    fn adapt_to_program(&self, outbound: &Outbound, payload: Payload) -> Result<Payload> {
+    fn adapt_to_program(&self, outbound: &Outbound, payload: &mut Payload) -> Result<()> {
         let Some(other) = &outbound.other_program else {
-            return Ok(payload);
+            return Ok(());
         };
         other.check(self.request.function, &self.callee.info.name)?;
         let Some(layout) = self.request.expects.filter(|_| other.compares_fetched) else {
-            return Ok(payload);
+            return Ok(());
         };
         let expecting = self.request.payload(&|encoder| layout().encode(encoder));
-        expecting.map_err(|error| self.cannot_send(error))
+        *payload = expecting.map_err(|error| self.cannot_send(error))?;
+        Ok(())
     }
 
-    /// Makes the message with its riders.
-    fn board(&self, outbound: &Outbound, payload: Payload) -> Result<(CallId, Outgoing, Riders)> {
-        let id = CallId(self.worker.next_call_number());
+    /// Puts the riders on the message.
+    fn board(&self, outbound: &Outbound, message: &mut Outgoing) -> Result<Riders> {
         let function = self.request.function;
         let route = Route {
             references: &self.worker.references,
@@ -188,10 +190,8 @@ impl<'a> Attempts<'a> {
             origin: self.span.and_then(|span| span.origin()),
             ..Section::default()
         };
-        let mut message = Outgoing::new(FrameKind::Request, id, payload);
-        let riders = Riders::leaving(&route, section, &mut message, |error| self.cannot_send(error))?;
         message.header.flags |= function.class.frame_flags();
-        Ok((id, message, riders))
+        Riders::leaving(&route, section, message, |error| self.cannot_send(error))
     }
 
     /// Starts the clock of the call, or reads the time left; `None` after the deadline.

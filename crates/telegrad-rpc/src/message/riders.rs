@@ -56,6 +56,8 @@ impl Riders {
     ///
     /// # Errors
     /// Those of the hook, and the result of `unsendable` for a reference that cannot be transferred. Then no rider leaves.
+    // Inlined, because the result is large and almost always empty.
+    #[inline(always)]
     pub(crate) fn leaving(
         route: &Route<'_>,
         mut section: Section,
