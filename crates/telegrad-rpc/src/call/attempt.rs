@@ -65,6 +65,7 @@ enum NotSent {
 }
 
 impl<'a> Attempts<'a> {
+    #[inline]
     pub(super) fn new(
         worker: &'a Arc<Worker>,
         request: &'a Request<'a>,
@@ -89,6 +90,7 @@ impl<'a> Attempts<'a> {
         })
     }
 
+    #[inline]
     pub(super) fn make(&mut self) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let first = self.attempt()?;
         let last = match first {

@@ -94,7 +94,8 @@ impl Worker {
     ) -> Result<(Arc<Outbound>, Arc<Call>)> {
         let span = self.span_of(request);
         let if_panics = span.as_deref().map(recording::FailOnPanic);
-        let made = Attempts::new(self, request, &purpose, encode, span.as_ref()).and_then(|mut attempts| attempts.make());
+        let made = Attempts::new(self, request, &purpose, encode, span.as_ref())
+            .and_then(|mut attempts| attempts.make());
         std::mem::forget(if_panics);
         if let (Some(span), Err(error)) = (&span, &made) {
             span.finish(|event| event.status = recording::status_of(error));

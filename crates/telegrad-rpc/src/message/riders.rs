@@ -109,6 +109,8 @@ impl Riders {
     ///
     /// # Errors
     /// When the section cannot be read.
+    // Inlined for messages without a section, which are most.
+    #[inline]
     pub(crate) fn arrived(
         references: &References,
         header: &FrameHeader,
@@ -118,6 +120,15 @@ impl Riders {
         if header.flags & HAS_SECTION == 0 {
             return Ok(Arrival::default());
         }
+        Self::arrived_in_section(references, body, from)
+    }
+
+    #[inline(never)]
+    fn arrived_in_section(
+        references: &References,
+        body: &[u8],
+        from: Incarnation,
+    ) -> Result<Arrival, WireError> {
         let (section, start) = Section::split(body)?;
         let (references, refused) = match references.receive(section.references, from) {
             Ok(references) => (references, None),
@@ -165,6 +176,7 @@ pub(crate) fn tensors_stayed(
 ///
 /// # Errors
 /// Those of the hook.
+#[inline]
 pub(crate) fn tensors_arrived(
     hook: Option<&dyn MessageHook>,
     crossing: Option<&Crossing<'_>>,
@@ -179,5 +191,8 @@ pub(crate) fn tensors_arrived(
 
 /// Converts handles to the references that a decoder takes.
 pub(crate) fn as_references(handles: Vec<Arc<Handle>>) -> Vec<Reference> {
+    if handles.is_empty() {
+        return Vec::new();
+    }
     handles.into_iter().map(|handle| handle as Reference).collect()
 }
